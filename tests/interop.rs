@@ -56,7 +56,8 @@ mod private_network {
         let named = std::env::var_os("WEFT_BIN").map(PathBuf::from);
         let path = named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weft")));
         let program = Program::weft(&path, Some(threads)).expect("weft is there");
-        (program, "Weft ")
+        // Cells cross threads, whatever this machine has of cores.
+        (program.with_option("UseAllThreads", "1"), "Weft ")
     }
 
     fn tor() -> Program {

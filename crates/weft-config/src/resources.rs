@@ -23,6 +23,8 @@ pub struct ResourceOptions {
     /// `ConnectionThreads` (Weft's own): threads that own links. `None`: the cores that the process
     /// may use. `Some(0)`: everything on the main thread. At most [`MAX_CONNECTION_THREADS`].
     pub connection_threads: Option<u32>,
+    /// `UseAllThreads` (Weft's own): those get links, too, for which there is no core.
+    pub use_all_threads: bool,
     /// `ConnLimit`: file descriptors that must be available.
     pub conn_limit: u32,
     /// `ConstrainedSockets` and `ConstrainedSockSize`: the bytes that the kernel may keep for a
@@ -96,6 +98,7 @@ pub(crate) fn read(settings: &Settings) -> ResourceOptions {
         connection_threads: settings
             .auto_number(keys::ConnectionThreads)
             .and_then(|n| u32::try_from(n).ok()),
+        use_all_threads: settings.flag(keys::UseAllThreads),
         conn_limit: settings.count_or_none(keys::ConnLimit).unwrap_or(1000),
         constrained_sock_size: usize::try_from(settings.amount(keys::ConstrainedSockSize))
             .ok()

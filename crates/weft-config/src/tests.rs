@@ -69,6 +69,7 @@ fn an_empty_torrc_is_c_tors_defaults() {
     assert_eq!(options.bandwidth.rate, 1 << 30);
     assert_eq!(options.bandwidth.relay_rate, None);
     assert_eq!(options.resources.connection_threads, None);
+    assert!(!options.resources.use_all_threads);
     assert_eq!(options.resources.conn_limit, 1000);
     assert_eq!(
         options.process.shutdown_wait_length,
@@ -90,7 +91,7 @@ fn a_relay_follows_its_torrc() {
         "ORPort 1.2.3.4:443 NoListen\nORPort 9001 NoAdvertise IPv4Only\nNickname weft\n\
          ContactInfo \"me <me AT example.com>\"\nDataDirectory /d\nKeyDirectory /k\n\
          RelayBandwidthRate 10 MBytes\nRelayBandwidthBurst 160 MBits\nMaxAdvertisedBandwidth 5 MB\n\
-         ConnectionThreads 2\nNumCPUs 3\nMaxMemInQueues 2 GB\nHeartbeatPeriod 0\nExitRelay 0\n\
+         ConnectionThreads 2\nUseAllThreads 1\nNumCPUs 3\nMaxMemInQueues 2 GB\nHeartbeatPeriod 0\nExitRelay 0\n\
          KISTSchedRunInterval 10 msec\nDoSConnectionEnabled 1\nDoSConnectionMaxConcurrentCount 50\n\
          OutboundBindAddress 1.2.3.4\nOutboundBindAddressOR [2001:db8::1]\nSocksPort 0\n\
          MyFamily $0123456789012345678901234567890123456789, \
@@ -124,6 +125,7 @@ fn a_relay_follows_its_torrc() {
         (5 << 20, 20 << 20)
     );
     assert_eq!(options.resources.connection_threads, Some(2));
+    assert!(options.resources.use_all_threads);
     assert_eq!(options.resources.max_mem_in_queues(Some(1)), 2 << 30);
     assert_eq!(options.log.heartbeat_period, None);
     assert_eq!(options.log.lines[0].to, Destination::File("/l".into()));

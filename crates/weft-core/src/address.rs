@@ -13,13 +13,14 @@ pub struct ThreadId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// Where a circuit half lives: its thread, its slot there, and which tenant of that slot it is.
+/// Where a circuit half was made: its thread, its slot there, and which tenant of that slot it is. A half whose
+/// link moves to another thread keeps its address ([`crate::transfer`]); the slot that it has there is none of it.
 ///
 /// An address may outlive its half: a message to a half that has closed finds another generation in
 /// the slot and is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HalfAddr {
-    /// The thread that owns the half.
+    /// The thread that made the half, and mostly owns it.
     pub thread: ThreadId,
     /// Its slot in that thread's table.
     pub slot: HalfKey,

@@ -6,6 +6,7 @@
 //! halves are each other's peers, and both hold keys. A circuit that begins here is one half, which
 //! holds the keys of all hops.
 
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ use crate::ledger::Held;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _, Slots};
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;
+use crate::transfer::AddrHasher;
 use crate::tunnel::{LegSide, Tunnel};
 use crate::worklist::Place;
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
@@ -35,6 +37,8 @@ pub(crate) struct CircuitHalf {
     pub queue: CellQueue,
     /// The queue is full, and edges with more to send wait.
     pub blocked: bool,
+    /// It was made elsewhere, or its link has moved and come back: its slot is not that of its address.
+    pub is_guest: bool,
     /// Where cells are sent that arrive here and are not for this node.
     pub peer: Peer,
     /// The direction in which it sends, and what that side holds.
@@ -192,6 +196,7 @@ impl CircuitHalf {
             circ_id,
             queue: CellQueue::default(),
             blocked: false,
+            is_guest: false,
             peer: Peer::None,
             role: Role::Backward(Backward {
                 crypt: None,
@@ -213,6 +218,7 @@ impl CircuitHalf {
             circ_id,
             queue: CellQueue::default(),
             blocked: false,
+            is_guest: false,
             peer: Peer::Joined(peer),
             role: Role::Forward(Forward::AwaitingCreated),
             leg: None,
@@ -226,6 +232,7 @@ impl CircuitHalf {
             circ_id: 0,
             queue: CellQueue::default(),
             blocked: false,
+            is_guest: false,
             peer: Peer::None,
             role: Role::Tunnel(Box::new(tunnel)),
             leg: None,
@@ -239,6 +246,7 @@ impl CircuitHalf {
             circ_id,
             queue: CellQueue::default(),
             blocked: false,
+            is_guest: false,
             peer: Peer::None,
             role: Role::Origin(Box::new(Origin {
                 id,
@@ -357,12 +365,19 @@ impl CircuitHalf {
 }
 
 /// A connection thread's circuit halves, by slot; addresses of earlier tenants do not match.
+///
+/// The slot of a guest, which came with its link from another thread, is not that of its address: who has an address
+/// asks for the [`slot`](Self::slot).
 #[derive(Debug)]
 pub(crate) struct Halves {
     /// The owning thread.
     thread: ThreadId,
     /// The halves.
     slots: Slots<HalfKey, CircuitHalf>,
+    /// The slots of guests.
+    guests: HashMap<HalfAddr, HalfKey, AddrHasher>,
+    /// The addresses of guests.
+    addrs: HashMap<HalfKey, HalfAddr, AddrHasher>,
     /// Those that hold this node's end of a circuit's keys: each circuit counted once.
     circuits: usize,
     /// The slot that [`trim`](Self::trim) goes on with.
@@ -378,6 +393,8 @@ impl Halves {
         Halves {
             thread,
             slots: Slots::default(),
+            guests: HashMap::default(),
+            addrs: HashMap::default(),
             circuits: 0,
             trim_next: 0,
         }
@@ -395,9 +412,29 @@ impl Halves {
         })
     }
 
-    /// Moves a half out; its address is dead from here on.
+    /// Moves a half in that was made elsewhere: it keeps its address. `None` when 2³² slots are taken.
+    pub(crate) fn insert_moved(
+        &mut self,
+        mut half: CircuitHalf,
+        addr: HalfAddr,
+    ) -> Option<HalfKey> {
+        half.is_guest = true;
+        let keyed = usize::from(half.has_keys());
+        let (slot, _) = self.slots.insert(half)?;
+        self.circuits += keyed;
+        self.guests.insert(addr, slot);
+        self.addrs.insert(slot, addr);
+        Some(slot)
+    }
+
+    /// Moves a half out. Its address finds nothing here from now on.
     pub(crate) fn remove(&mut self, slot: HalfKey) -> Option<CircuitHalf> {
         let half = self.slots.remove(slot)?;
+        if half.is_guest
+            && let Some(addr) = self.addrs.remove(&slot)
+        {
+            self.guests.remove(&addr);
+        }
         self.circuits -= usize::from(half.has_keys());
         Some(half)
     }
@@ -424,26 +461,44 @@ impl Halves {
     /// The half at an address, if it still lives.
     #[inline]
     pub(crate) fn at(&mut self, addr: HalfAddr) -> Option<&mut CircuitHalf> {
-        if addr.thread != self.thread {
-            return None;
+        let slot = self.find(addr)?;
+        self.slots.get_mut(slot)
+    }
+
+    /// The slot of the half at an address; if it does not live here, one that no half ever has.
+    #[inline]
+    pub(crate) fn slot(&self, addr: HalfAddr) -> HalfKey {
+        self.find(addr).unwrap_or(HalfKey(u32::MAX))
+    }
+
+    #[inline]
+    fn find(&self, addr: HalfAddr) -> Option<HalfKey> {
+        // A guest's slot has a generation, too, but no address names that.
+        if addr.thread == self.thread && self.slots.generation(addr.slot) == Some(addr.generation) {
+            return Some(addr.slot);
         }
-        self.slots.at(addr.slot, addr.generation)
+        match self.guests.is_empty() {
+            true => None,
+            false => self.guests.get(&addr).copied(),
+        }
     }
 
     /// The half at an address, if it still lives, to look at.
     pub(crate) fn peek(&self, addr: HalfAddr) -> Option<&CircuitHalf> {
-        (addr.thread == self.thread)
-            .then(|| self.slots.peek(addr.slot, addr.generation))
-            .flatten()
+        self.slots.get(self.find(addr)?)
     }
 
     /// The present address of the half in a slot.
     #[inline]
     pub(crate) fn addr(&self, slot: HalfKey) -> Option<HalfAddr> {
+        let generation = self.slots.generation(slot)?;
+        if !self.addrs.is_empty() && self.slots.get(slot)?.is_guest {
+            return self.addrs.get(&slot).copied();
+        }
         Some(HalfAddr {
             thread: self.thread,
             slot,
-            generation: self.slots.generation(slot)?,
+            generation,
         })
     }
 
@@ -508,9 +563,16 @@ impl Halves {
         }
     }
 
+    /// Memory of the addresses of guests.
+    pub(crate) fn guests_memory(&self) -> usize {
+        (self.guests.capacity() + self.addrs.capacity()) * size_of::<(HalfAddr, HalfKey)>() * 8 / 7
+    }
+
     /// Gives back what can be of it.
     pub(crate) fn shrink(&mut self) {
         self.slots.shrink();
+        self.guests.shrink_to_fit();
+        self.addrs.shrink_to_fit();
     }
 }
 

@@ -29,6 +29,7 @@
 
 pub mod abra;
 pub mod address;
+pub mod balance;
 pub mod bucket;
 pub(crate) mod buffer;
 pub mod cells;
@@ -56,5 +57,6 @@ pub mod slots;
 pub mod stream_dos;
 pub(crate) mod streams;
 pub mod traffic;
+pub mod transfer;
 pub mod tunnel;
 pub(crate) mod worklist;

@@ -16,6 +16,7 @@ use crate::abra::LinkFill;
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
 use crate::ledger::{Held, map_entry, queue_memory};
+use crate::load::Load;
 use crate::loss::LossMeter;
 use crate::padding::LinkPadding;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _};
@@ -88,6 +89,8 @@ pub struct Link {
     pub joins: u64,
     /// Whether lost packets hold it up.
     pub loss: LossMeter,
+    /// Bytes of cells that it carries.
+    pub(crate) load: Load,
     /// How full it is, while that is measured.
     pub(crate) fill: LinkFill,
     /// Memory that the owner of the socket holds for what waits, as of the last report.
@@ -127,6 +130,7 @@ impl Link {
             peer,
             joins: 0,
             loss: LossMeter::default(),
+            load: Load::new(now),
             fill: LinkFill::default(),
             socket_holds: 0,
         }
@@ -245,6 +249,16 @@ impl Link {
             self.destroys.shrink_to_fit();
         }
         has
+    }
+
+    /// Forgets what is of the thread that it leaves.
+    pub(crate) fn begin_to_move(&mut self) {
+        self.circuits.clear();
+        self.recent = [NO_CIRCUIT; RECENT];
+        self.active_halves = 0;
+        self.listed = None;
+        self.to_write = None;
+        self.unreported = false;
     }
 
     /// Gives back memory that was needed for more circuits or DESTROYs.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::address::ThreadId;
 
 /// How long it takes until what a thread has carried counts half.
-const HALF_LIFE: Duration = Duration::from_secs(10);
+pub(crate) const HALF_LIFE: Duration = Duration::from_secs(10);
 
 /// Links count as loaded before they are, and this much of that remains after each report: half
 /// after one [`HALF_LIFE`] of reports four times a second, as the measured load takes its place.
@@ -64,8 +64,10 @@ impl Load {
 /// A link that has just been placed carries nothing yet. So that many links that come between two
 /// reports spread, each counts for as much as the average link until it shows in the reports.
 #[derive(Debug, Clone)]
-pub(crate) struct Placement {
+pub struct Placement {
     threads: Vec<Thread>,
+    /// The first so many get links.
+    used: usize,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -92,14 +94,21 @@ impl Thread {
 impl Placement {
     /// A relay with this many threads (at least one), none of which has reported yet.
     #[must_use]
-    pub(crate) fn new(threads: u16) -> Self {
+    pub fn new(threads: u16) -> Self {
+        let threads = usize::from(threads.max(1));
         Self {
-            threads: vec![Thread::default(); usize::from(threads.max(1))],
+            threads: vec![Thread::default(); threads],
+            used: threads,
         }
     }
 
+    /// The first so many threads get links from now on, at least one: the others have no core to run on.
+    pub fn use_first(&mut self, threads: u16) {
+        self.used = usize::from(threads).clamp(1, self.threads.len());
+    }
+
     /// Takes note of a thread's report: its recent load and its open links.
-    pub(crate) fn report(&mut self, thread: ThreadId, bytes_per_second: f64, links: u32) {
+    pub fn report(&mut self, thread: ThreadId, bytes_per_second: f64, links: u32) {
         if let Some(thread) = self.threads.get_mut(usize::from(thread.0)) {
             thread.bytes_per_second = bytes_per_second.max(0.0);
             thread.links = links;
@@ -112,7 +121,7 @@ impl Placement {
     /// carries more than half again as much as the least busy one, and much at all.
     pub(crate) fn place_near(&self, near: ThreadId) -> ThreadId {
         let least = (0_u16..)
-            .zip(&self.threads)
+            .zip(self.threads.iter().take(self.used))
             .min_by(|(_, a), (_, b)| a.bytes_per_second.total_cmp(&b.bytes_per_second));
         let here = self.threads.get(usize::from(near.0));
         match (here, least) {
@@ -128,12 +137,13 @@ impl Placement {
 
     /// The thread for a new link: the one with the least recent load; of equals, the one with the
     /// fewest links; of those, the first.
-    pub(crate) fn place(&mut self) -> ThreadId {
+    pub fn place(&mut self) -> ThreadId {
         let links: u64 = self.threads.iter().map(|t| u64::from(t.links)).sum();
         let load: f64 = self.threads.iter().map(|t| t.bytes_per_second).sum();
         #[allow(clippy::cast_precision_loss)] // an estimate
         let average = load / links.max(1) as f64;
-        let best = (0_u16..).zip(&mut self.threads).min_by(|(_, a), (_, b)| {
+        let used = self.threads.iter_mut().take(self.used);
+        let best = (0_u16..).zip(used).min_by(|(_, a), (_, b)| {
             a.load()
                 .total_cmp(&b.load())
                 .then(a.links().cmp(&b.links()))
@@ -243,6 +253,21 @@ mod tests {
             ThreadId(0),
             "the others are still expected"
         );
+    }
+
+    #[test]
+    fn threads_without_a_core_get_no_links() {
+        let mut placement = Placement::new(4);
+        placement.use_first(2);
+        for thread in 0..2 {
+            placement.report(ThreadId(thread), BUSY * 4.0, 100);
+        }
+        assert_eq!(place(&mut placement, 10, 4), [5, 5, 0, 0]);
+        assert_eq!(placement.place_near(ThreadId(0)), ThreadId(0));
+        placement.use_first(9);
+        assert_eq!(place(&mut placement, 1, 4), [0, 0, 1, 0]);
+        placement.use_first(0);
+        assert_eq!(place(&mut placement, 1, 4), [1, 0, 0, 0]);
     }
 
     #[test]

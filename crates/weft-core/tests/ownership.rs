@@ -312,6 +312,8 @@ fn whatever_is_begun_and_ended_in_any_order_nothing_is_owned_twice_or_by_nobody(
         let mut rng = StdRng::seed_from_u64(seed);
         let threads = rng.random_range(1..=3);
         let (mut world, mut circuit) = undecided(threads, 1000 + seed);
+        // The circuit's link moves, and with it the half that all streams are on.
+        world.moves = 2 * u32::from(seed % 2 == 1);
         // Streams that the client has begun and not ended: it sends nothing that it may not, so that
         // the circuit lives.
         let mut begun = BTreeSet::new();
@@ -390,7 +392,8 @@ fn whatever_is_begun_and_ended_in_any_order_nothing_is_owned_twice_or_by_nobody(
         let connection = circuit.client.0;
         let close = FromController::CloseConnection { connection };
         let now = world.now;
-        world.managers[0].handle_controller(close, now);
+        let thread = world.thread_of(connection);
+        world.managers[thread].handle_controller(close, now);
         world.settle();
         close_sockets(&mut world);
         // Decisions that come too late.

@@ -13,6 +13,7 @@ fn two_circuits_meet_at_a_rendezvous_and_both_halves_hold_keys() {
     for (waiting, bringing) in [(0, 0), (0, 1), (1, 0), (2, 1)] {
         for seed in 0..8 {
             let mut world = World::new(3, seed);
+            world.moves = u32::try_from(seed % 3).unwrap();
             let client = world.link_on(waiting, CLIENT);
             let service = world.link_on(bringing, CLIENT);
             let mut client = Circuit::create(&mut world, client, 0x8000_0001);

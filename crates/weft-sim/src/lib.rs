@@ -6,6 +6,7 @@
 //!
 //! Every result is a function of its inputs and a seed: the number of threads changes nothing.
 
+pub mod balance;
 pub mod compromise;
 mod csv;
 pub mod draw;

@@ -6,6 +6,9 @@ options! {
     /// Threads that own links; 0: all on the main thread; `auto`: as many as the process may use cores.
     ConnectionThreads: Count = "auto", immutable, own;
 
+    /// Give links to all ConnectionThreads, even to those for which there is no core. Without it they get none.
+    UseAllThreads: Bool = "0", immutable, own;
+
     /// Threads that answer onionskins; 0: as many as there are cores, 16 at most.
     NumCPUs: PosInt = "0", needs_restart;
 

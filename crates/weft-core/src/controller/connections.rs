@@ -219,6 +219,20 @@ impl Connections {
         );
     }
 
+    /// The thread of a connection that is an opened link.
+    pub(super) fn opened_on(&self, id: ConnectionId) -> Option<ThreadId> {
+        let connection = self.all.get(&id)?;
+        let open = matches!(connection.state, State::Client | State::Relay { .. });
+        open.then_some(connection.thread)
+    }
+
+    /// A link has moved to another thread.
+    pub(super) fn moved(&mut self, id: ConnectionId, thread: ThreadId) {
+        if let Some(connection) = self.all.get_mut(&id) {
+            connection.thread = thread;
+        }
+    }
+
     /// A circuit is on its way to a connection: the thread that owns it.
     pub(super) fn join(&mut self, id: ConnectionId) -> Option<ThreadId> {
         let connection = self.all.get_mut(&id)?;

@@ -58,6 +58,10 @@ pub struct Counts {
     pub edges: EdgeCounts,
     /// Times that memory was freed.
     pub(crate) memory_freed: u64,
+    /// Links that were to move to another thread.
+    pub moves: u64,
+    /// Links that could not, or closed before they did.
+    pub moves_failed: u64,
 }
 
 /// A number for each IP family.

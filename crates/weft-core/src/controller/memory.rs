@@ -1,5 +1,7 @@
 //! The threads' reports: their load, and the memory that they hold ([`crate::ledger`]).
 
+use std::time::Instant;
+
 use super::{Freed, Notice, RelayController};
 use crate::address::ThreadId;
 use crate::ledger::{self, Ledger};
@@ -7,9 +9,13 @@ use crate::message::{FromController, Report};
 
 impl RelayController {
     /// A thread reports.
-    pub(super) fn on_report(&mut self, report: Report) {
+    pub(super) fn on_report(&mut self, mut report: Report, now: Instant) {
         self.placement
             .report(report.thread, report.bytes_per_second, report.links);
+        let heaviest = std::mem::take(&mut report.heaviest);
+        let rate = report.bytes_per_second;
+        self.balance
+            .report(report.thread, report.cpu, rate, heaviest, now);
         let slot = usize::from(report.thread.0);
         let last = slot + 1 == self.reports.len();
         if let Some(known) = self.reports.get_mut(slot) {
@@ -18,6 +24,7 @@ impl RelayController {
         // Judge once a round, when every thread's report is about as old.
         if last {
             self.watch_memory();
+            self.balance_load(now);
         }
     }
 

@@ -18,6 +18,7 @@ mod onionskins;
 mod opening;
 mod origins;
 mod rendezvous;
+mod transfers;
 mod tunnels;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +34,7 @@ use weft_crypto::HopKeys;
 use weft_share::PreviousHop;
 
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
+use crate::balance::Balance;
 use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
 use crate::load::Placement;
@@ -110,6 +112,9 @@ pub struct RelayController {
     displaceable: Displaceable,
     /// Where new connections go.
     placement: Placement,
+    /// Which links move.
+    balance: Balance,
+    transfers: transfers::Transfers,
     /// The threads' latest reports.
     reports: Vec<Option<Report>>,
     /// What the consensus lists.
@@ -145,6 +150,8 @@ impl RelayController {
             connections: Connections::default(),
             displaceable: Displaceable::default(),
             placement: Placement::new(threads),
+            balance: Balance::new(threads),
+            transfers: transfers::Transfers::default(),
             reports: (0..threads).map(|_| None).collect(),
             network: Network::default(),
             rendezvous: Rendezvous::default(),
@@ -159,6 +166,13 @@ impl RelayController {
             freed_noticed: Freed::default(),
             params,
         }
+    }
+
+    /// Links are on the first so many threads, at least one: threads for which there is no core only make more
+    /// wake-ups of the same work.
+    pub fn use_threads(&mut self, threads: u16) {
+        self.placement.use_first(threads);
+        self.balance.use_first(threads);
     }
 
     /// Replaces what the controller follows.
@@ -257,7 +271,12 @@ impl RelayController {
             }
             ToController::AbraAsked => self.on_abra_asked(now),
             ToController::Abra(report) => self.on_abra_report(*report, now),
-            ToController::Report(report) => self.on_report(*report),
+            ToController::Report(report) => self.on_report(*report, now),
+            ToController::LinkLeft { number, to } => self.on_link_left(number, to),
+            ToController::LinkMoved { connection, thread } => {
+                self.on_link_moved(connection, thread);
+            }
+            ToController::NotMoved { connection } => self.on_not_moved(connection),
         }
     }
 

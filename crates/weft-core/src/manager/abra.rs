@@ -124,20 +124,27 @@ impl LocalConnectionManager {
                 return self.protocol_error(slot, "ABRA_ASK twice in a second", now);
             }
             Some(known) => known.asked = now,
-            none => {
-                let Some(list) = self.abra.subscribers.get_mut(phase_of(slot)) else {
-                    return;
-                };
-                let place = list.add(slot);
-                *none = Some(Subscription { place, asked: now });
-                self.abra.subscribed += 1;
-            }
+            None => self.subscribe(slot, now),
         }
         self.totals.abra_asked += 1;
         if let Some(message) = self.abra.ask_controller() {
             self.to_controller.push(message);
         }
         self.send_statement(slot, now);
+    }
+
+    /// Puts a half on the list of those that asked.
+    pub(super) fn subscribe(&mut self, slot: HalfKey, asked: Instant) {
+        let Some((_, _, _, backward)) = self.halves.backward(slot) else {
+            return;
+        };
+        let Some(list) = self.abra.subscribers.get_mut(phase_of(slot)) else {
+            return;
+        };
+        let place = list.add(slot);
+        backward.measured.get_or_insert_default().subscription =
+            Some(Subscription { place, asked });
+        self.abra.subscribed += 1;
     }
 
     /// Takes a half off the list of those that asked.
@@ -260,7 +267,7 @@ impl LocalConnectionManager {
             });
         }
         let command = RelayCommand::AbraAsk.wire();
-        self.send_relay_msg(half.slot, hop, command, 0, &ASK, now);
+        self.send_relay_msg(self.halves.slot(half), hop, command, 0, &ASK, now);
     }
 
     /// ABRA_WEIGHT of a hop of a circuit of our own.

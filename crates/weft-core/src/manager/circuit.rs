@@ -101,9 +101,14 @@ impl LocalConnectionManager {
         match reply.encode(circ_id) {
             Ok(cell) => {
                 let cell = self.pool.hold(cell);
-                self.enqueue(addr.slot, cell, now);
+                self.enqueue(self.halves.slot(addr), cell, now);
             }
-            Err(_) => self.close_half(addr.slot, DestroyReason::INTERNAL, Notify::Both, now),
+            Err(_) => self.close_half(
+                self.halves.slot(addr),
+                DestroyReason::INTERNAL,
+                Notify::Both,
+                now,
+            ),
         }
     }
 
@@ -160,7 +165,7 @@ impl LocalConnectionManager {
             peer: half,
             extension,
         });
-        self.enqueue(half.slot, cell, now);
+        self.enqueue(self.halves.slot(half), cell, now);
     }
 
     /// CREATED, CREATED_FAST or CREATED2 (tor-spec 5.1, 5.3): only CREATED2 answers what we send.
@@ -219,7 +224,7 @@ impl LocalConnectionManager {
     pub(super) fn on_control(&mut self, control: HalfControl, now: Instant) {
         let addr = control.to();
         if self.halves.at(addr).is_none() {
-            return self.on_control_too_late(control);
+            return self.on_control_too_late(control, now);
         }
         match control {
             HalfControl::EdgeMade { stream, edge } => self.on_edge_made(stream, edge, now),
@@ -247,7 +252,7 @@ impl LocalConnectionManager {
                 from, handshake, ..
             } => {
                 if self.is_peer(addr, from) {
-                    self.send_extended(addr.slot, &handshake, now);
+                    self.send_extended(self.halves.slot(addr), &handshake, now);
                 }
             }
             HalfControl::Spliced {
@@ -264,18 +269,19 @@ impl LocalConnectionManager {
                 }
             }
             HalfControl::Leg(control) => self.on_leg_control(addr, control, now),
+            HalfControl::Controller { message, .. } => self.on_forwarded(*message, now),
             HalfControl::ExtendFailed {
                 extension, reason, ..
             } => {
                 if self.is_extending(addr, extension) {
-                    self.close_half(addr.slot, reason, Notify::Link, now);
+                    self.close_half(self.halves.slot(addr), reason, Notify::Link, now);
                 }
             }
         }
     }
 
     /// A control message for a half that has closed: what was made for it must not live on.
-    fn on_control_too_late(&mut self, control: HalfControl) {
+    fn on_control_too_late(&mut self, control: HalfControl, now: Instant) {
         match control {
             HalfControl::EdgeMade { stream, edge } => self.detach(edge, stream),
             HalfControl::Attach { edge, asked, .. } => self.send(
@@ -292,6 +298,7 @@ impl LocalConnectionManager {
                 self.send_destroyed(peer, to);
             }
             HalfControl::Leg(control) => self.on_leg_control_too_late(control),
+            HalfControl::Controller { message, .. } => self.on_forwarded(*message, now),
             HalfControl::CreditAsked { .. }
             | HalfControl::CreditReturned { .. }
             | HalfControl::Broken { .. }
@@ -346,10 +353,17 @@ impl LocalConnectionManager {
         {
             backward.purpose = Purpose::Rendezvous;
             half.peer = Peer::Joined(peer);
-            self.unsubscribe(addr.slot);
+            self.unsubscribe(self.halves.slot(addr));
             self.totals.rendezvous.joined += 1;
             let command = RelayCmd::RENDEZVOUS2;
-            self.send_relay_msg(addr.slot, HopIndex::ORIGIN, command, 0, handshake, now);
+            self.send_relay_msg(
+                self.halves.slot(addr),
+                HopIndex::ORIGIN,
+                command,
+                0,
+                handshake,
+                now,
+            );
         } else {
             self.send_destroyed(peer, addr);
         }
@@ -369,7 +383,7 @@ impl LocalConnectionManager {
             self.to_controller
                 .push(ToController::QueueOverflowed { connection });
         }
-        self.close_half(addr.slot, reason, Notify::Link, now);
+        self.close_half(self.halves.slot(addr), reason, Notify::Link, now);
     }
 
     /// Puts a half in the tables.
@@ -377,10 +391,11 @@ impl LocalConnectionManager {
         let (key, circ_id) = (half.link, half.circ_id);
         let addr = self.halves.insert(half)?;
         if let Some(link) = self.links.get_mut(key) {
-            link.add(circ_id, addr.slot);
+            link.add(circ_id, self.halves.slot(addr));
         }
         self.load_changed(key);
-        self.scheduler.circuit_added(addr.slot, key, now);
+        self.scheduler
+            .circuit_added(self.halves.slot(addr), key, now);
         Some(addr)
     }
 
@@ -412,6 +427,9 @@ impl LocalConnectionManager {
         let Some(mut half) = self.halves.remove(slot) else {
             return;
         };
+        if half.is_guest {
+            self.forget_route(from);
+        }
         self.scheduler.circuit_removed(slot);
         self.to_controller.cancel(Asker::Half(from));
         if let Some(link) = self.links.get_mut(half.link) {

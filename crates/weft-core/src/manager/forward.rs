@@ -113,18 +113,19 @@ impl LocalConnectionManager {
     /// Relays a backward cell. If the half with the keys is on this thread too, the cell gets its layer
     /// on the way from the link's buffer to its own place.
     fn relay_backward(&mut self, to: HalfAddr, from: HalfAddr, view: CellView<'_>, now: Instant) {
-        if let Some(half) = self.halves.at(to)
+        let slot = self.halves.slot(to);
+        if let Some(half) = self.halves.get_mut(slot)
             && half.peer == Peer::Joined(from)
             && let Role::Backward(backward) = &mut half.role
             && let Some(crypt) = &mut backward.crypt
         {
             self.links.touch(half.link);
-            self.abra.activity.note(to.slot, &mut backward.measured);
+            self.abra.activity.note(slot, &mut backward.measured);
             let mut cell = self.pool.take();
             cell.set_command(ChanCmd::RELAY);
             crypt.encrypt_backward_to(view.body(), cell.body_mut());
             self.totals.cells_relayed += 1;
-            self.enqueue(to.slot, cell, now);
+            self.enqueue(slot, cell, now);
         } else {
             let cell = self.pool.copy_of(view.as_bytes());
             self.send_cell(to, from, cell, now);
@@ -133,11 +134,11 @@ impl LocalConnectionManager {
 
     /// Sends a cell to a half, wherever it is.
     fn send_cell(&mut self, to: HalfAddr, from: HalfAddr, cell: Box<Cell>, now: Instant) {
-        if to.thread == self.outboxes.me() {
+        if self.outboxes.is_here(to) {
             self.deliver(to, from, cell, now);
         } else {
             let message = LaneMsg::Relay(HalfCell { to, from, cell });
-            self.outboxes.send_cell(to.thread, message);
+            self.outboxes.send_half_cell(to, message);
         }
     }
 
@@ -150,14 +151,15 @@ impl LocalConnectionManager {
         mut cell: Box<Cell>,
         now: Instant,
     ) {
-        let ready = match self.halves.at(to) {
+        let slot = self.halves.slot(to);
+        let ready = match self.halves.get_mut(slot) {
             Some(half) if half.peer == Peer::Joined(from) => match &mut half.role {
                 Role::Backward(Backward {
                     crypt: Some(crypt),
                     measured,
                     ..
                 }) => {
-                    self.abra.activity.note(to.slot, measured);
+                    self.abra.activity.note(slot, measured);
                     crypt.encrypt_backward(cell.body_mut());
                     cell.set_command(ChanCmd::RELAY);
                     true
@@ -169,7 +171,7 @@ impl LocalConnectionManager {
         };
         if ready {
             self.totals.cells_relayed += 1;
-            self.enqueue(to.slot, cell, now);
+            self.enqueue(slot, cell, now);
         } else {
             self.totals.cells_dropped += 1;
             self.pool.put(cell);

@@ -4,12 +4,28 @@
 use std::time::Instant;
 
 use super::LocalConnectionManager;
+use crate::balance::{HEAVIEST, HeavyLink};
 use crate::handshake::PeerIdentity;
 use crate::loss::TcpCounters;
 use crate::message::ToController;
 use crate::slots::LinkKey;
 
 impl LocalConnectionManager {
+    /// The links that carry most, in no order. To be asked a few times a second.
+    pub fn heaviest(&mut self, now: Instant) -> Vec<HeavyLink> {
+        let links = self.links.iter_mut().map(|(_, link)| HeavyLink {
+            connection: link.connection,
+            bytes_per_second: link.load.bytes_per_second(now),
+        });
+        let mut links: Vec<HeavyLink> = links.filter(|link| link.bytes_per_second >= 1.0).collect();
+        if links.len() > HEAVIEST {
+            let rate = |link: &HeavyLink| link.bytes_per_second;
+            links.select_nth_unstable_by(HEAVIEST, |a, b| rate(b).total_cmp(&rate(a)));
+            links.truncate(HEAVIEST);
+        }
+        links
+    }
+
     /// A circuit was put on a link, or taken off it.
     pub(super) fn load_changed(&mut self, key: LinkKey) {
         if self.params.report_load

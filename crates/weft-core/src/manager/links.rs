@@ -124,6 +124,7 @@ impl LocalConnectionManager {
             connection,
             reason: DestroyReason::CHANNEL_CLOSED,
         });
+        self.stays(connection);
         self.settle(now);
     }
 
@@ -188,6 +189,7 @@ impl LocalConnectionManager {
         };
         if used > 0 {
             link.padding.cell_received(now);
+            link.load.add(used as u64);
         }
         if link.destroys.len() > MAX_DESTROYS {
             return Err(LinkError::NotReading);

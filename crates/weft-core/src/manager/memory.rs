@@ -42,7 +42,7 @@ impl LocalConnectionManager {
             }
         }
         ledger.add_spare(self.spare_memory());
-        ledger.add_fixed(self.queues_memory());
+        ledger.add_fixed(self.queues_memory() + self.transfer_memory(now));
         ledger
     }
 
@@ -75,7 +75,7 @@ impl LocalConnectionManager {
                     if lives {
                         self.totals.killed_for_memory += 1;
                         let reason = DestroyReason::RESOURCELIMIT;
-                        self.close_half(half.slot, reason, Notify::Both, now);
+                        self.close_half(self.halves.slot(half), reason, Notify::Both, now);
                     }
                     lives
                 }
@@ -140,6 +140,7 @@ impl LocalConnectionManager {
             + self.watched_tunnels.len() * map_entry::<HalfKey, ()>()
             + self.edge_side.news_memory()
             + self.links.tables_memory()
+            + self.halves.guests_memory()
     }
 
     /// Gives back memory that nothing is in.

@@ -25,6 +25,7 @@ mod sending;
 mod streams;
 mod timers;
 mod traffic;
+mod transfer;
 mod tunnels;
 mod waits;
 
@@ -55,15 +56,18 @@ use crate::tunnel::Choice;
 
 use edges::EdgeSide;
 use outbox::Outboxes;
-use requests::{Asker, ToControllerQueue};
+use requests::ToControllerQueue;
 use traffic::TrafficReports;
+use transfer::Transfers;
 use waits::Waits;
 
 pub use links::{LinkError, Received};
 pub use outbox::Outbox;
+pub(crate) use requests::Asker;
 pub use requests::{ControllerLoad, MAX_REQUESTS};
 pub use sending::Room;
 pub use timers::Expiry;
+pub use transfer::Arrival;
 
 /// Something that a peer did against the protocol, for which a circuit was closed or refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +120,7 @@ pub struct LocalConnectionManager {
     abra: abra::Abra,
     /// Tunnels whose legs may stand still (mTor).
     watched_tunnels: BTreeSet<HalfKey>,
+    transfers: Transfers,
     scratch: Scratch,
     /// Randomness: circuit ids, padding.
     rng: StdRng,
@@ -167,6 +172,7 @@ impl LocalConnectionManager {
             traffic: TrafficReports::default(),
             abra: abra::Abra::default(),
             watched_tunnels: BTreeSet::new(),
+            transfers: Transfers::default(),
             scratch: Scratch::default(),
             rng: StdRng::from_seed(seed),
             draining: false,
@@ -195,20 +201,26 @@ impl LocalConnectionManager {
     ) {
         let mut count = 0;
         for message in cells {
-            count += 1;
-            match message {
-                LaneMsg::Relay(HalfCell { to, from, cell }) => self.deliver(to, from, cell, now),
-                LaneMsg::ToEdge(message) => self.handle_to_edge(message, now),
-                LaneMsg::FromEdge(message) => self.handle_from_edge(message, now),
-                LaneMsg::ToLeg(message) => self.on_to_leg(message, now),
-                LaneMsg::FromLeg(message) => self.on_from_leg(message, now),
-            }
+            count += usize::from(message.cell().is_some());
+            self.on_cell_message(message, now);
         }
         for empty in empties {
             self.pool.put(empty);
         }
         self.outboxes.owe(from, count);
         self.settle(now);
+    }
+
+    /// A message of the cell lane.
+    fn on_cell_message(&mut self, message: LaneMsg, now: Instant) {
+        match message {
+            LaneMsg::Relay(HalfCell { to, from, cell }) => self.deliver(to, from, cell, now),
+            LaneMsg::ToEdge(message) => self.handle_to_edge(message, now),
+            LaneMsg::FromEdge(message) => self.handle_from_edge(message, now),
+            LaneMsg::ToLeg(message) => self.on_to_leg(message, now),
+            LaneMsg::FromLeg(message) => self.on_from_leg(message, now),
+            LaneMsg::Transfer(step) => self.on_transfer_cell(step, now),
+        }
     }
 
     /// Handles a message of the controller's. Returns the links whose connections the caller must
@@ -218,6 +230,14 @@ impl LocalConnectionManager {
         message: FromController,
         now: Instant,
     ) -> Vec<ConnectionId> {
+        match self.pass_on(message) {
+            Some(message) => self.carry_out(message, now),
+            None => Vec::new(),
+        }
+    }
+
+    /// Carries out a message of the controller's that is for this thread.
+    fn carry_out(&mut self, message: FromController, now: Instant) -> Vec<ConnectionId> {
         let mut close = Vec::new();
         match message {
             FromController::Join {
@@ -268,7 +288,7 @@ impl LocalConnectionManager {
             FromController::CreateRefused { half, reason }
             | FromController::CloseHalf { half, reason } => {
                 if self.halves.at(half).is_some() {
-                    self.close_half(half.slot, reason, Notify::Both, now);
+                    self.close_half(self.halves.slot(half), reason, Notify::Both, now);
                 }
             }
             FromController::Tunnel(order) => self.on_tunnel_order(order, now),
@@ -302,6 +322,13 @@ impl LocalConnectionManager {
             FromController::Probe { half, nonce } => self.on_probe(half, nonce, now),
             FromController::MeasureAbra(on) => self.on_measure_abra(on, now),
             FromController::AbraStatement(statement) => self.abra.set_statement(statement),
+            FromController::Move {
+                connection,
+                to,
+                number,
+            } => self.on_move(connection, to, number),
+            FromController::MovePassed { number } => self.on_passed(number),
+            FromController::MoveOver { connection } => self.on_move_over(connection),
             FromController::Drain => self.draining = true,
         }
         self.settle(now);
@@ -320,6 +347,7 @@ impl LocalConnectionManager {
         match control {
             Control::Half(control) => self.on_control(control, now),
             Control::Edge(control) => self.on_edge_control(control, now),
+            Control::Transfer(step) => self.on_transfer_control(step, now),
         }
     }
 
@@ -357,7 +385,12 @@ impl LocalConnectionManager {
             Some(Asker::Half(half)) => {
                 self.totals.requests_displaced += 1;
                 if self.halves.at(half).is_some() {
-                    self.close_half(half.slot, DestroyReason::RESOURCELIMIT, Notify::Both, now);
+                    self.close_half(
+                        self.halves.slot(half),
+                        DestroyReason::RESOURCELIMIT,
+                        Notify::Both,
+                        now,
+                    );
                 }
             }
             Some(Asker::Stream(stream)) => {

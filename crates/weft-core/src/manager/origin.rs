@@ -60,7 +60,7 @@ impl LocalConnectionManager {
             connection,
         });
         let cell = self.pool.hold(cell);
-        self.enqueue(half.slot, cell, now);
+        self.enqueue(self.halves.slot(half), cell, now);
     }
 
     /// CREATED2 or CREATED_FAST on a circuit of our own.
@@ -120,11 +120,16 @@ impl LocalConnectionManager {
                 origin.traffic.note_written(extend2.len());
                 origin.relay_early_left = left;
                 origin.waiting = Waiting::Extended;
-                self.enqueue(half.slot, cell, now);
+                self.enqueue(self.halves.slot(half), cell, now);
             }
             _ => {
                 self.pool.put(cell);
-                self.close_half(half.slot, DestroyReason::INTERNAL, Notify::Both, now);
+                self.close_half(
+                    self.halves.slot(half),
+                    DestroyReason::INTERNAL,
+                    Notify::Both,
+                    now,
+                );
             }
         }
     }
@@ -276,7 +281,7 @@ impl LocalConnectionManager {
             Some(StreamAt { addr, terms })
         });
         if let Some(at) = opened {
-            self.send_relay_msg(half.slot, hop, command, at.addr.id, data, now);
+            self.send_relay_msg(self.halves.slot(half), hop, command, at.addr.id, data, now);
         }
         self.send(
             EdgeControl::Answered {

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use weft_cell::Cell;
 
-use crate::address::ThreadId;
+use crate::address::{EdgeAddr, HalfAddr, ThreadId};
 use crate::cells::{CellPool, Empties, empties_memory};
 use crate::ledger::queue_memory;
 use crate::message::{Control, LaneMsg};
+use crate::transfer::{Kept, Place, Routes};
 
 /// Free cells are returned to the thread that they came from in batches of this many.
 const FREE_BATCH: usize = 256;
@@ -46,6 +47,8 @@ pub(super) struct Outboxes {
     by_thread: Vec<Outbox>,
     /// Control messages between halves and edges of this thread.
     local: VecDeque<Control>,
+    /// Where halves are that have moved.
+    pub(super) routes: Routes,
 }
 
 impl Outboxes {
@@ -54,6 +57,7 @@ impl Outboxes {
             me,
             by_thread: (0..threads).map(|_| Outbox::default()).collect(),
             local: VecDeque::new(),
+            routes: Routes::default(),
         }
     }
 
@@ -64,11 +68,55 @@ impl Outboxes {
 
     /// Queues a control message for the half or the edge that it names.
     pub(super) fn send(&mut self, control: Control) {
-        let thread = control.thread();
+        let half = match &control {
+            Control::Half(half) => half.to(),
+            Control::Edge(edge) => {
+                let thread = edge.to().thread;
+                return self.send_to(thread, control);
+            }
+            // Sent to a thread, not to what is there.
+            Control::Transfer(_) => return,
+        };
+        match self.routes.place(half) {
+            Place::Thread(thread) => self.send_to(thread, control),
+            Place::OnItsWay => self.routes.keep(half, Kept::Control(control)),
+        }
+    }
+
+    /// Queues a control message for a thread.
+    pub(super) fn send_to(&mut self, thread: ThreadId, control: Control) {
         if thread == self.me {
             self.local.push_back(control);
         } else if let Some(outbox) = self.by_thread.get_mut(usize::from(thread.0)) {
             outbox.control.push(control);
+        }
+    }
+
+    /// Whether a half is on this thread, if it lives.
+    #[inline]
+    pub(super) fn is_here(&self, half: HalfAddr) -> bool {
+        self.routes.place(half) == Place::Thread(self.me)
+    }
+
+    /// Whether an edge is.
+    #[inline]
+    pub(super) fn has_edge(&self, edge: EdgeAddr) -> bool {
+        edge.thread == self.me
+    }
+
+    /// The other threads.
+    pub(super) fn others(&self) -> impl Iterator<Item = ThreadId> + use<> {
+        let (me, count) = (self.me, self.by_thread.len());
+        let all = (0u16..).map(ThreadId).take(count);
+        all.filter(move |thread| *thread != me)
+    }
+
+    /// Queues a cell for a half that is not here.
+    #[inline]
+    pub(super) fn send_half_cell(&mut self, half: HalfAddr, message: LaneMsg) {
+        match self.routes.place(half) {
+            Place::Thread(thread) => self.send_cell(thread, message),
+            Place::OnItsWay => self.routes.keep(half, Kept::Cell(message)),
         }
     }
 
@@ -116,7 +164,9 @@ impl Outboxes {
                 + outbox.cells.capacity() * size_of::<LaneMsg>()
                 + outbox.cells.len() * size_of::<Cell>()
         };
-        self.by_thread.iter().map(outbox).sum::<usize>() + queue_memory::<Control>(&self.local)
+        self.by_thread.iter().map(outbox).sum::<usize>()
+            + queue_memory::<Control>(&self.local)
+            + self.routes.memory()
     }
 
     /// Memory of the free cells that are about to be returned.
@@ -132,5 +182,6 @@ impl Outboxes {
             outbox.empties.shrink_to_fit();
         }
         self.local.shrink_to_fit();
+        self.routes.shrink();
     }
 }

@@ -51,7 +51,7 @@ impl LocalConnectionManager {
         if self.halves.at(half).is_some() {
             self.totals.rendezvous.established += 1;
             self.send_relay_msg(
-                half.slot,
+                self.halves.slot(half),
                 HopIndex::ORIGIN,
                 RelayCmd::RENDEZVOUS_ESTABLISHED,
                 0,
@@ -109,10 +109,14 @@ impl LocalConnectionManager {
             });
         };
         if half.peer != Peer::None {
-            return self.protocol_error(addr.slot, "RENDEZVOUS1, and then EXTEND2", now);
+            return self.protocol_error(
+                self.halves.slot(addr),
+                "RENDEZVOUS1, and then EXTEND2",
+                now,
+            );
         }
         half.peer = Peer::Joined(with);
-        self.unsubscribe(addr.slot);
+        self.unsubscribe(self.halves.slot(addr));
         self.send_control(HalfControl::Spliced {
             to: with,
             peer: addr,

@@ -5,7 +5,7 @@
 //! address, and of an address each circuit, has its turn. So a flood of one client delays and displaces
 //! its own requests. What ends while it waits is never sent.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use weft_share::{Shares, Ticket};
@@ -19,7 +19,7 @@ pub const MAX_REQUESTS: usize = 4096;
 
 /// What waits for the answer. A half asks for one thing at a time, besides its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Asker {
+pub(crate) enum Asker {
     /// A half, for its onionskin or its extension.
     Half(HalfAddr),
     /// A stream.
@@ -76,6 +76,11 @@ impl ToControllerQueue {
     /// The asker is gone. False: its request has been sent, if it had one.
     pub(super) fn cancel(&mut self, asker: Asker) -> bool {
         self.requests.cancel(asker)
+    }
+
+    /// Takes out what these halves, and streams on them, ask for: they move to another thread.
+    pub(super) fn take(&mut self, halves: &BTreeSet<HalfAddr>) -> Vec<(Asker, ToController)> {
+        self.requests.take(halves)
     }
 
     /// The next message, or the next request if there is no message and the controller is ready.
@@ -140,6 +145,19 @@ impl Requests {
     fn cancel(&mut self, asker: Asker) -> bool {
         let ticket = self.tickets.remove(&asker);
         ticket.is_some_and(|ticket| self.shares.release(ticket).is_some())
+    }
+
+    /// Takes out what these halves, and streams on them, ask for.
+    fn take(&mut self, halves: &BTreeSet<HalfAddr>) -> Vec<(Asker, ToController)> {
+        let askers = self.tickets.keys().copied();
+        let askers: Vec<Asker> = askers
+            .filter(|asker| halves.contains(&asker.half()))
+            .collect();
+        let taken = askers.into_iter().filter_map(|asker| {
+            let ticket = self.tickets.remove(&asker)?;
+            self.shares.release(ticket)
+        });
+        taken.collect()
     }
 
     /// The next request to be sent.

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use weft_cell::Cell;
 use weft_cell::link_msg::Destroy;
+use weft_cell::{CELL_LEN, Cell};
 
 use super::LocalConnectionManager;
 use crate::scheduler::CELLS_AT_ONCE;
@@ -72,6 +72,7 @@ impl LocalConnectionManager {
             let sent = half.queue.move_to(&mut link.out, most);
             self.totals.cells_scheduled += u64::from(sent);
             self.abra.note_scheduled(link, sent);
+            link.load.add(u64::from(sent) * CELL_LEN as u64);
             let active = !half.queue.is_empty();
             if half.blocked && half.queue.len() <= self.params.queue_low {
                 half.blocked = false;

@@ -35,7 +35,12 @@ impl LocalConnectionManager {
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<(ConnectionId, Expiry)> {
         while let Some(half) = self.waits.next_due(&mut self.halves, now) {
             self.totals.timed_out += 1;
-            self.close_half(half.slot, DestroyReason::TIMEOUT, Notify::Both, now);
+            self.close_half(
+                self.halves.slot(half),
+                DestroyReason::TIMEOUT,
+                Notify::Both,
+                now,
+            );
         }
         let mut padding = Vec::new();
         let mut expired = Vec::new();

@@ -1,6 +1,6 @@
 //! Halves that wait for an answer, and until when.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::address::HalfAddr;
@@ -41,6 +41,27 @@ impl Waits {
             half,
             extension,
         });
+    }
+
+    /// Takes out those of these halves, which move to another thread.
+    pub(super) fn take(&mut self, halves: &BTreeSet<HalfAddr>) -> Vec<Wait> {
+        let mut taken = Vec::new();
+        self.queue.retain(|wait| {
+            let moves = halves.contains(&wait.half);
+            if moves {
+                taken.push(*wait);
+            }
+            !moves
+        });
+        taken
+    }
+
+    /// Adds one that began on another thread.
+    pub(super) fn put(&mut self, wait: Wait) {
+        let place = self
+            .queue
+            .partition_point(|other| other.deadline <= wait.deadline);
+        self.queue.insert(place, wait);
     }
 
     /// The next half that still waits and whose time is over.

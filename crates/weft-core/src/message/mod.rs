@@ -20,6 +20,7 @@ use crate::handshake::PeerIdentity;
 use crate::ledger::Cut;
 use crate::origin::{AppRefusal, HopFlow, LinkFailure, OriginEvent, StreamOpening};
 use crate::params::RelayParams;
+use crate::transfer::{TransferCell, TransferControl};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::identity::{Ed25519Identity, RendezvousCookie, RsaIdentity};
 use weft_cell::reason::{DestroyReason, EndReason};
@@ -56,17 +57,20 @@ pub enum LaneMsg {
     ToLeg(LegCell),
     /// From a leg to its tunnel.
     FromLeg(LegCell),
+    /// About a link that moves.
+    Transfer(TransferCell),
 }
 
 impl LaneMsg {
-    /// The cell.
-    pub fn cell(&self) -> &Cell {
+    /// The cell, if it is one.
+    pub fn cell(&self) -> Option<&Cell> {
         match self {
             LaneMsg::Relay(HalfCell { cell, .. })
             | LaneMsg::ToEdge(EdgeCell { cell, .. })
             | LaneMsg::FromEdge(EdgeCell { cell, .. })
             | LaneMsg::ToLeg(LegCell { cell, .. })
-            | LaneMsg::FromLeg(LegCell { cell, .. }) => cell,
+            | LaneMsg::FromLeg(LegCell { cell, .. }) => Some(cell),
+            LaneMsg::Transfer(_) => None,
         }
     }
 }
@@ -78,16 +82,8 @@ pub enum Control {
     Half(HalfControl),
     /// For an edge.
     Edge(EdgeControl),
-}
-
-impl Control {
-    /// The thread that it is for.
-    pub fn thread(&self) -> ThreadId {
-        match self {
-            Control::Half(control) => control.to().thread,
-            Control::Edge(control) => control.to().thread,
-        }
-    }
+    /// About a link that moves.
+    Transfer(TransferControl),
 }
 
 /// A control message of a half's, or of an edge's, to a half. It overtakes cells.
@@ -182,6 +178,13 @@ pub enum HalfControl {
     },
     /// Between a tunnel and one of its legs.
     Leg(LegControl),
+    /// A message of the controller's, which sends to the thread where a half was made.
+    Controller {
+        /// The half.
+        to: HalfAddr,
+        /// The message.
+        message: Box<FromController>,
+    },
     /// The extension could not be made; nothing was joined.
     ExtendFailed {
         /// The half that asked.
@@ -215,7 +218,8 @@ impl HalfControl {
             | HalfControl::Ending { stream, .. } => stream.half,
             HalfControl::Attach { asked, .. } => asked.half,
             HalfControl::Leg(control) => control.to(),
-            HalfControl::Broken { to, .. }
+            HalfControl::Controller { to, .. }
+            | HalfControl::Broken { to, .. }
             | HalfControl::Joined { to, .. }
             | HalfControl::Created { to, .. }
             | HalfControl::Spliced { to, .. }
@@ -402,6 +406,25 @@ pub enum ToController {
         /// The connection that leads to the circuit's origin.
         connection: ConnectionId,
     },
+    /// A link has left for another thread: all messages about its halves from here have been sent.
+    LinkLeft {
+        /// Which transfer.
+        number: u64,
+        /// Where it goes.
+        to: ThreadId,
+    },
+    /// A link has moved.
+    LinkMoved {
+        /// Its connection.
+        connection: ConnectionId,
+        /// The sender.
+        thread: ThreadId,
+    },
+    /// A link has not moved: it has closed, or cannot now.
+    NotMoved {
+        /// Its connection.
+        connection: ConnectionId,
+    },
     /// A circuit asks for this relay's weight, and nothing is measured.
     AbraAsked,
     /// What the thread measured of a second.
@@ -568,6 +591,25 @@ pub enum FromController {
     MeasureAbra(bool),
     /// This relay's statement, for the circuits that asked.
     AbraStatement(Arc<[u8]>),
+    /// Send a link to another thread.
+    Move {
+        /// Its connection.
+        connection: ConnectionId,
+        /// The other thread.
+        to: ThreadId,
+        /// Which transfer.
+        number: u64,
+    },
+    /// To the thread where a link goes: what its halves had sent has been handled.
+    MovePassed {
+        /// Which transfer.
+        number: u64,
+    },
+    /// To the thread that a link has left: no message about the connection comes any more.
+    MoveOver {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// Refuse new circuits; the relay is going down.
     Drain,
 }

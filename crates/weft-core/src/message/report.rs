@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::address::ThreadId;
+use crate::balance::HeavyLink;
 use crate::ledger::Ledger;
 
 /// The report of a connection thread, sent several times a second.
@@ -27,6 +28,8 @@ pub struct Report {
     pub circuits: u32,
     /// Edges.
     pub edges: u32,
+    /// Those of its links that carry most ([`HEAVIEST`](crate::balance::HEAVIEST)).
+    pub heaviest: Vec<HeavyLink>,
     /// How deep its rings were.
     pub rings: RingDepths,
     /// Processor time of the thread since it started.
@@ -126,6 +129,10 @@ pub struct Totals {
     pub rendezvous: RendezvousTotals,
     /// What tunnels did.
     pub tunnels: TunnelTotals,
+    /// Links that came from another thread.
+    pub links_moved: u64,
+    /// Circuit halves that came with them.
+    pub halves_moved: u64,
     /// Turns of the thread's loop.
     pub turns: u64,
     /// Times that reading waited for the bandwidth that all connections share.
@@ -304,6 +311,8 @@ add_counters!(Totals {
     kernel_asked,
     rendezvous,
     tunnels,
+    links_moved,
+    halves_moved,
     turns,
     reads_limited,
     writes_limited,

@@ -230,6 +230,27 @@ impl Scheduler {
         }
     }
 
+    /// What a circuit has sent lately, in cells sent now: for the scheduler of the thread that it moves to.
+    pub(crate) fn sent_lately(&mut self, half: HalfKey, now: Instant) -> f64 {
+        let weight = self.weight_at(now);
+        let circuit = self
+            .circuits
+            .get(half.index())
+            .filter(|circuit| circuit.link != LinkKey::NONE);
+        circuit.map_or(0.0, |circuit| {
+            circuit.count * epoch_factor(u128::from(self.epochs - circuit.epochs)) / weight
+        })
+    }
+
+    /// A circuit was just [added](Self::circuit_added) that has sent so much lately on another thread.
+    pub(crate) fn resume(&mut self, half: HalfKey, sent_lately: f64, now: Instant) {
+        let weight = self.weight_at(now);
+        if let Some(circuit) = self.circuits.get_mut(half.index()) {
+            circuit.count = sent_lately * weight;
+            circuit.epochs = self.epochs;
+        }
+    }
+
     /// Whether the circuit has cells queued. Only an active circuit is ever chosen, and only an
     /// active one costs anything.
     pub fn set_active(&mut self, half: HalfKey, active: bool) {

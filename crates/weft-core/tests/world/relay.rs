@@ -22,7 +22,7 @@ use weft_core::manager::{ControllerLoad, LinkError, LocalConnectionManager, Rece
 use weft_core::message::{Control, FromController, LaneMsg, StreamRequest, ToController, Totals};
 use weft_core::origin::{LinkFailure, OriginEvent};
 use weft_core::params::RelayParams;
-use weft_core::slots::EdgeKey;
+use weft_core::slots::{EdgeKey, LinkKey};
 use weft_crypto::handshake::{self, OnionKeys, ReplyParams};
 
 /// The relay under test.
@@ -89,6 +89,11 @@ pub struct World {
     pub statements: u64,
     /// How many times nothing was under way.
     rests: usize,
+    /// Links that move while something is under way: so many each time that the world [settles](World::settle).
+    pub moves: u32,
+    /// Bytes that came on links which are about to leave their threads or are on their way, and whether these were closed
+    /// by their peers.
+    unread: BTreeMap<ConnectionId, (Vec<u8>, bool)>,
     threads: BTreeMap<ConnectionId, usize>,
     channels: BTreeMap<(usize, usize), Channel>,
     from_controller: Vec<VecDeque<FromController>>,
@@ -157,6 +162,8 @@ impl World {
             asked: BTreeSet::new(),
             statements: 0,
             rests: 0,
+            moves: 0,
+            unread: BTreeMap::new(),
             threads: BTreeMap::new(),
             channels: BTreeMap::new(),
             from_controller: (0..threads).map(|_| VecDeque::new()).collect(),
@@ -250,9 +257,22 @@ impl World {
 
     /// Takes the connection away.
     pub fn close(&mut self, id: ConnectionId) {
+        match self.readable(id) {
+            Some((thread, link)) => self.managers[thread].close_link(link, self.now),
+            None => self.unread.entry(id).or_default().1 = true,
+        }
+    }
+
+    /// The thread that a link is on, or was when it moved last.
+    pub fn thread_of(&self, id: ConnectionId) -> usize {
+        self.threads[&id]
+    }
+
+    /// Where a link is read; `None` while it moves.
+    fn readable(&self, id: ConnectionId) -> Option<(usize, LinkKey)> {
         let thread = self.threads[&id];
-        let link = self.managers[thread].link_of(id).unwrap();
-        self.managers[thread].close_link(link, self.now);
+        let link = self.managers[thread].link_of(id)?;
+        (!self.managers[thread].is_leaving(link)).then_some((thread, link))
     }
 
     /// Lets the relay receive a cell on a connection.
@@ -263,8 +283,12 @@ impl World {
 
     /// Lets the relay receive bytes on a connection that is open.
     pub fn receive_bytes(&mut self, id: ConnectionId, bytes: &[u8]) -> Result<Received, LinkError> {
-        let thread = self.threads[&id];
-        let link = self.managers[thread].link_of(id).unwrap();
+        let Some((thread, link)) = self.readable(id) else {
+            let unread = self.unread.entry(id).or_default();
+            unread.0.extend_from_slice(bytes);
+            let used = bytes.len();
+            return Ok(Received { used, skip: 0 });
+        };
         self.managers[thread].receive(link, bytes, self.now)
     }
 
@@ -318,6 +342,32 @@ impl World {
             "the controller knows the connections"
         );
         self.audit_joints();
+        assert!(
+            !self.controller.is_moving() && self.unread.is_empty(),
+            "no link moves"
+        );
+        for (thread, manager) in self.managers.iter().enumerate() {
+            assert!(
+                !manager.is_transferring(),
+                "thread {thread} knows that no link moves"
+            );
+        }
+        for (id, thread) in self.controller.places() {
+            let there = self
+                .threads
+                .get(&id)
+                .is_none_or(|on| *on == usize::from(thread.0));
+            assert!(there, "the controller knows where {id} is");
+        }
+        // Of each half that was made elsewhere, every thread knows where it is; of others, none does.
+        let strangers: Vec<usize> = self.managers.iter().map(|one| one.routes()).collect();
+        assert!(
+            strangers.iter().all(|routes| *routes == strangers[0]),
+            "{strangers:?}"
+        );
+        if self.halves() == 0 {
+            assert_eq!(strangers[0], 0, "no route is left");
+        }
     }
 
     /// A half that is joined is its peer's peer.
@@ -354,8 +404,12 @@ impl World {
 
     /// Lets everything happen that can, in an order that the seed chooses.
     pub fn settle(&mut self) {
+        let mut moves = self.moves;
         for _ in 0..1_000_000 {
             let pick = self.rng.random_range(0..1 << 16);
+            if moves > 0 && self.rng.random_bool(0.2) && self.move_any() {
+                moves -= 1;
+            }
             if !self.step(pick) {
                 self.rests += 1;
                 if self.rests.is_power_of_two() || self.rests.is_multiple_of(AUDITED) {
@@ -506,6 +560,59 @@ impl World {
                 self.managers[thread].handle_cells(from, cells, empties, self.now);
             }
         }
+        self.move_links(thread);
+    }
+
+    /// Does what a shell does for links that move.
+    fn move_links(&mut self, thread: usize) {
+        let manager = &mut self.managers[thread];
+        if let Some(id) = manager.departing() {
+            manager.pack(Box::new(id), self.now);
+        }
+        if let Some(mut arrival) = manager.take_arrival() {
+            let id = arrival.connection();
+            assert_eq!(
+                arrival.take_cargo().downcast_ref(),
+                Some(&id),
+                "the same socket"
+            );
+            let link = manager.install(arrival, self.now);
+            self.threads.insert(id, thread);
+            if let Some((bytes, closed)) = self.unread.remove(&id) {
+                let received = manager.receive(link, &bytes, self.now).unwrap();
+                assert_eq!(received.used, bytes.len());
+                if closed {
+                    manager.close_link(link, self.now);
+                }
+            }
+        }
+        while let Some(message) = self.managers[thread].poll_forwarded() {
+            let closed = self.managers[thread].handle_controller(message, self.now);
+            self.closed.extend(closed);
+        }
+        // A link that was to leave and has closed instead.
+        let closed: Vec<ConnectionId> = (self.unread.keys().copied())
+            .filter(|id| !self.controller.is_moving() && !self.is_open(*id))
+            .collect();
+        for id in closed {
+            self.unread.remove(&id);
+        }
+    }
+
+    /// Has a link move to another thread, each drawn. False: none can now.
+    pub fn move_any(&mut self) -> bool {
+        let threads = self.managers.len();
+        let open: Vec<ConnectionId> = (self.threads.keys().copied())
+            .filter(|id| self.is_open(*id))
+            .collect();
+        if open.is_empty() || threads < 2 {
+            return false;
+        }
+        let id = open[self.rng.random_range(0..open.len())];
+        let to = ThreadId(u16::try_from(self.rng.random_range(0..threads)).unwrap());
+        let moves = self.controller.move_link(id, to);
+        self.do_actions();
+        moves
     }
 
     fn run_controller(&mut self) {

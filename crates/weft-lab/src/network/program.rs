@@ -59,6 +59,14 @@ impl Program {
         })
     }
 
+    /// The same, with an option on its command line.
+    #[must_use]
+    pub fn with_option(mut self, name: &str, value: &str) -> Program {
+        self.overrides
+            .extend([format!("--{name}"), value.to_owned()]);
+        self
+    }
+
     /// The same, with a profiler that waits for orders at a socket in the node's folder.
     pub(crate) fn profiled(self) -> Program {
         Program {

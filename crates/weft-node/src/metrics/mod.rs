@@ -48,6 +48,7 @@ mod tests {
             halves: 5,
             circuits: 3,
             edges: 4,
+            heaviest: Vec::new(),
             rings: RingDepths {
                 control: 4,
                 cells: 63,
@@ -61,6 +62,7 @@ mod tests {
                 queues_overflowed: 3,
                 queues_overflowed_forward: 2,
                 reads_limited: base + 12,
+                links_moved: base + 13,
                 ..Totals::default()
             },
         }
@@ -183,6 +185,7 @@ mod tests {
             "weft_thread_cpu_seconds_total{thread=\"0\"} 2.5",
             "weft_thread_bytes_total{thread=\"1\",direction=\"read\"} 110",
             "weft_thread_ring_depth{thread=\"1\",lane=\"cells\"} 63",
+            "weft_thread_links_moved_total{thread=\"1\"} 113",
             "weft_thread_stuck_cells{thread=\"0\"} 7",
             "weft_thread_buffered_bytes{thread=\"1\"} 101",
             "weft_onionskins_waiting{worker=\"0\"} 1",

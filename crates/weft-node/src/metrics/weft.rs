@@ -284,6 +284,12 @@ fn work(text: &mut Text, reports: &[Report]) {
         "Turns of a connection thread's loop",
     );
     each(text, reports, turns, |report| report.totals.turns);
+    let moved = (
+        "weft_thread_links_moved_total",
+        Kind::Counter,
+        "Links that moved to a connection thread from another one",
+    );
+    each(text, reports, moved, |report| report.totals.links_moved);
     let runs = (
         "weft_thread_scheduler_runs_total",
         Kind::Counter,

@@ -23,6 +23,7 @@ pub(crate) mod edges;
 mod limit;
 mod memory;
 pub(crate) mod mesh;
+mod moving;
 mod params;
 mod reading;
 mod reporting;
@@ -282,6 +283,7 @@ impl ConnectionThread {
         self.turn_began = now;
         self.note_events();
         self.take_messages(now);
+        self.move_links(now);
         self.read_sockets(now);
         self.read_edges(now);
         let due = now.saturating_duration_since(self.last_tick) >= TICK;
@@ -364,9 +366,10 @@ impl ConnectionThread {
         until.saturating_duration_since(now)
     }
 
-    /// Some ring to another connection thread is full: what sockets bring would have no place.
+    /// Some ring to another connection thread is full, or much waits for a link that moves: what sockets bring would have
+    /// no place.
     fn is_stuck(&self) -> bool {
-        self.ends.to_peers.iter().any(mesh::ToPeer::is_stuck)
+        self.ends.to_peers.iter().any(mesh::ToPeer::is_stuck) || self.manager.holds_much()
     }
 
     /// Remembers which sockets are ready.

@@ -10,7 +10,6 @@ use weft_core::address::ConnectionId;
 use weft_core::handshake::{HANDSHAKE_TIMEOUT, LinkHandshake, PeerIdentity, Role};
 use weft_core::origin::LinkFailure;
 use weft_core::scheduler::kist::KnownLimit;
-use weft_core::slots::SlotKey as _;
 
 use super::close_reason::CloseReason;
 use super::connection::{Connection, Handshaking, Phase, Proxying};
@@ -170,6 +169,13 @@ impl ConnectionThread {
             else {
                 continue;
             };
+            if let Phase::Open(link, _) = &connection.phase
+                && self.manager.is_leaving(*link)
+            {
+                // The thread where it goes reads on.
+                connection.listed = false;
+                continue;
+            }
             let taken = connection
                 .allowance
                 .take(&mut self.limit, direction, READ_PER_TURN, now);
@@ -373,16 +379,10 @@ impl ConnectionThread {
             PeerIdentity::Unauthenticated => None,
         };
         connection.allowance.opened(relay, &self.params, now);
-        let index = link.index();
-        if self.sockets.by_link.len() <= index {
-            self.sockets.by_link.resize(index + 1, None);
-        }
-        if let Some(entry) = self.sockets.by_link.get_mut(index) {
-            *entry = Some(token);
-        }
         self.manager.set_held(link, connection.blocked);
         let cells = self.reading.plain.get(used..).unwrap_or_default();
         connection.receive(link, cells, &mut self.manager, now)?;
+        self.sockets.note_link(link, token);
         Ok(ended)
     }
 }

@@ -86,6 +86,7 @@ impl ConnectionThread {
             halves: u32::try_from(self.manager.halves()).unwrap_or(u32::MAX),
             circuits: u32::try_from(self.manager.circuits()).unwrap_or(u32::MAX),
             edges: u32::try_from(self.manager.edges()).unwrap_or(u32::MAX),
+            heaviest: self.manager.heaviest(now),
             rings,
             cpu: cpu::thread_time(),
             totals,

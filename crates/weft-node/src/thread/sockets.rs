@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use slab::Slab;
 use weft_core::address::ConnectionId;
+use weft_core::slots::{LinkKey, SlotKey as _};
 
 use super::connection::Connection;
 
@@ -20,4 +21,17 @@ pub(super) struct LinkSockets {
     pub(super) by_link: Vec<Option<usize>>,
     /// Handshakes in the order of their deadlines.
     pub(super) handshakes: VecDeque<(Instant, ConnectionId)>,
+}
+
+impl LinkSockets {
+    /// Notes which connection a link has.
+    pub(super) fn note_link(&mut self, link: LinkKey, token: usize) {
+        let index = link.index();
+        if self.by_link.len() <= index {
+            self.by_link.resize(index + 1, None);
+        }
+        if let Some(entry) = self.by_link.get_mut(index) {
+            *entry = Some(token);
+        }
+    }
 }

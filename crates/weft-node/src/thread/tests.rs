@@ -1,5 +1,7 @@
 //! A connection thread, one turn at a time, with a client at the other end of a real socket.
 
+mod moving;
+
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -18,7 +20,7 @@ use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
 
 use super::edges::{AdoptEdge, AdoptKind, EDGES_PER_TURN, EdgeSocket};
-use super::mesh::{MainEnds, WakeUp, mesh};
+use super::mesh::{MainEnds, ThreadEnds, WakeUp, mesh};
 use super::*;
 use weft_tls::{LinkLifetimes, LinkSession};
 
@@ -27,41 +29,57 @@ const FIRST: ConnectionId = ConnectionId(1);
 /// Turns after which whatever is waited for will never come.
 const MANY_TURNS: usize = 10_000;
 
-/// A thread and the main thread's end of its channels.
+/// A thread and the main thread's end of its channels, and perhaps other threads.
 struct Bench {
     thread: ConnectionThread,
     main: MainEnds,
+    others: Vec<(ConnectionThread, MainEnds)>,
     _main_poll: Poll,
 }
 
 impl Bench {
     fn new() -> Self {
+        Self::of(1)
+    }
+
+    /// So many threads.
+    fn of(count: u16) -> Self {
         let mut rng = ChaCha12Rng::seed_from_u64(1);
         let wall = SystemTime::now();
         let keys = EphemeralKeys::generate(wall, &mut rng).unwrap();
         let tls = LinkTls::relay(keys.keys(), LinkLifetimes::default(), wall, &mut rng).unwrap();
         let (main_poll, main_waker) = event_loop().unwrap();
-        let (poll, waker) = event_loop().unwrap();
+        let loops = (0..count).map(|_| event_loop().unwrap());
+        let (polls, wakers): (Vec<_>, Vec<_>) = loops.unzip();
         let main = WakeUp {
             flag: Arc::new(WakeFlag::new()),
             waker: main_waker,
         };
-        let (mut threads, mut mains) = mesh(vec![waker], &main);
+        let (threads, mains) = mesh(wakers, &main);
         let now = Instant::now();
         let rate = 1 << 40;
-        let config = ThreadConfig {
-            ends: threads.remove(0),
-            threads: 1,
-            poll,
-            relay: Arc::new(RelayParams::new([1; 20].into(), [2; 32].into())),
-            params: ThreadParams::default(),
-            tls: Arc::new(tls),
-            lease: Lease::new(Arc::new(LeasePool::new(rate, rate, now))),
-            seed: [3; 32],
+        let tls = Arc::new(tls);
+        let pool = Arc::new(LeasePool::new(rate, rate, now));
+        let start = |(ends, poll): (ThreadEnds, Poll)| {
+            let config = ThreadConfig {
+                ends,
+                threads: count,
+                poll,
+                relay: Arc::new(RelayParams::new([1; 20].into(), [2; 32].into())),
+                params: ThreadParams::default(),
+                tls: tls.clone(),
+                lease: Lease::new(pool.clone()),
+                seed: [3; 32],
+            };
+            ConnectionThread::new(config, now)
         };
+        let threads = threads.into_iter().zip(polls).map(start);
+        let mut others: Vec<_> = threads.zip(mains).collect();
+        let (thread, main) = others.remove(0);
         Bench {
-            thread: ConnectionThread::new(config, now),
-            main: mains.remove(0),
+            thread,
+            main,
+            others,
             _main_poll: main_poll,
         }
     }

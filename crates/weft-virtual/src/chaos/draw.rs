@@ -174,7 +174,7 @@ fn client(rng: &mut ChaCha8Rng, lasts: u64) -> Client {
 fn fault(rng: &mut ChaCha8Rng, round: &Round) -> Fault {
     let node = rng.random_range(0..round.nodes());
     let relay = rng.random_range(0..round.relays.len());
-    let kind = match rng.random_range(0..12) {
+    let kind = match rng.random_range(0..13) {
         0 => FaultKind::Dies {
             relay,
             silent: rng.random(),
@@ -201,10 +201,11 @@ fn fault(rng: &mut ChaCha8Rng, round: &Round) -> Fault {
             attack: one_of(rng, Attack::Noise, &Attack::ALL),
             count: u32::try_from(spread(rng, 1, 400)).unwrap_or(1),
         },
-        9 | 10 => FaultKind::Late {
+        9 => FaultKind::Late {
             node: relay,
             most: spread(rng, 10, 2_000_000),
         },
+        10 | 11 => FaultKind::Moves { relay },
         _ => FaultKind::Jump {
             node,
             mono: match rng.random_bool(0.5) {

@@ -188,6 +188,11 @@ pub enum FaultKind {
         /// By so many microseconds at most.
         most: u64,
     },
+    /// A link of a relay moves from thread to thread, again and again.
+    Moves {
+        /// Which relay.
+        relay: usize,
+    },
     /// A node's clocks jump.
     Jump {
         /// Which.
@@ -321,6 +326,9 @@ impl Round {
             FaultKind::Late { node: one, most } => {
                 within("how late messages are", most, 0, MAX_MILLIS * 1_000)?;
                 node(one)
+            }
+            FaultKind::Moves { relay } => {
+                within("a fault's relay", relay, 0, self.relays.len() - 1)
             }
             FaultKind::Jump {
                 node: one,

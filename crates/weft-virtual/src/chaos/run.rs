@@ -336,6 +336,10 @@ impl Runner<'_> {
                 world.hold_back(*node, Duration::from_millis(lasts), most, rng.random());
             }
             FaultKind::Late { .. } => {}
+            FaultKind::Moves { relay } if change != Change::End => {
+                world.move_link(*relay, rng.random());
+            }
+            FaultKind::Moves { .. } => {}
             FaultKind::Jump { node, mono, wall } if begins => {
                 world.jump(*node, Duration::from_millis(*mono), *wall);
             }
@@ -368,7 +372,7 @@ fn agenda(round: &Round) -> BTreeMap<(u64, Change, usize), ()> {
         agenda.insert((begin, Change::Begin, number), ());
         let again = matches!(
             fault.kind,
-            FaultKind::Memory { .. } | FaultKind::Hostile { .. }
+            FaultKind::Memory { .. } | FaultKind::Hostile { .. } | FaultKind::Moves { .. }
         );
         for times in 1..=TIMES {
             let at = begin + fault.lasts * times / (TIMES + 1);

@@ -117,6 +117,9 @@ fn without(round: &Round, node: usize) -> Round {
                 node: moved(node)?,
                 most,
             },
+            FaultKind::Moves { relay } => FaultKind::Moves {
+                relay: moved(relay)?,
+            },
             FaultKind::Jump { node, mono, wall } => FaultKind::Jump {
                 node: moved(node)?,
                 mono,

@@ -153,9 +153,11 @@ impl World {
                 node,
                 thread: on,
                 place,
-            }) => thread(node, on)
-                .and_then(|thread| thread.links.get(place as usize))
-                .is_some_and(|link| link.conn == conn && link.end == end),
+            }) => thread(node, on).is_some_and(|thread| {
+                let link = thread.links.get(place as usize);
+                link.is_some_and(|link| link.conn == conn && link.end == end)
+                    || (thread.sent_away == Some((conn, end)) && self.is_moving(node))
+            }),
             Some(Owner::Edge {
                 node,
                 thread: on,
@@ -166,6 +168,12 @@ impl World {
             Some(Owner::Background { .. }) => true,
             None => false,
         }
+    }
+
+    /// A link of a node is on its way from thread to thread.
+    fn is_moving(&self, node: u32) -> bool {
+        let node = self.nodes.get(node as usize);
+        node.is_some_and(|node| node.controller.is_moving())
     }
 
     /// What there is.

@@ -45,6 +45,8 @@ impl World {
         let host = node.host;
         for thread in &node.threads {
             let links = thread.links.iter().map(|(_, link)| (link.conn, link.end));
+            // One that is on its way to another thread, perhaps.
+            let links = links.chain(thread.sent_away);
             let edges = thread.edges.sockets();
             let edges = edges.map(|(_, conn, _)| (conn, weft_world::End::Opener));
             for (conn, end) in links.chain(edges) {
@@ -155,6 +157,30 @@ impl World {
                 FromController::FreeMemory(cut),
                 &mut self.ground,
             );
+        }
+    }
+
+    /// One of a node's links moves to another of its threads.
+    pub(crate) fn move_link(&mut self, number: usize, seed: u64) {
+        let Ok(id) = u32::try_from(number) else {
+            return;
+        };
+        self.ground.enter(id);
+        let Some(node) = self.nodes.get_mut(number) else {
+            return;
+        };
+        let mut rng = StdRng::seed_from_u64(seed);
+        let places: Vec<_> = node.controller.places().collect();
+        let (Some(threads), false) = (u16::try_from(node.threads.len()).ok(), places.is_empty())
+        else {
+            return;
+        };
+        let link = places.get(rng.random_range(0..places.len()));
+        let to = ThreadId(rng.random_range(0..threads.max(1)));
+        if let Some((link, _)) = link
+            && node.controller.move_link(*link, to)
+        {
+            node.act(&self.common, &mut self.ground);
         }
     }
 

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use weft_core::address::ConnectionId;
+use weft_core::manager::Arrival;
 use weft_core::origin::LinkFailure;
 use weft_core::slots::{LinkKey, SlotKey as _};
 use weft_world::{ConnId, End};
@@ -87,6 +88,62 @@ impl Thread {
         }
     }
 
+    /// Sends the link away that is ready, takes the one in that has come, and handles what the controller had sent for
+    /// it to the other thread.
+    pub(super) fn move_links(&mut self, now: Instant, ground: &mut Ground) {
+        if let Some(id) = self.manager.departing()
+            && let Some(place) = self.by_id.remove(&id)
+            && let Some(link) = self.links.try_remove(place)
+        {
+            if let Phase::Open(key) = link.phase
+                && let Some(entry) = self.by_link.get_mut(key.index())
+            {
+                *entry = None;
+            }
+            self.rate_limited.retain(|other| *other != place);
+            self.to_read.retain(|other| *other != place);
+            self.sent_away = Some((link.conn, link.end));
+            self.manager.pack(Box::new(link), now);
+        }
+        if let Some(arrival) = self.manager.take_arrival() {
+            self.take_in(arrival, now, ground);
+        }
+        while let Some(message) = self.manager.poll_forwarded() {
+            for id in self.manager.handle_controller(message, now) {
+                self.close_by_id(id, ground);
+            }
+        }
+    }
+
+    fn take_in(&mut self, mut arrival: Arrival, now: Instant, ground: &mut Ground) {
+        let cargo = arrival.take_cargo();
+        let key = self.manager.install(arrival, now);
+        let Ok(mut link) = cargo.downcast::<Link>() else {
+            return self.manager.close_link(key, now);
+        };
+        let place = self.links.vacant_key();
+        ground.own(link.conn, link.end, self.owner(place));
+        link.phase = Phase::Open(key);
+        // Nobody has heard of what came on the way.
+        (link.readable, link.writable, link.listed) = (true, true, true);
+        link.broken |= ground.net.socket(link.conn, link.end).is_none();
+        self.to_read.push_back(place);
+        self.by_id.insert(link.id, place);
+        self.note_key(key, place);
+        self.links.insert(*link);
+    }
+
+    /// Notes which connection a link has.
+    fn note_key(&mut self, key: LinkKey, place: usize) {
+        let index = key.index();
+        if self.by_link.len() <= index {
+            self.by_link.resize(index + 1, None);
+        }
+        if let Some(entry) = self.by_link.get_mut(index) {
+            *entry = Some(place);
+        }
+    }
+
     /// Closes a connection, as the controller or a timer asks; the manager knows.
     pub(super) fn close_by_id(&mut self, id: ConnectionId, ground: &mut Ground) {
         if let Some(place) = self.by_id.get(&id).copied() {
@@ -159,6 +216,12 @@ impl Thread {
         let Some(link) = self.links.get_mut(place).filter(|link| link.readable) else {
             return Ok(0);
         };
+        if let Phase::Open(key) = link.phase
+            && self.manager.is_leaving(key)
+        {
+            // The thread where it goes reads on.
+            return Ok(0);
+        }
         let grant = match around.limits.read.take(READ_PER_TURN, now) {
             Ok(grant) => grant,
             Err(wait) => {
@@ -216,13 +279,7 @@ impl Thread {
                         let initiated = link.end == End::Opener;
                         let key = (self.manager).open_link(id, addr, initiated, &established, now);
                         link.phase = Phase::Open(key);
-                        let index = key.index();
-                        if self.by_link.len() <= index {
-                            self.by_link.resize(index + 1, None);
-                        }
-                        if let Some(entry) = self.by_link.get_mut(index) {
-                            *entry = Some(place);
-                        }
+                        self.note_key(key, place);
                     }
                     self.flush(place, around.ground);
                 }

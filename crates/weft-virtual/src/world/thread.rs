@@ -14,7 +14,7 @@ use weft_core::manager::{ControllerLoad, LocalConnectionManager};
 use weft_core::message::{Control, FromController, LaneMsg, Report, RingDepths, ToController};
 use weft_core::scheduler::{RunTimes, kist};
 use weft_core::slots::{LinkKey, SlotKey as _};
-use weft_world::Socket;
+use weft_world::{ConnId, End, Socket};
 
 use super::edges::Edges;
 use super::ground::{Ground, Wake};
@@ -56,6 +56,8 @@ pub(super) struct Thread {
     pub(super) edges: Edges,
     pub(super) links: Slab<Link>,
     pub(super) by_id: BTreeMap<ConnectionId, usize>,
+    /// The connection of the link that left last for another thread.
+    pub(super) sent_away: Option<(ConnId, End)>,
     /// By the manager's slot.
     pub(super) by_link: Vec<Option<usize>>,
     pub(super) to_read: VecDeque<usize>,
@@ -106,6 +108,7 @@ impl Thread {
             edges: Edges::default(),
             links: Slab::new(),
             by_id: BTreeMap::new(),
+            sent_away: None,
             by_link: Vec::new(),
             to_read: VecDeque::new(),
             rate_limited: Vec::new(),
@@ -255,6 +258,7 @@ impl Thread {
         for (from, cells, empties) in std::mem::take(&mut self.mail.cells) {
             self.manager.handle_cells(from, cells, empties, now);
         }
+        self.move_links(now, ground);
     }
 
     fn schedule_and_write(&mut self, now: Instant, around: &mut Around<'_>) {
@@ -340,6 +344,7 @@ impl Thread {
             halves: count(self.manager.halves()),
             circuits: count(self.manager.circuits()),
             edges: count(self.manager.edges()),
+            heaviest: self.manager.heaviest(now),
             rings: RingDepths::default(),
             cpu: Duration::from_nanos(self.worked),
             totals: self.manager.totals(),

@@ -1,5 +1,6 @@
 //! `weft sim`: simulations of paths through Tor networks. Nothing is sent to any network.
 
+mod balance;
 mod compromise;
 mod figures;
 mod given;
@@ -33,6 +34,7 @@ struct Sim {
 enum What {
     Links(Box<links::LinksArgs>),
     Idle(Box<idle::IdleArgs>),
+    Balance(balance::BalanceArgs),
     Compromise(compromise::CompromiseArgs),
     Selection(selection::SelectionArgs),
     Figures(figures::FiguresArgs),
@@ -50,6 +52,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     match sim {
         What::Links(args) => links::main(&args)?,
         What::Idle(args) => idle::main(&args)?,
+        What::Balance(args) => balance::main(&args)?,
         What::Compromise(args) => compromise::main(&args)?,
         What::Selection(args) => selection::main(&args)?,
         What::Figures(args) => figures::main(&args)?,

@@ -163,7 +163,7 @@ impl LocalConnectionManager {
                 continue;
             };
             if let Some(tunnel) = half.leg.as_ref().and_then(|leg| leg.tunnel)
-                && tunnel.thread == addr.thread
+                && self.outboxes.is_here(tunnel)
             {
                 let knows = self
                     .halves
@@ -178,7 +178,7 @@ impl LocalConnectionManager {
                 let legs = tunnel
                     .legs
                     .iter()
-                    .filter(|leg| leg.half.thread == addr.thread);
+                    .filter(|leg| self.outboxes.is_here(leg.half));
                 let mut sides = legs.map(|leg| self.halves.peek(leg.half));
                 sure(
                     sides.all(|side| {
@@ -223,7 +223,7 @@ impl LocalConnectionManager {
         let deciding: BTreeSet<StreamAddr> = self.deciding().collect();
         let mut askers = self.to_controller.askers();
         let lives = askers.all(|asker| match asker {
-            Asker::Half(half) => self.halves.addr(half.slot) == Some(half),
+            Asker::Half(half) => self.halves.peek(half).is_some(),
             Asker::Stream(stream) => deciding.contains(&stream),
         });
         sure(lives, "the asker of each request exists")

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::EdgeSide;
-use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
+use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
 use crate::credit::EDGE_CREDIT;
 use crate::edge::{Edge, Phase};
 use crate::manager::LocalConnectionManager;
 use crate::manager::audit::sure;
 use crate::streams::Place;
+use crate::transfer;
 
 impl EdgeSide {
     /// The credit of an edge, if it is for this stream.
@@ -67,7 +68,7 @@ impl LocalConnectionManager {
     ) -> Result<(), String> {
         for (slot, edge) in self.edge_side.edges.iter() {
             if let Some(addr) = self.edge_side.edges.addr(slot) {
-                audit_edge(all, addr, edge).map_err(|what| format!("{addr}: {what}"))?;
+                audit_edge(self, all, addr, edge).map_err(|what| format!("{addr}: {what}"))?;
             }
         }
         self.edge_side.audit_tables()
@@ -76,6 +77,7 @@ impl LocalConnectionManager {
 
 /// Checks one edge.
 fn audit_edge(
+    here: &LocalConnectionManager,
     all: &BTreeMap<ThreadId, &LocalConnectionManager>,
     addr: EdgeAddr,
     edge: &Edge,
@@ -89,14 +91,14 @@ fn audit_edge(
     sure(fits, "an edge has a stream if its phase needs one")?;
     sure(
         edge.asked
-            .is_none_or(|asked| !all.contains_key(&asked.half.thread)),
+            .is_none_or(|asked| manager_of(here, all, asked.half).is_none()),
         "a half answers the edge that asks it for a stream",
     )?;
     sure(edge.credit <= EDGE_CREDIT, "credit keeps to its bound")?;
     let Some(at) = edge.at else {
         return Ok(());
     };
-    let Some(manager) = all.get(&at.addr.half.thread) else {
+    let Some(manager) = manager_of(here, all, at.addr.half) else {
         return Ok(());
     };
     #[expect(clippy::disallowed_fields, reason = "an audit compares both sides")]
@@ -107,5 +109,17 @@ fn audit_edge(
     match stream.map(|stream| &stream.edge) {
         Some(Place::At(owner)) if *owner == addr => Ok(()),
         _ => Err(format!("{} is not its own, or is no more", at.addr)),
+    }
+}
+
+/// The manager of the thread that a half is on, as far as the thread of an edge knows.
+fn manager_of<'a>(
+    here: &LocalConnectionManager,
+    all: &BTreeMap<ThreadId, &'a LocalConnectionManager>,
+    half: HalfAddr,
+) -> Option<&'a LocalConnectionManager> {
+    match here.outboxes.routes.place(half) {
+        transfer::Place::Thread(thread) => all.get(&thread).copied(),
+        transfer::Place::OnItsWay => None,
     }
 }

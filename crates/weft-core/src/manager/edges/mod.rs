@@ -275,7 +275,7 @@ impl LocalConnectionManager {
 
     /// Announces an END to a half, ahead of it.
     fn announce_end(&mut self, stream: StreamAddr, connected: bool, left: Left) {
-        if stream.half.thread == self.outboxes.me() {
+        if self.outboxes.is_here(stream.half) {
             self.on_ending(stream, connected, left);
         } else {
             self.send(
@@ -309,11 +309,10 @@ impl LocalConnectionManager {
 
     /// Hands a message to a half, wherever it is.
     fn send_from_edge(&mut self, message: EdgeCell, now: Instant) {
-        let thread = message.half.thread;
-        if thread == self.outboxes.me() {
+        if self.outboxes.is_here(message.half) {
             self.handle_from_edge(message, now);
         } else {
-            (self.outboxes).send_cell(thread, LaneMsg::FromEdge(message));
+            (self.outboxes).send_half_cell(message.half, LaneMsg::FromEdge(message));
         }
     }
 

@@ -159,7 +159,7 @@ impl LocalConnectionManager {
 
     /// A cell arrived for a stream that has no edge yet.
     pub(super) fn on_kept(&mut self, stream: StreamAddr, kept: Kept, now: Instant) {
-        let (slot, id) = (stream.half.slot, stream.id);
+        let (slot, id) = (self.halves.slot(stream.half), stream.id);
         match kept {
             Kept::Waits => {}
             Kept::Xoff => {
@@ -220,7 +220,7 @@ impl LocalConnectionManager {
         end: &[u8],
         now: Instant,
     ) {
-        let slot = stream.half.slot;
+        let slot = self.halves.slot(stream.half);
         let left = self.left_of_new(slot);
         if self.end_deciding(stream, left, now) {
             self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::END, stream.id, end, now);
@@ -237,7 +237,7 @@ impl LocalConnectionManager {
         if self.end_deciding(stream, Left::NOTHING, now) {
             // More answers than a cell holds are the exit's fault; it answers with none then.
             let data = resolved.encode().unwrap_or_default();
-            let (slot, id) = (stream.half.slot, stream.id);
+            let (slot, id) = (self.halves.slot(stream.half), stream.id);
             self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::RESOLVED, id, &data, now);
         }
     }

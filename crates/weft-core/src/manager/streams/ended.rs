@@ -26,7 +26,7 @@ impl LocalConnectionManager {
         cell: Box<Cell>,
         now: Instant,
     ) {
-        let slot = from.slot;
+        let slot = self.halves.slot(from);
         let stream = RelayBody::new(cell.body()).stream_id();
         let half = self.halves.get_mut(slot);
         let Some(streams) = half.and_then(CircuitHalf::streams_mut) else {

@@ -199,7 +199,7 @@ impl LocalConnectionManager {
     ) {
         if self.halves.at(half).is_some() {
             self.totals.streams.flow_violations += 1;
-            self.protocol_error(half.slot, what, now);
+            self.protocol_error(self.halves.slot(half), what, now);
         }
     }
 }

@@ -39,7 +39,14 @@ impl LocalConnectionManager {
         // Without a free number there is no answer either, and the client gives up as when there is none.
         if let Some(id) = id.filter(|id| streams.add(*id, hop, place).is_some()) {
             let data = format!("{}:25\0", address(nonce));
-            self.send_relay_msg(half.slot, hop, RelayCmd::BEGIN, id, data.as_bytes(), now);
+            self.send_relay_msg(
+                self.halves.slot(half),
+                hop,
+                RelayCmd::BEGIN,
+                id,
+                data.as_bytes(),
+                now,
+            );
         }
     }
 
@@ -61,7 +68,7 @@ impl LocalConnectionManager {
             | StreamMessage::Resolved
             | StreamMessage::Sendme
             | StreamMessage::Xoff
-            | StreamMessage::Xon => return self.on_stray(from.slot, now),
+            | StreamMessage::Xon => return self.on_stray(self.halves.slot(from), now),
         };
         let Some(Role::Origin(origin)) = self.halves.at(from).map(|half| &mut half.role) else {
             return;
@@ -80,7 +87,7 @@ impl LocalConnectionManager {
                 origin.streams.ended_at_once(id, hop, left, now);
             }
             let end = End::new(EndReason::DONE).encode();
-            self.send_relay_msg(from.slot, hop, RelayCmd::END, id, &end, now);
+            self.send_relay_msg(self.halves.slot(from), hop, RelayCmd::END, id, &end, now);
         }
         let end = End::decode(data);
         let refused = !connected && end.addr == Some(IpAddr::V4(address(probe.nonce)));

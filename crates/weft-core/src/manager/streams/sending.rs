@@ -28,7 +28,7 @@ impl LocalConnectionManager {
         now: Instant,
     ) {
         let message = EdgeCell { half, edge, cell };
-        if edge.thread == self.outboxes.me() {
+        if self.outboxes.has_edge(edge) {
             self.handle_to_edge(message, now);
         } else {
             (self.outboxes).send_cell(edge.thread, LaneMsg::ToEdge(message));
@@ -53,10 +53,10 @@ impl LocalConnectionManager {
         match flow_control(command) {
             FlowControl::Counted | FlowControl::InOrder => {
                 end.pending.push_back((edge, cell));
-                self.package(half.slot, hop, now);
+                self.package(self.halves.slot(half), hop, now);
             }
             FlowControl::Free => {
-                self.seal_and_enqueue(half.slot, hop, cell, now);
+                self.seal_and_enqueue(self.halves.slot(half), hop, cell, now);
             }
         }
     }
@@ -199,7 +199,7 @@ impl LocalConnectionManager {
         let half = self.halves.at(stream.half);
         let streams = half.and_then(CircuitHalf::streams_mut);
         if let Some(hop) = streams.and_then(|streams| streams.ask(stream)) {
-            self.package(stream.half.slot, hop, now);
+            self.package(self.halves.slot(stream.half), hop, now);
         }
     }
 
@@ -213,7 +213,7 @@ impl LocalConnectionManager {
         let half = self.halves.at(stream.half);
         let streams = half.and_then(CircuitHalf::streams_mut);
         if let Some(hop) = streams.and_then(|streams| streams.returned(stream, cells)) {
-            self.package(stream.half.slot, hop, now);
+            self.package(self.halves.slot(stream.half), hop, now);
         }
     }
 

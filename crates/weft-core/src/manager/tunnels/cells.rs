@@ -83,10 +83,10 @@ impl LocalConnectionManager {
         };
         side.given += u64::from(!is_ack(command));
         let message = LegCell { tunnel, leg, cell };
-        if tunnel.thread == self.outboxes.me() {
+        if self.outboxes.is_here(tunnel) {
             self.on_from_leg(message, now);
         } else {
-            (self.outboxes).send_cell(tunnel.thread, LaneMsg::FromLeg(message));
+            (self.outboxes).send_half_cell(tunnel, LaneMsg::FromLeg(message));
         }
         self.close_drained(slot, now);
         None
@@ -113,7 +113,7 @@ impl LocalConnectionManager {
             leg,
             mut cell,
         } = message;
-        let slot = addr.slot;
+        let slot = self.halves.slot(addr);
         let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
             self.totals.cells_dropped += 1;
             return self.pool.put(cell);
@@ -166,7 +166,7 @@ impl LocalConnectionManager {
         };
         if tunnel.policy == Policy::Conflux || !tunnel.note_repeated() {
             let what = "a message of a tunnel that has arrived before, or too many of these";
-            return self.protocol_error(addr.slot, what, now);
+            return self.protocol_error(self.halves.slot(addr), what, now);
         }
         // The far end does not know that: its acknowledgement was lost.
         tunnel.acknowledged = 0;
@@ -340,17 +340,17 @@ impl LocalConnectionManager {
     }
 
     pub(super) fn hand_to_leg(&mut self, message: LegCell, now: Instant) {
-        if message.leg.thread == self.outboxes.me() {
+        if self.outboxes.is_here(message.leg) {
             self.on_to_leg(message, now);
         } else {
-            (self.outboxes).send_cell(message.leg.thread, LaneMsg::ToLeg(message));
+            (self.outboxes).send_half_cell(message.leg, LaneMsg::ToLeg(message));
         }
     }
 
     /// A message of the tunnel's reaches a leg, which encrypts and queues it.
     pub(in crate::manager) fn on_to_leg(&mut self, message: LegCell, now: Instant) {
         let LegCell { tunnel, leg, cell } = message;
-        let slot = leg.slot;
+        let slot = self.halves.slot(leg);
         let command = RelayBody::new(cell.body()).command();
         let half = self.halves.at(leg);
         let side = half.and_then(|half| half.leg.as_deref_mut());

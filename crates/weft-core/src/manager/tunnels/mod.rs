@@ -159,7 +159,7 @@ impl LocalConnectionManager {
             if !usable || !vegas && kind.policy() == Policy::Conflux {
                 // The client thread knows that: it did not see a stream end, or the circuit's last handshake.
                 let reason = DestroyReason::INTERNAL;
-                return self.close_half(request.half.slot, reason, Notify::Both, now);
+                return self.close_half(self.halves.slot(request.half), reason, Notify::Both, now);
             }
             half.leg = Some(Box::new(LegSide::new(hop, kind, None)));
         }
@@ -231,14 +231,14 @@ impl LocalConnectionManager {
                     last_seqno_recv: sequence.received,
                     desired_ux,
                 };
-                self.send_relay_msg(addr.slot, hop, command, 0, &link.encode(), now);
+                self.send_relay_msg(self.halves.slot(addr), hop, command, 0, &link.encode(), now);
             }
             LegKind::Mtor { secret, join } => {
-                self.send_mtor_link(addr.slot, hop, ours, (secret, join), id, now);
+                self.send_mtor_link(self.halves.slot(addr), hop, ours, (secret, join), id, now);
             }
         }
         if !ours {
-            self.offer_room(addr.slot);
+            self.offer_room(self.halves.slot(addr));
         }
     }
 
@@ -298,7 +298,7 @@ impl LocalConnectionManager {
             answer: Box::new(answer),
             took: now.saturating_duration_since(sent),
         });
-        self.offer_room(leg.slot);
+        self.offer_room(self.halves.slot(leg));
     }
 
     /// CONFLUX_LINKED_ACK at a relay: the circuit's round trip is known.
@@ -328,7 +328,7 @@ impl LocalConnectionManager {
     ) {
         let half = self.halves.at(addr);
         if half.and_then(|half| half.leg.as_ref()?.tunnel) == Some(tunnel) {
-            self.close_half(addr.slot, reason, Notify::Both, now);
+            self.close_half(self.halves.slot(addr), reason, Notify::Both, now);
         }
     }
 
@@ -381,12 +381,17 @@ impl LocalConnectionManager {
             self.totals.tunnels.made += 1;
             let half = self.halves.at(tunnel).and_then(CircuitHalf::as_tunnel);
             if half.is_some_and(|half| half.policy == Policy::Mtor) {
-                self.watched_tunnels.insert(tunnel.slot);
+                self.watched_tunnels.insert(self.halves.slot(tunnel));
             }
             self.on_join_tunnel(request, tunnel, now);
             if self.halves.at(request.half).is_none() {
                 // It was refused, before the tunnel knew of it.
-                self.close_half(tunnel.slot, DestroyReason::INTERNAL, Notify::Both, now);
+                self.close_half(
+                    self.halves.slot(tunnel),
+                    DestroyReason::INTERNAL,
+                    Notify::Both,
+                    now,
+                );
             }
         }
     }
@@ -470,7 +475,7 @@ impl LocalConnectionManager {
             self.totals.tunnels.lost += 1;
             let what =
                 "a leg's far end that has sent what did not arrive, or received what was not sent";
-            self.protocol_error(addr.slot, what, now);
+            self.protocol_error(self.halves.slot(addr), what, now);
             return false;
         }
         let sequence = Sequence {
@@ -514,7 +519,12 @@ impl LocalConnectionManager {
     /// A tunnel cannot go on without a leg that has closed.
     pub(super) fn end_without_leg(&mut self, addr: HalfAddr, now: Instant) {
         self.totals.tunnels.broken += 1;
-        self.close_half(addr.slot, DestroyReason::FINISHED, Notify::Both, now);
+        self.close_half(
+            self.halves.slot(addr),
+            DestroyReason::FINISHED,
+            Notify::Both,
+            now,
+        );
     }
 
     /// A half that is closing was a tunnel: so close its legs.

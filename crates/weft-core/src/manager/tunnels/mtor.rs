@@ -183,10 +183,10 @@ impl LocalConnectionManager {
         };
         if tunnel.acks.take(1, now) == 0 || brought == Acknowledged::NotSent {
             let what = "an MTOR_ACK that cannot be parsed, or for what was not sent, or too many";
-            return self.protocol_error(addr.slot, what, now);
+            return self.protocol_error(self.halves.slot(addr), what, now);
         }
         if brought == Acknowledged::News {
-            self.package_tunnel(addr.slot, now);
+            self.package_tunnel(self.halves.slot(addr), now);
         }
     }
 
@@ -252,7 +252,14 @@ impl LocalConnectionManager {
         leg.dropped = true;
         let (hop, received, tunnel) = (leg.hop, leg.given, leg.tunnel);
         let data = MtorDrop { received }.encode();
-        self.send_relay_msg(addr.slot, hop, RelayCommand::MtorDrop.wire(), 0, &data, now);
+        self.send_relay_msg(
+            self.halves.slot(addr),
+            hop,
+            RelayCommand::MtorDrop.wire(),
+            0,
+            &data,
+            now,
+        );
         if let Some(to) = tunnel {
             self.send_control(LegControl::Dropped { to, leg: addr });
         }

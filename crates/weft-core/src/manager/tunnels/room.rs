@@ -91,7 +91,7 @@ impl LocalConnectionManager {
     ) {
         if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
             tunnel.legs.note_room(leg, room, now);
-            self.package_tunnel(addr.slot, now);
+            self.package_tunnel(self.halves.slot(addr), now);
         }
     }
 }

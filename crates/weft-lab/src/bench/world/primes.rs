@@ -73,7 +73,9 @@ mod tests {
             .collect();
         assert_eq!(identities.len(), keys.len());
         for key in &keys {
-            assert!(key.to_public_key().exponent_is(EXPONENT) && key.to_public_key().bits() == BITS);
+            assert!(
+                key.to_public_key().exponent_is(EXPONENT) && key.to_public_key().bits() == BITS
+            );
             let signature = key.sign(b"relay").unwrap();
             assert!(key.to_public_key().verify(b"relay", &signature).is_ok());
         }

@@ -1,0 +1,278 @@
+//! A link that moves to another thread, and its halves with it (docs/architecture.md, "How a link moves").
+//!
+//! A half that has moved keeps its address: that is where it was *made*. [`Routes`] has where it *is*, on each
+//! thread. What is under way while a link moves waits at its sender ([`Routes::freeze`]), so that nothing
+//! overtakes anything.
+//!
+//! `manager/transfer.rs` is what threads do about it; [`crate::balance`] decides which link moves.
+
+use std::any::Any;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use weft_cell::Cell;
+
+use crate::address::{HalfAddr, ThreadId};
+use crate::half::{CircuitHalf, Wait};
+use crate::ledger::{map_entry, queue_memory};
+use crate::link::Link;
+use crate::message::{Control, FromController, LaneMsg, ToController};
+
+/// Cells that may wait at a thread for a link that moves, before the thread reads no more from sockets.
+const HELD_CELLS: usize = 4096;
+
+/// Steps of a transfer that go in the cell lane, so that whatever was sent before has arrived when they do.
+#[derive(Debug)]
+pub enum TransferCell {
+    /// From the thread that a link leaves, to all others: keep back what is for these halves.
+    Freeze {
+        /// Which transfer.
+        number: u64,
+        /// The sender.
+        from: ThreadId,
+        /// The link's halves.
+        halves: Arc<[HalfAddr]>,
+    },
+    /// The answer: nothing more comes for them.
+    Frozen {
+        /// Which transfer.
+        number: u64,
+    },
+    /// From the thread that a link has left, to all others: nothing more comes from its halves.
+    Left {
+        /// Which transfer.
+        number: u64,
+        /// Where the link goes.
+        to: ThreadId,
+    },
+    /// To the thread where the link goes: what its halves sent before has been handled.
+    Passed {
+        /// Which transfer.
+        number: u64,
+    },
+    /// The link has closed instead: what was kept back goes where it would have gone.
+    Thaw {
+        /// Which transfer.
+        number: u64,
+    },
+}
+
+/// Steps of a transfer that go in the control lane.
+#[derive(Debug)]
+pub enum TransferControl {
+    /// The link.
+    Parcel(Box<Parcel>),
+    /// From the thread where the link is now, to all others: its halves are here.
+    Moved {
+        /// Which transfer.
+        number: u64,
+        /// Those that have not closed on the way.
+        halves: Arc<[HalfAddr]>,
+        /// The sender.
+        to: ThreadId,
+    },
+    /// A half that had moved has closed.
+    Gone {
+        /// The half.
+        half: HalfAddr,
+    },
+    /// A message of the controller's about the link, which was sent before the controller knew.
+    Forward(Box<FromController>),
+}
+
+/// A link on its way.
+#[derive(Debug)]
+pub struct Parcel {
+    /// Which transfer.
+    pub(crate) number: u64,
+    /// The link, without its table of circuits.
+    pub(crate) link: Link,
+    /// Its halves.
+    pub(crate) halves: Vec<MovedHalf>,
+    /// Until when these wait for what.
+    pub(crate) waits: Vec<Wait>,
+    /// What its circuits ask of the controller.
+    pub(crate) requests: Vec<Request>,
+    /// What the owner of the socket adds: the socket.
+    pub(crate) cargo: Box<dyn Any + Send>,
+}
+
+/// An asker, by its place in the queue of requests, and what it asks for.
+pub(crate) type Request = (crate::manager::Asker, ToController);
+
+/// A half on its way.
+#[derive(Debug)]
+pub(crate) struct MovedHalf {
+    pub(crate) addr: HalfAddr,
+    pub(crate) half: CircuitHalf,
+    /// Cells that it has sent lately, as the scheduler counts.
+    pub(crate) sent_lately: f64,
+    /// It asked for this relay's weight.
+    pub(crate) subscribed: Option<std::time::Instant>,
+}
+
+impl Parcel {
+    /// Memory that it takes, beside the socket's.
+    pub(crate) fn memory(&self, now: std::time::Instant) -> usize {
+        let halves = self.halves.iter();
+        self.link.memory()
+            + self.link.held(now).bytes
+            + halves
+                .map(|moved| moved.half.held(now).bytes)
+                .sum::<usize>()
+    }
+}
+
+/// Where halves are that have moved, and what is kept back for those that move now.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    /// The thread of each half that is not where it was made.
+    moved: HashMap<HalfAddr, ThreadId, AddrHasher>,
+    /// The transfers that this thread knows not to be over: one, or a second that began before the end of the first was known here.
+    frozen: Vec<Frozen>,
+}
+
+/// The halves of the link that moves.
+#[derive(Debug)]
+struct Frozen {
+    number: u64,
+    halves: BTreeSet<HalfAddr>,
+    held: VecDeque<Kept>,
+    cells: usize,
+}
+
+/// A message that is kept back.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    Control(Control),
+    Cell(LaneMsg),
+}
+
+/// Where a message for a half goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Thread(ThreadId),
+    /// The half is on its way from thread to thread.
+    OnItsWay,
+}
+
+impl Routes {
+    /// The thread of a half.
+    #[inline]
+    pub(crate) fn place(&self, half: HalfAddr) -> Place {
+        if !self.frozen.is_empty() && self.frozen_with(half).is_some() {
+            return Place::OnItsWay;
+        }
+        match self.moved.is_empty() {
+            true => Place::Thread(half.thread),
+            false => Place::Thread(self.moved.get(&half).copied().unwrap_or(half.thread)),
+        }
+    }
+
+    fn frozen_with(&self, half: HalfAddr) -> Option<usize> {
+        self.frozen
+            .iter()
+            .position(|frozen| frozen.halves.contains(&half))
+    }
+
+    /// Keeps back from now on what is for these halves.
+    pub(crate) fn freeze(&mut self, number: u64, halves: &[HalfAddr]) {
+        self.frozen.push(Frozen {
+            number,
+            halves: halves.iter().copied().collect(),
+            held: VecDeque::new(),
+            cells: 0,
+        });
+    }
+
+    /// Keeps a message for a half back that is [on its way](Place::OnItsWay).
+    pub(crate) fn keep(&mut self, half: HalfAddr, message: Kept) {
+        let frozen = self
+            .frozen_with(half)
+            .and_then(|at| self.frozen.get_mut(at));
+        if let Some(frozen) = frozen {
+            frozen.cells += usize::from(matches!(message, Kept::Cell(_)));
+            frozen.held.push_back(message);
+        }
+    }
+
+    /// The transfer is over: what was kept back for it.
+    pub(crate) fn thaw(&mut self, number: u64) -> VecDeque<Kept> {
+        let at = self
+            .frozen
+            .iter()
+            .position(|frozen| frozen.number == number);
+        at.map_or_else(VecDeque::new, |at| self.frozen.remove(at).held)
+    }
+
+    /// Halves are on this thread from now on.
+    pub(crate) fn set(&mut self, halves: &[HalfAddr], to: ThreadId) {
+        for half in halves {
+            match half.thread == to {
+                true => self.moved.remove(half),
+                false => self.moved.insert(*half, to),
+            };
+        }
+    }
+
+    /// A half has closed.
+    pub(crate) fn forget(&mut self, half: HalfAddr) {
+        self.moved.remove(&half);
+    }
+
+    /// Halves of which it is known that they are not where they were made.
+    pub(crate) fn len(&self) -> usize {
+        self.moved.len()
+    }
+
+    /// So much is kept back that no more should be read.
+    pub(crate) fn holds_much(&self) -> bool {
+        self.frozen.iter().map(|frozen| frozen.cells).sum::<usize>() >= HELD_CELLS
+    }
+
+    /// Whether anything is kept back.
+    pub(crate) fn is_freezing(&self) -> bool {
+        !self.frozen.is_empty()
+    }
+
+    /// Memory that this takes.
+    pub(crate) fn memory(&self) -> usize {
+        let frozen = self.frozen.iter().map(|frozen| {
+            frozen.halves.len() * map_entry::<HalfAddr, ()>()
+                + queue_memory(&frozen.held)
+                + frozen.cells * size_of::<Cell>()
+        });
+        self.moved.capacity() * size_of::<(HalfAddr, ThreadId)>() * 8 / 7 + frozen.sum::<usize>()
+    }
+
+    /// Gives back memory that nothing is in.
+    pub(crate) fn shrink(&mut self) {
+        self.moved.shrink_to_fit();
+    }
+}
+
+/// Hashes addresses of halves: this process chooses them, so nobody can have them collide.
+pub(crate) type AddrHasher = BuildHasherDefault<AddrHash>;
+
+/// See [`AddrHasher`].
+#[derive(Debug, Default)]
+pub(crate) struct AddrHash(u64);
+
+impl Hasher for AddrHash {
+    fn finish(&self) -> u64 {
+        // The table takes its bits from both ends.
+        self.0 ^ (self.0 >> 32)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+    fn write_u16(&mut self, number: u16) {
+        self.write_u32(u32::from(number));
+    }
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+}
