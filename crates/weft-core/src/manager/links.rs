@@ -48,6 +48,12 @@ pub enum LinkError {
 }
 
 impl LocalConnectionManager {
+    /// Reads a link, so that it is in the processor's cache when it is needed.
+    #[inline]
+    pub fn touch_link(&self, link: LinkKey) {
+        self.links.touch(link);
+    }
+
     /// A connection finished its handshake: from now on its bytes are given to
     /// [`receive`](Self::receive). The controller is notified.
     pub fn open_link(

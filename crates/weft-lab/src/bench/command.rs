@@ -106,8 +106,8 @@ pub struct Args {
     #[arg(long, value_parser = rate)]
     rate: Option<f64>,
     /// Look for the highest rate at which p99 stays under a bound and no cell or circuit is lost: the
-    /// rate is doubled from --rate [default: 5MB; live: its own] until the relay fails, and then
-    /// bisected. Each try takes --warm-up and --seconds.
+    /// rate is doubled from --rate (5MB without it, and a live load's own) until the relay fails, and
+    /// then bisected. Each try takes --warm-up and --seconds.
     #[arg(long)]
     capacity: bool,
     /// The bound of p99, in milliseconds.

@@ -137,21 +137,12 @@ impl Handshaking {
     }
 }
 
-/// A connection that a thread owns.
+/// A connection that a thread owns. What each cell needs is first, in a line of the cache and what follows it.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Connection {
-    /// Its identifier.
-    pub(super) id: ConnectionId,
-    /// The other end.
-    pub(super) peer: SocketAddr,
     /// The TCP socket.
     pub(super) socket: TcpStream,
-    /// How much it may move.
-    pub(super) allowance: Allowance,
-    /// How far it has come, with the TLS session.
-    pub(super) phase: Phase,
-    /// We opened it.
-    pub(super) initiated: bool,
     /// The socket may have bytes.
     pub(super) readable: bool,
     /// The socket may take bytes.
@@ -160,6 +151,18 @@ pub(super) struct Connection {
     pub(super) listed: bool,
     /// The kernel reported that the peer sends no more; earlier bytes may still wait.
     pub(super) peer_ended: bool,
+    /// The last write found the kernel's buffer full, and cells wait.
+    pub(super) blocked: bool,
+    /// We opened it.
+    pub(super) initiated: bool,
+    /// Its identifier.
+    pub(super) id: ConnectionId,
+    /// How far it has come, with the TLS session.
+    pub(super) phase: Phase,
+    /// What is known of KIST's limit.
+    pub(super) limit: KnownLimit,
+    /// How much it may move.
+    pub(super) allowance: Allowance,
     /// The beginning of a TLS record whose rest has not come.
     pub(super) wire_in: Vec<u8>,
     /// The beginning of a cell whose rest has not come.
@@ -168,10 +171,8 @@ pub(super) struct Connection {
     pub(super) skip: usize,
     /// Sealed bytes that the socket has not taken.
     pub(super) wire_out: Vec<u8>,
-    /// The last write found the kernel's buffer full, and cells wait.
-    pub(super) blocked: bool,
-    /// What is known of KIST's limit.
-    pub(super) limit: KnownLimit,
+    /// The other end.
+    pub(super) peer: SocketAddr,
 }
 
 /// What a read brought.

@@ -9,8 +9,9 @@ use weft_core::scheduler::{RunTimes, kist};
 use weft_core::slots::{LinkKey, SlotKey as _};
 
 use super::close_reason::CloseReason;
-use super::connection::Connection;
+use super::connection::{Connection, Phase};
 use super::limit::Direction;
+use super::reading::TOUCHED;
 use super::sockets::LinkSockets;
 use super::{ConnectionThread, TICK, ThreadParams, tcp};
 
@@ -56,6 +57,7 @@ impl ConnectionThread {
         let mut links = std::mem::take(&mut self.writing.links);
         links.clear();
         links.extend_from_slice(self.manager.links_to_write());
+        self.touch_writable(&links);
         for link in links.iter().copied() {
             let Some(token) = self.sockets.by_link.get(link.index()).copied().flatten() else {
                 continue;
@@ -66,6 +68,19 @@ impl ConnectionThread {
         }
         self.writing.links = links;
         self.manager.prune_written();
+    }
+
+    /// Reads of the first of these links what writing them will need, as `touch_readable`
+    /// does for reading.
+    fn touch_writable(&self, links: &[LinkKey]) {
+        for link in links.iter().take(TOUCHED) {
+            if let Some(token) = self.sockets.by_link.get(link.index()).copied().flatten()
+                && let Some(connection) = self.sockets.all.get(token)
+                && let Phase::Open(_, records) = &connection.phase
+            {
+                records.touch_tx();
+            }
+        }
     }
 
     /// Writes what is ready for one link.
