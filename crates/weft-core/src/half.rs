@@ -506,6 +506,9 @@ impl Halves {
     #[inline]
     pub(crate) fn addr_and_peer(&self, slot: HalfKey) -> Option<(HalfAddr, Peer)> {
         let (generation, half) = self.slots.get_with_generation(slot)?;
+        if half.is_guest {
+            return Some((self.addrs.get(&slot).copied()?, half.peer));
+        }
         let addr = HalfAddr {
             thread: self.thread,
             slot,
