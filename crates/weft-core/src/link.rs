@@ -41,7 +41,7 @@ const NO_CIRCUIT: (u32, HalfKey) = (0, HalfKey(0));
 /// A relay has thousands, and a cell comes on one that nothing has come on for long: each line of the
 /// processor's cache that the cell needs of it is a wait for memory. So the fields are in the order of what a cell
 /// needs: where it comes in, the first two lines; where it waits, the first; where it is written, the first three.
-/// The first line also has what tells a used slot of the table from a free one (the nanoseconds of `last_written`).
+/// The first line also has by what a used slot of the table differs from a free one (the nanoseconds of `last_written`).
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Link {

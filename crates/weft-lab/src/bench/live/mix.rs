@@ -359,7 +359,7 @@ mod tests {
     use super::super::{Preset, cells_of_a_circuit};
     use super::*;
 
-    /// What came of a mix in some virtual seconds, in steps of a millisecond.
+    /// What a mix did in some virtual seconds, in steps of a millisecond.
     #[derive(Default)]
     struct Seen {
         cells: u64,

@@ -1,6 +1,6 @@
 //! The load that a relay of the public network carries, as far as it is published: `--load live-…`.
 //!
-//! What is measured, by whom, and what is our inference:
+//! What was measured, by whom, and what we infer from it:
 //!
 //! | number | source |
 //! |---|---|

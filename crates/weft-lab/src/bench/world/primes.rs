@@ -1,5 +1,5 @@
 //! RSA identities by the thousand: from pairs of a few primes, which take most of the time that a key takes (15 ms).
-//! Whoever has two such keys that share a prime has both: they are for relays that last as long as a measurement.
+//! Two such keys that share a prime can be computed from their public halves: they are for measurements only.
 
 use rand::CryptoRng;
 use rsa::BigUint;
