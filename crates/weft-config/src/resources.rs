@@ -23,7 +23,7 @@ pub struct ResourceOptions {
     /// `ConnectionThreads` (Weft's own): threads that own links. `None`: the cores that the process
     /// may use. `Some(0)`: everything on the main thread. At most [`MAX_CONNECTION_THREADS`].
     pub connection_threads: Option<u32>,
-    /// `UseAllThreads` (Weft's own): those get links, too, for which there is no core.
+    /// `UseAllThreads` (Weft's own): all of those get links, at any load.
     pub use_all_threads: bool,
     /// `ConnLimit`: file descriptors that must be available.
     pub conn_limit: u32,

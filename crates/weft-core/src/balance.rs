@@ -4,13 +4,16 @@
 //! busiest thread far above the mean (`weft sim balance`, docs/simulation.md). Threads report how long their
 //! processors worked and which of their links carry most; [`Balance::decide`] names at most one link a second.
 //! A move ([`crate::transfer`]) delays a link's circuits by some turns of the threads, so nothing moves that gains little: the busiest
-//! thread must be busy, it must have been above the mean for a while, and a link that has moved stays for a while.
+//! thread must be busy, it must have been above the mean for a while, and a link that has moved stays for a while. Two
+//! cases are apart: a thread that is full beside one that is not gives links away as fast as they can go; and a thread that is no more in
+//! use ([`crate::width`]) gives all away that carry something.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::address::{ConnectionId, ThreadId};
 use crate::load::HALF_LIFE;
+use crate::width::Work;
 
 /// Links that a thread names in a report: the heaviest.
 pub const HEAVIEST: usize = 16;
@@ -20,6 +23,12 @@ pub const IMBALANCE: f64 = 0.10;
 
 /// Part of the time that the busiest thread must work: below this, nobody waits for it.
 const BUSY: f64 = 0.25;
+
+/// Part of the time from which on a thread is full: its links wait.
+const FULL: f64 = 0.7;
+
+/// Within this time half of what a thread did lately is forgotten, where it matters whether it is full.
+const RECENT: Duration = Duration::from_secs(1);
 
 /// How long the busiest thread must have been too far above the mean.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -58,8 +67,10 @@ pub struct Move {
 struct Thread {
     /// Processor time, and when that was reported.
     cpu: Option<(Duration, Instant)>,
-    /// Part of the time that it worked lately.
+    /// Part of the time that it worked lately, by [`HALF_LIFE`].
     busy: f64,
+    /// The same, by [`RECENT`].
+    recent: f64,
     /// Bytes that it carried lately.
     bytes_per_second: f64,
     /// Its heaviest links.
@@ -70,6 +81,8 @@ struct Thread {
 #[derive(Clone, Debug)]
 pub struct Balance {
     threads: Vec<Thread>,
+    /// The first so many share the links.
+    in_use: usize,
     /// Since when the busiest thread is too far above the mean.
     since: Option<Instant>,
     /// When a move began last.
@@ -84,6 +97,7 @@ impl Balance {
     pub fn new(threads: u16) -> Self {
         Balance {
             threads: vec![Thread::default(); usize::from(threads)],
+            in_use: usize::from(threads.max(1)),
             since: None,
             last: None,
             resting: BTreeMap::new(),
@@ -92,7 +106,7 @@ impl Balance {
 
     /// The first so many threads share the links from now on, at least one.
     pub fn use_first(&mut self, threads: u16) {
-        self.threads.truncate(usize::from(threads.max(1)));
+        self.in_use = usize::from(threads).clamp(1, self.threads.len().max(1));
     }
 
     /// A thread's report: the processor time that it has used since it began, what it carries, and its heaviest links.
@@ -111,8 +125,9 @@ impl Balance {
             let elapsed = now.saturating_duration_since(at).as_secs_f64();
             if elapsed > 0.0 {
                 let recent = cpu.saturating_sub(before).as_secs_f64() / elapsed;
-                let kept = (-elapsed / HALF_LIFE.as_secs_f64()).exp2();
-                known.busy = recent + (known.busy - recent) * kept;
+                let kept = |half_life: Duration| (-elapsed / half_life.as_secs_f64()).exp2();
+                known.busy = recent + (known.busy - recent) * kept(HALF_LIFE);
+                known.recent = recent + (known.recent - recent) * kept(RECENT);
             }
         }
         known.cpu = Some((cpu, now));
@@ -124,53 +139,43 @@ impl Balance {
     #[must_use]
     pub fn imbalance(&self) -> f64 {
         let mean = self.mean();
-        match self.busiest() {
+        match self.most(|thread| thread.busy) {
             Some((_, thread)) if mean > 0.0 => thread.busy / mean - 1.0,
             _ => 0.0,
         }
     }
 
+    /// What the threads do.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        #[expect(clippy::cast_precision_loss, reason = "threads are few")]
+        let count = self.in_use as f64;
+        let in_use = self.threads.iter().take(self.in_use);
+        Work {
+            mean: in_use.map(|thread| thread.recent).sum::<f64>() / count,
+            sum: self.threads.iter().map(|thread| thread.busy).sum(),
+        }
+    }
+
     /// The link that shall move now, if one shall. It counts as moved from here on.
     pub fn decide(&mut self, now: Instant) -> Option<Move> {
-        let mean = self.mean();
-        let (from, busy) = self.busiest().map(|(from, thread)| (from, thread.busy))?;
-        if busy < BUSY || busy <= mean * (1.0 + IMBALANCE) {
-            self.since = None;
-            return None;
-        }
-        let since = *self.since.get_or_insert(now);
-        let is_early = |since: Instant, time| now.saturating_duration_since(since) < time;
-        if is_early(since, PATIENCE) || self.last.is_some_and(|last| is_early(last, INTERVAL)) {
-            return None;
-        }
         self.resting
             .retain(|_, moved| now.saturating_duration_since(*moved) < REST);
-        let busiest = self.threads.get(from)?;
-        let (to, idlest) =
-            (self.threads.iter().enumerate()).min_by(|(_, a), (_, b)| a.busy.total_cmp(&b.busy))?;
-        let gap = busiest.busy - idlest.busy;
-        let best = (busiest.links.iter())
-            .filter(|link| !self.resting.contains_key(&link.connection))
-            .map(|link| (link.connection, busiest.work_of(link)))
-            // What remains of the gap, on either side: least where the link is half of it.
-            .map(|(connection, work)| (connection, work, (gap - 2.0 * work).abs()))
-            .filter(|(_, _, left)| (gap - left) / 2.0 >= GAIN * mean)
-            .min_by(|(.., a), (.., b)| a.total_cmp(b));
-        let (connection, work, _) = best?;
-        let rate = (busiest.links.iter())
-            .find(|link| link.connection == connection)
-            .map_or(0.0, |link| link.bytes_per_second);
+        let (from, to, connection) = self
+            .relieve_full()
+            .or_else(|| self.relieve_busiest(now))
+            .or_else(|| self.empty_unused(now))?;
+        let source = self.threads.get_mut(from)?;
+        let at = (source.links.iter()).position(|link| link.connection == connection)?;
+        let link = source.links.swap_remove(at);
         self.last = Some(now);
         self.resting.insert(connection, now);
         // The next decision counts with it, before the reports do.
-        if let Some(thread) = self.threads.get_mut(from) {
-            thread.busy -= work;
-            thread.bytes_per_second -= rate;
-            thread.links.retain(|link| link.connection != connection);
-        }
-        if let Some(thread) = self.threads.get_mut(to) {
-            thread.busy += work;
-            thread.bytes_per_second += rate;
+        let part = source.part_of(&link);
+        let (busy, recent) = (source.busy * part, source.recent * part);
+        source.add(-busy, -recent, -link.bytes_per_second);
+        if let Some(target) = self.threads.get_mut(to) {
+            target.add(busy, recent, link.bytes_per_second);
         }
         Some(Move {
             connection,
@@ -179,26 +184,108 @@ impl Balance {
         })
     }
 
-    /// Part of the time that the mean thread works.
+    /// From a full thread to one that has half as much to do, or less.
+    fn relieve_full(&self) -> Option<(usize, usize, ConnectionId)> {
+        let recent = |thread: &Thread| thread.recent;
+        let (from, busiest) = self.most(recent)?;
+        let (to, idlest) = self.least(recent)?;
+        if busiest.recent < FULL || idlest.recent > busiest.recent / 2.0 {
+            return None;
+        }
+        let gap = busiest.recent - idlest.recent;
+        let link = self.best(busiest, busiest.recent, gap, 0.0)?;
+        Some((from, to, link))
+    }
+
+    /// From the busiest thread, when it has been too far above the mean for a while.
+    fn relieve_busiest(&mut self, now: Instant) -> Option<(usize, usize, ConnectionId)> {
+        let busy = |thread: &Thread| thread.busy;
+        let mean = self.mean();
+        let (from, most) = self.most(busy).map(|(from, thread)| (from, thread.busy))?;
+        if most < BUSY || most <= mean * (1.0 + IMBALANCE) {
+            self.since = None;
+            return None;
+        }
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) < PATIENCE || self.is_early(now) {
+            return None;
+        }
+        let busiest = self.threads.get(from)?;
+        let (to, idlest) = self.least(busy)?;
+        let link = self.best(
+            busiest,
+            busiest.busy,
+            busiest.busy - idlest.busy,
+            GAIN * mean,
+        )?;
+        Some((from, to, link))
+    }
+
+    /// From a thread that is not in use any more, its heaviest link.
+    fn empty_unused(&self, now: Instant) -> Option<(usize, usize, ConnectionId)> {
+        let (to, idlest) = self.least(|thread| thread.recent)?;
+        if self.is_early(now) || idlest.recent > FULL {
+            return None;
+        }
+        let unused = self.threads.iter().enumerate().skip(self.in_use);
+        let links = unused.flat_map(|(from, thread)| thread.links.iter().map(move |l| (from, l)));
+        let (from, link) = links
+            .filter(|(_, link)| !self.resting.contains_key(&link.connection))
+            .max_by(|(_, a), (_, b)| a.bytes_per_second.total_cmp(&b.bytes_per_second))?;
+        Some((from, to, link.connection))
+    }
+
+    /// Whether a move began just now.
+    fn is_early(&self, now: Instant) -> bool {
+        let early = |last| now.saturating_duration_since(last) < INTERVAL;
+        self.last.is_some_and(early)
+    }
+
+    /// The link of a thread that leaves least of this gap on either side: the one whose work is half of it. It must gain so much.
+    fn best(&self, thread: &Thread, work: f64, gap: f64, gain: f64) -> Option<ConnectionId> {
+        (thread.links.iter())
+            .filter(|link| !self.resting.contains_key(&link.connection))
+            .map(|link| {
+                let left = (gap - 2.0 * work * thread.part_of(link)).abs();
+                (link.connection, left)
+            })
+            .filter(|(_, left)| *left < gap && (gap - left) / 2.0 >= gain)
+            .min_by(|(_, a), (_, b)| a.total_cmp(b))
+            .map(|(connection, _)| connection)
+    }
+
+    /// Part of the time that the mean thread in use works, were all work theirs.
     fn mean(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "threads are few")]
-        let count = self.threads.len().max(1) as f64;
+        let count = self.in_use as f64;
         self.threads.iter().map(|thread| thread.busy).sum::<f64>() / count
     }
 
-    /// The thread that works most.
-    fn busiest(&self) -> Option<(usize, &Thread)> {
-        (self.threads.iter().enumerate()).max_by(|(_, a), (_, b)| a.busy.total_cmp(&b.busy))
+    /// The thread that works most, by one of the two measures.
+    fn most(&self, by: impl Fn(&Thread) -> f64) -> Option<(usize, &Thread)> {
+        (self.threads.iter().enumerate()).max_by(|(_, a), (_, b)| by(a).total_cmp(&by(b)))
+    }
+
+    /// The thread in use that works least.
+    fn least(&self, by: impl Fn(&Thread) -> f64) -> Option<(usize, &Thread)> {
+        let in_use = self.threads.iter().enumerate().take(self.in_use);
+        in_use.min_by(|(_, a), (_, b)| by(a).total_cmp(&by(b)))
     }
 }
 
 impl Thread {
-    /// The part of the time that a link of it costs, nearly: as much of all as it carries.
-    fn work_of(&self, link: &HeavyLink) -> f64 {
+    /// The part of the thread's work that is a link's, nearly: as much of all as it carries.
+    fn part_of(&self, link: &HeavyLink) -> f64 {
         if self.bytes_per_second <= 0.0 {
             return 0.0;
         }
-        self.busy * (link.bytes_per_second / self.bytes_per_second).clamp(0.0, 1.0)
+        (link.bytes_per_second / self.bytes_per_second).clamp(0.0, 1.0)
+    }
+
+    fn add(&mut self, busy: f64, recent: f64, bytes_per_second: f64) {
+        self.busy += busy;
+        self.recent += recent;
+        self.bytes_per_second += bytes_per_second;
     }
 }
 
@@ -260,7 +347,7 @@ mod tests {
                     links.truncate(HEAVIEST);
                     (self.balance).report(id, self.cpu[thread], load, links, self.now);
                 }
-                if let Some(moved) = self.balance.decide(self.now) {
+                while let Some(moved) = self.balance.decide(self.now) {
                     let from = &mut self.links[usize::from(moved.from.0)];
                     let at = from
                         .iter()
@@ -335,6 +422,40 @@ mod tests {
             threads.moves
         );
         assert!(threads.balance.last.unwrap() >= began + PATIENCE);
+    }
+
+    #[test]
+    fn a_full_thread_gives_half_of_its_links_away_within_seconds() {
+        let mut threads = Threads::new(&[&[1.0; 400], &[], &[]], 300.0);
+        threads.balance.use_first(1);
+        threads.pass(Duration::from_secs(30));
+        assert_eq!(threads.moves, [], "there is no other thread in use");
+        threads.balance.use_first(2);
+        threads.pass(Duration::from_secs(60));
+        let loads = [threads.load(0), threads.load(1), threads.load(2)];
+        assert!(
+            (150.0..=270.0).contains(&loads[0]) && loads[2] == 0.0,
+            "{loads:?}"
+        );
+    }
+
+    #[test]
+    fn a_thread_that_is_no_more_in_use_gives_all_away_that_carry_something() {
+        let mut threads = Threads::new(&[&[10.0; 3], &[5.0; 20], &[7.0; 10]], 10_000.0);
+        threads.pass(Duration::from_secs(60));
+        assert_eq!(threads.moves, [], "all are in use");
+        threads.balance.use_first(2);
+        threads.pass(Duration::from_secs(5));
+        assert!(
+            (4..=6).contains(&threads.moves.len()),
+            "one a second: {:?}",
+            threads.moves
+        );
+        threads.pass(Duration::from_secs(10));
+        threads.balance.use_first(1);
+        threads.pass(Duration::from_secs(120));
+        let loads = [threads.load(0), threads.load(1), threads.load(2)];
+        assert_eq!(loads, [200.0, 0.0, 0.0]);
     }
 
     #[test]

@@ -59,4 +59,5 @@ pub(crate) mod streams;
 pub mod traffic;
 pub mod transfer;
 pub mod tunnel;
+pub mod width;
 pub(crate) mod worklist;

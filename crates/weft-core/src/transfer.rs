@@ -19,8 +19,11 @@ use crate::ledger::{map_entry, queue_memory};
 use crate::link::Link;
 use crate::message::{Control, FromController, LaneMsg, ToController};
 
-/// Cells that may wait at a thread for a link that moves, before the thread reads no more from sockets.
-const HELD_CELLS: usize = 4096;
+/// Messages that may wait at a thread for a link that moves, before the thread reads no more from sockets.
+const HELD: usize = 4096;
+
+/// A link with more circuits than this does not move: its thread would pack them for so long that others wait.
+pub const MOST_CIRCUITS: usize = 4096;
 
 /// Steps of a transfer that go in the cell lane, so that whatever was sent before has arrived when they do.
 #[derive(Debug)]
@@ -228,7 +231,11 @@ impl Routes {
 
     /// So much is kept back that no more should be read.
     pub(crate) fn holds_much(&self) -> bool {
-        self.frozen.iter().map(|frozen| frozen.cells).sum::<usize>() >= HELD_CELLS
+        self.frozen
+            .iter()
+            .map(|frozen| frozen.held.len())
+            .sum::<usize>()
+            >= HELD
     }
 
     /// Whether anything is kept back.

@@ -3,12 +3,18 @@
 
 mod world;
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
 use rand::RngExt as _;
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, ThreadId};
+use weft_core::ledger::Ledger;
+use weft_core::message::{Report, RingDepths, ToController, Totals};
 use weft_core::params::RelayParams;
+use weft_core::transfer::MOST_CIRCUITS;
 use world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, destroy_reason, relay_identity, spliced};
 
 const SEEDS: u64 = 60;
@@ -279,4 +285,73 @@ fn what_is_kept_back_for_a_link_on_its_way_is_bounded_and_counted() {
     for number in 0..sent {
         assert_eq!(circuit.at_next(&mut world).2, number.to_be_bytes());
     }
+}
+
+#[test]
+fn a_link_with_too_many_circuits_to_be_packed_in_one_turn_stays() {
+    let mut world = World::new(2, 1);
+    let client = world.link_on(0, CLIENT);
+    world.settle();
+    let create = |world: &mut World, number: usize| {
+        let circ_id = 0x8000_0001 + u32::try_from(number).unwrap();
+        Circuit::create(world, client, circ_id)
+    };
+    for number in 0..MOST_CIRCUITS {
+        create(&mut world, number);
+    }
+    move_to(&mut world, client, 1);
+    assert_eq!(world.totals().links_moved, 1);
+    create(&mut world, MOST_CIRCUITS);
+    move_to(&mut world, client, 0);
+    assert_eq!(world.totals().links_moved, 1, "it stays");
+    assert!(!world.controller.is_moving(), "and others can move");
+    assert_eq!(world.halves(), MOST_CIRCUITS + 1);
+}
+
+/// The report of a thread that has nothing, and has worked for so long.
+fn report(thread: u16, cpu: Duration) -> Report {
+    Report {
+        thread: ThreadId(thread),
+        bytes_per_second: 0.0,
+        ledger: Ledger::default(),
+        buffered: 0,
+        memory_rounds: 0,
+        links: 0,
+        halves: 0,
+        circuits: 0,
+        edges: 0,
+        heaviest: Vec::new(),
+        rings: RingDepths::default(),
+        cpu,
+        totals: Totals::default(),
+    }
+}
+
+#[test]
+fn threads_that_are_not_in_use_get_no_links_until_those_that_are_have_much_to_do() {
+    let mut world = World::new(3, 1);
+    world.controller.adapt_threads(3);
+    assert_eq!(world.controller.threads_in_use(), 1);
+    let peer = SocketAddr::from(([127, 0, 0, 1], 9001));
+    let threads = |world: &mut World| -> Vec<u16> {
+        let accepted = (0..6).map(|_| world.controller.accepted(peer, world.now));
+        let mut threads: Vec<u16> = accepted.map(|accepted| accepted.unwrap().1.0).collect();
+        threads.sort_unstable();
+        threads
+    };
+    assert_eq!(threads(&mut world), [0; 6]);
+    // Two seconds, in which the first works all the time.
+    for quarter in 0..9 {
+        world.now += Duration::from_millis(250);
+        for thread in 0..3 {
+            let cpu = match thread {
+                0 => Duration::from_millis(250 * quarter),
+                _ => Duration::ZERO,
+            };
+            let report = ToController::Report(Box::new(report(thread, cpu)));
+            world.controller.handle(report, world.now);
+        }
+    }
+    assert_eq!(world.controller.threads_in_use(), 2);
+    assert_eq!(threads(&mut world)[..3], [1, 1, 1]);
 }

@@ -88,6 +88,8 @@ pub(crate) struct BenchArgs {
     plots: Option<PathBuf>,
 }
 
+/// Seconds in which a relay of several threads has spread a full load over them.
+const SPREAD: f64 = 10.0;
 /// How often everything is measured.
 const REPETITIONS: Bounds<u32> = Bounds::new(1, 100);
 /// Seconds of one measurement.
@@ -220,8 +222,8 @@ impl<'a> Bench<'a> {
     }
 
     /// How long a measurement should take but for starting, setting up and ending.
-    fn window(&self, point: &Point) -> Duration {
-        let (warm_up, seconds) = self.times(point);
+    fn window(&self, point: &Point, target: Target) -> Duration {
+        let (warm_up, seconds) = self.times(point, target);
         // Cells of a rate that is too high take some time to arrive.
         let (rounds, end) = match point.is_in("capacity") {
             true => (f64::from(CAPACITY_STEPS), 2.0),
@@ -231,27 +233,34 @@ impl<'a> Bench<'a> {
     }
 
     /// Warm-up and measuring window. Memory settles in the one and in the other, whatever was asked
-    /// for: programs give memory back some time after they have freed it.
-    fn times(&self, point: &Point) -> (f64, f64) {
+    /// for: programs give memory back some time after they have freed it. Threads take links over within [`SPREAD`].
+    fn times(&self, point: &Point, target: Target) -> (f64, f64) {
         let settle = if self.options.quick { 1.0 } else { 3.0 };
         match point.mode.starts_with("idle") {
             true => (settle, settle),
             // Of many rates, each is tried shortly.
             false if point.is_in("capacity") => (1.0, self.options.seconds.min(4.0)),
+            false if target.busy_threads() > 1 && !self.options.quick => {
+                (self.options.warm_up.max(SPREAD), self.options.seconds)
+            }
             false => (self.options.warm_up, self.options.seconds),
         }
     }
 
     /// The same with what is around it, by experience.
-    fn expected(&self, point: &Point) -> Duration {
+    fn expected(&self, point: &Point, target: Target) -> Duration {
         let around = 1.2 + point.circuits as f64 / 2500.0 + point.links as f64 / 500.0;
-        self.window(point) + Duration::from_secs_f64(around)
+        self.window(point, target) + Duration::from_secs_f64(around)
     }
 
     fn expected_in_all(&self) -> Duration {
         let steps = self.plan.first.iter().chain(&self.plan.second);
         let once: Duration = steps
-            .map(|step| self.expected(&step.point) * u32::try_from(step.targets.len()).unwrap_or(0))
+            .flat_map(|step| {
+                step.targets
+                    .iter()
+                    .map(|target| self.expected(&step.point, *target))
+            })
             .sum();
         once * self.options.repetitions
     }
@@ -326,7 +335,7 @@ impl<'a> Bench<'a> {
     /// The words of a run.
     fn words(&self, point: &Point, target: Target, rate: Option<f64>) -> Vec<String> {
         let place = self.place(target, point);
-        let (warm_up, seconds) = self.times(point);
+        let (warm_up, seconds) = self.times(point, target);
         // The older name of `lab relay`: a build of before, named by `--weft`, has no other.
         let mut words: Vec<String> = ["bench", "relay", "--format", "json"]
             .map(str::to_owned)
@@ -376,8 +385,9 @@ impl<'a> Bench<'a> {
                     continue;
                 };
                 let words = self.words(job.point, job.target, rate);
-                let outcome = launch::run(&self.weft, &words, self.window(job.point), stop)?;
-                left = left.saturating_sub(self.expected(job.point));
+                let outcome =
+                    launch::run(&self.weft, &words, self.window(job.point, job.target), stop)?;
+                left = left.saturating_sub(self.expected(job.point, job.target));
                 let interrupted = stop.load(Ordering::Relaxed);
                 let run = Run {
                     point: job.point.clone(),

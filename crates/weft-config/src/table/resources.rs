@@ -6,7 +6,8 @@ options! {
     /// Threads that own links; 0: all on the main thread; `auto`: as many as the process may use cores.
     ConnectionThreads: Count = "auto", immutable, own;
 
-    /// Give links to all ConnectionThreads, even to those for which there is no core. Without it they get none.
+    /// Give links to all ConnectionThreads at any load, even to those for which there is no core. Without it as many
+    /// have links as the load needs.
     UseAllThreads: Bool = "0", immutable, own;
 
     /// Threads that answer onionskins; 0: as many as there are cores, 16 at most.

@@ -24,7 +24,7 @@ impl RelayController {
         // Judge once a round, when every thread's report is about as old.
         if last {
             self.watch_memory();
-            self.balance_load(now);
+            self.adapt(now);
         }
     }
 

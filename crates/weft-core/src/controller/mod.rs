@@ -40,6 +40,7 @@ use crate::handshake::PeerIdentity;
 use crate::load::Placement;
 use crate::message::{FromController, Report, ToController, Totals};
 use crate::origin::{LinkFailure, LinkState};
+use crate::width::Width;
 
 use connections::{Connections, State};
 use displaceable::Displaceable;
@@ -114,6 +115,8 @@ pub struct RelayController {
     placement: Placement,
     /// Which links move.
     balance: Balance,
+    /// How many threads get links, where that follows the load.
+    width: Option<Width>,
     transfers: transfers::Transfers,
     /// The threads' latest reports.
     reports: Vec<Option<Report>>,
@@ -151,6 +154,7 @@ impl RelayController {
             displaceable: Displaceable::default(),
             placement: Placement::new(threads),
             balance: Balance::new(threads),
+            width: None,
             transfers: transfers::Transfers::default(),
             reports: (0..threads).map(|_| None).collect(),
             network: Network::default(),
@@ -166,13 +170,6 @@ impl RelayController {
             freed_noticed: Freed::default(),
             params,
         }
-    }
-
-    /// Links are on the first so many threads, at least one: threads for which there is no core only make more
-    /// wake-ups of the same work.
-    pub fn use_threads(&mut self, threads: u16) {
-        self.placement.use_first(threads);
-        self.balance.use_first(threads);
     }
 
     /// Replaces what the controller follows.
@@ -274,7 +271,7 @@ impl RelayController {
             ToController::Report(report) => self.on_report(*report, now),
             ToController::LinkLeft { number, to } => self.on_link_left(number, to),
             ToController::LinkMoved { connection, thread } => {
-                self.on_link_moved(connection, thread);
+                self.on_link_moved(connection, thread, now);
             }
             ToController::NotMoved { connection } => self.on_not_moved(connection),
         }

@@ -1,10 +1,12 @@
-//! Links that move from thread to thread, one at a time (docs/architecture.md, "How a link moves").
+//! Which threads get links, and links that move from thread to thread, one at a time (docs/architecture.md, "How a link
+//! moves").
 
 use std::time::Instant;
 
 use super::RelayController;
 use crate::address::{ConnectionId, ThreadId};
 use crate::message::FromController;
+use crate::width::Width;
 
 /// What is under way.
 #[derive(Debug, Default)]
@@ -16,6 +18,38 @@ pub(super) struct Transfers {
 }
 
 impl RelayController {
+    /// As many threads get links as the load needs, from one to so many: those for which there is no core only make
+    /// more wake-ups of the same work. Without this all have links.
+    pub fn adapt_threads(&mut self, most: u16) {
+        let most = most.min(u16::try_from(self.reports.len()).unwrap_or(u16::MAX));
+        let width = Width::new(most);
+        self.use_threads(width.in_use());
+        self.width = Some(width);
+    }
+
+    /// How many cores of the machine have nothing to do, if that can be known.
+    pub fn set_idle_cores(&mut self, cores: Option<f64>) {
+        if let Some(width) = &mut self.width {
+            width.set_idle_cores(cores);
+        }
+    }
+
+    /// Whether the number of threads that get links follows the load.
+    pub fn adapts_threads(&self) -> bool {
+        self.width.is_some()
+    }
+
+    /// How many threads get links.
+    pub fn threads_in_use(&self) -> u16 {
+        let all = || u16::try_from(self.reports.len()).unwrap_or(u16::MAX);
+        self.width.as_ref().map_or_else(all, Width::in_use)
+    }
+
+    fn use_threads(&mut self, threads: u16) {
+        self.placement.use_first(threads);
+        self.balance.use_first(threads);
+    }
+
     /// Has a link move to another thread. False: it is no open link, it is there, or another one moves.
     pub fn move_link(&mut self, connection: ConnectionId, to: ThreadId) -> bool {
         let from = self.connections.opened_on(connection);
@@ -47,8 +81,18 @@ impl RelayController {
         self.balance.imbalance()
     }
 
-    /// Every thread has reported: has a link move, if one shall.
-    pub(super) fn balance_load(&mut self, now: Instant) {
+    /// Every thread has reported: more or fewer threads get links, if they shall, and a link moves.
+    pub(super) fn adapt(&mut self, now: Instant) {
+        let work = self.balance.work();
+        let width = self.width.as_mut();
+        if let Some(threads) = width.and_then(|width| width.decide(work, now)) {
+            self.use_threads(threads);
+        }
+        self.balance_load(now);
+    }
+
+    /// Has a link move, if one shall.
+    fn balance_load(&mut self, now: Instant) {
         if self.reports.len() > 1
             && !self.is_moving()
             && let Some(decided) = self.balance.decide(now)
@@ -63,9 +107,16 @@ impl RelayController {
     }
 
     /// A link is on another thread.
-    pub(super) fn on_link_moved(&mut self, connection: ConnectionId, thread: ThreadId) {
+    pub(super) fn on_link_moved(
+        &mut self,
+        connection: ConnectionId,
+        thread: ThreadId,
+        now: Instant,
+    ) {
         self.connections.moved(connection, thread);
         self.move_is_over(connection);
+        // A thread may be full that has more to give away.
+        self.balance_load(now);
     }
 
     /// A link has closed instead, or its thread could not.

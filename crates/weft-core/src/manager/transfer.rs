@@ -25,9 +25,10 @@ use std::time::Instant;
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::half::Role;
+use crate::link::Link;
 use crate::message::{Control, FromController, LaneMsg, ToController};
 use crate::slots::LinkKey;
-use crate::transfer::{Kept, MovedHalf, Parcel, TransferCell, TransferControl};
+use crate::transfer::{Kept, MOST_CIRCUITS, MovedHalf, Parcel, TransferCell, TransferControl};
 
 /// What a thread has to do with the transfer that is under way. There is one at a time.
 #[derive(Debug, Default)]
@@ -84,8 +85,9 @@ impl LocalConnectionManager {
         let me = self.outboxes.me();
         let link = self.link_of(connection).and_then(|key| self.links.get(key));
         let busy = self.transfers.leaving.is_some() || self.transfers.arriving.is_some();
-        let Some(link) = link.filter(|_| !busy && self.outboxes.others().any(|other| other == to))
-        else {
+        let can_move = |link: &&Link| link.circuits() <= MOST_CIRCUITS;
+        let is_there = self.outboxes.others().any(|other| other == to);
+        let Some(link) = link.filter(|_| !busy && is_there).filter(can_move) else {
             return self
                 .to_controller
                 .push(ToController::NotMoved { connection });

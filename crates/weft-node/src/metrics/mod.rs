@@ -137,6 +137,7 @@ mod tests {
             }],
             main: MainCounts {
                 turns: 1,
+                threads_in_use: 2,
                 cpu: Duration::from_secs(3),
                 from_threads: vec![40, 41],
                 to_threads: vec![0, 42],
@@ -186,6 +187,7 @@ mod tests {
             "weft_thread_bytes_total{thread=\"1\",direction=\"read\"} 110",
             "weft_thread_ring_depth{thread=\"1\",lane=\"cells\"} 63",
             "weft_thread_links_moved_total{thread=\"1\"} 113",
+            "weft_threads_in_use 2",
             "weft_thread_stuck_cells{thread=\"0\"} 7",
             "weft_thread_buffered_bytes{thread=\"1\"} 101",
             "weft_onionskins_waiting{worker=\"0\"} 1",

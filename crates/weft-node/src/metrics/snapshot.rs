@@ -115,6 +115,8 @@ pub(crate) struct ListenerCounts {
 pub(crate) struct MainCounts {
     /// Turns of its loop.
     pub turns: u64,
+    /// Connection threads that get links.
+    pub threads_in_use: u16,
     /// Processor time.
     pub cpu: Duration,
     /// The most messages of each connection thread that waited at once since the last snapshot.

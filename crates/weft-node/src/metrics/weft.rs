@@ -476,6 +476,12 @@ fn main_thread(text: &mut Text, snapshot: &Snapshot) {
         main.cpu.as_secs_f64(),
     );
     text.single(
+        "weft_threads_in_use",
+        Kind::Gauge,
+        "Connection threads that get links",
+        main.threads_in_use,
+    );
+    text.single(
         "weft_main_turns_total",
         Kind::Counter,
         "Turns of the main thread's loop",

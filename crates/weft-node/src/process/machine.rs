@@ -1,12 +1,44 @@
 //! The cores and the memory that this process may use.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 /// The number of cores that this process may use, by its processor set (`sched_getaffinity`) and its
 /// cgroup's quota; at least 1.
 pub(crate) fn usable_cores() -> usize {
     // On Linux the standard library considers exactly these two.
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// How many cores of the machine have nothing to do. What is done with low priority ("nice") gives way, so it counts as nothing.
+#[derive(Debug, Default)]
+pub(crate) struct IdleCores {
+    last: Option<(Duration, Instant)>,
+}
+
+impl IdleCores {
+    /// In the mean since it was asked the last time; `None` the first time, and where the system does not report it.
+    pub(crate) fn since_last(&mut self, now: Instant) -> Option<f64> {
+        let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        let idle = idle_time(&stat, u32::try_from(ticks).ok()?)?;
+        let (before, at) = self.last.replace((idle, now))?;
+        let elapsed = now.checked_duration_since(at)?.as_secs_f64();
+        (elapsed > 0.0).then(|| idle.saturating_sub(before).as_secs_f64() / elapsed)
+    }
+}
+
+/// The time that all cores together have been idle, waited for disks or worked with low priority, by the first line of
+/// /proc/stat: `cpu`, then user, nice, system, idle, iowait, in ticks.
+fn idle_time(stat: &str, ticks: u32) -> Option<Duration> {
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let mut fields = line.split_ascii_whitespace().map(str::parse::<u64>);
+    let mut next = || fields.next()?.ok();
+    let (_, nice, _, idle, waiting) = (next()?, next()?, next()?, next()?, next()?);
+    let sum = nice.checked_add(idle)?.checked_add(waiting)?;
+    Some(Duration::from_millis(
+        sum.checked_mul(1000)? / u64::from(ticks.max(1)),
+    ))
 }
 
 /// Turns transparent huge pages off for this process: a relay allocates many small objects, and a huge
@@ -67,6 +99,24 @@ mod tests {
     fn a_machine_has_cores_and_memory() {
         assert!(usable_cores() >= 1);
         assert!(total_memory().unwrap() > 64 << 20);
+    }
+
+    #[test]
+    fn idle_time_is_what_a_relay_could_have() {
+        let stat = "cpu  100 30 200 4000 70 0 5 0 0 0\ncpu0 1 1 1 1 1\n";
+        assert_eq!(idle_time(stat, 100), Some(Duration::from_secs(41)));
+        for broken in [
+            "",
+            "cpu 1 2 3",
+            "cpux 1 2 3 4 5",
+            "cpu  1 2 3 18446744073709551615 9",
+        ] {
+            assert_eq!(idle_time(broken, 100), None, "{broken}");
+        }
+        let (mut idle, now) = (IdleCores::default(), Instant::now());
+        assert_eq!(idle.since_last(now), None, "since when");
+        assert!(idle.since_last(now + Duration::from_secs(3600)).unwrap() < 1.0);
+        assert_eq!(idle.since_last(now), None, "a clock that went back");
     }
 
     #[test]

@@ -207,6 +207,7 @@ impl Relay {
             workers: self.workers.counts(),
             main: MainCounts {
                 turns: metrics.turns,
+                threads_in_use: self.controller.threads_in_use(),
                 cpu: cpu::thread_time(),
                 from_threads,
                 to_threads: self

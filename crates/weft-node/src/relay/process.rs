@@ -6,6 +6,7 @@ use weft_datadir::lock::DataDirLock;
 
 use super::clock::WallClock;
 use super::heartbeat::Heartbeat;
+use crate::process::machine::IdleCores;
 use crate::process::manager::ServiceManager;
 use crate::process::pid::PidFile;
 
@@ -18,6 +19,7 @@ pub(super) struct Process {
     /// Files that the process may have open.
     pub(super) max_files: usize,
     pub(super) wall_clock: WallClock,
+    pub(super) idle_cores: IdleCores,
     pub(super) heartbeat: Heartbeat,
     _lock: DataDirLock,
 }
@@ -36,6 +38,7 @@ impl Process {
             manager: ServiceManager::of_this_process(now),
             max_files,
             wall_clock: WallClock::new(now, wall),
+            idle_cores: IdleCores::default(),
             heartbeat: Heartbeat::new(now),
             _lock: lock,
         }

@@ -97,7 +97,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let mut controller = RelayController::new(threads.count(), params, rng.random(), now);
     if !options.resources.use_all_threads {
         let cores = machine::usable_cores();
-        controller.use_threads(u16::try_from(cores).unwrap_or(u16::MAX));
+        controller.adapt_threads(u16::try_from(cores).unwrap_or(u16::MAX));
     }
 
     let exits = start_exits(

@@ -37,6 +37,10 @@ impl Relay {
             // This version answers no directory requests.
             ..Totals::default()
         }));
+        if self.controller.adapts_threads() && self.threads.ends.len() > 1 {
+            let idle = self.process.idle_cores.since_last(now);
+            self.controller.set_idle_cores(idle);
+        }
         let jump = self.process.wall_clock.note(now, SystemTime::now());
         if now >= self.identity.next_signing_check || jump.is_some() {
             self.identity.next_signing_check = now + SIGNING_CHECK;

@@ -51,7 +51,7 @@ impl Clock {
 /// A relay with a clock of its own.
 fn start(threads: usize) -> (Weft, Clock) {
     let folder = Folder::new();
-    folder.torrc(&format!("ConnectionThreads {threads}"));
+    folder.torrc(&format!("ConnectionThreads {threads}\nUseAllThreads 1"));
     let mut command = folder.command(program());
     let clock = Clock::give(&folder, &mut command);
     (Weft::run(command, folder, threads), clock)

@@ -130,7 +130,9 @@ impl Weft {
     /// The same, with more lines in torrc.
     pub(crate) fn start_with(threads: usize, more: &str) -> Self {
         let folder = Folder::new();
-        folder.torrc(&format!("ConnectionThreads {threads}\n{more}"));
+        folder.torrc(&format!(
+            "ConnectionThreads {threads}\nUseAllThreads 1\n{more}"
+        ));
         Self::start_in(folder, threads)
     }
 

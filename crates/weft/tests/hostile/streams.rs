@@ -186,7 +186,7 @@ fn streams_of_one_circuit_do_not_use_up_the_files_of_an_exit() {
     for threads in [1, 2] {
         let folder = Folder::new();
         folder.torrc(&format!(
-            "ConnectionThreads {threads}\nConnLimit 300\n{EXIT}"
+            "ConnectionThreads {threads}\nUseAllThreads 1\nConnLimit 300\n{EXIT}"
         ));
         let command = folder.command_with_files(program(), FILES);
         let mut weft = Weft::run(command, folder, threads);
