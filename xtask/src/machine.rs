@@ -86,6 +86,34 @@ const AROUND: [Need; 6] = [
         what_for: "a program without the names of its functions",
     },
 ];
+/// What makes and looks into a Debian package.
+const PACKAGING: [Need; 5] = [
+    Need {
+        program: "dpkg-buildpackage",
+        package: "dpkg-dev",
+        what_for: "Debian packages",
+    },
+    Need {
+        program: "dh",
+        package: "debhelper",
+        what_for: "what Debian's policy asks of them",
+    },
+    Need {
+        program: "dh_apparmor",
+        package: "dh-apparmor",
+        what_for: "their AppArmor profiles",
+    },
+    Need {
+        program: "apparmor_parser",
+        package: "apparmor",
+        what_for: "the syntax of these",
+    },
+    Need {
+        program: "lintian",
+        package: "lintian",
+        what_for: "mistakes in packages",
+    },
+];
 /// Without it Debian's and Ubuntu's Python makes no virtual environment.
 const PYTHON_VENV: &str = "python3-venv";
 
@@ -133,6 +161,16 @@ pub(crate) fn prepare_counting() -> Result<()> {
 /// As of [`prepare`].
 pub(crate) fn prepare_browser() -> Result<()> {
     have(&[&C_COMPILER, &CHROMIUM])
+}
+
+/// Installs what makes Debian packages, if the machine lacks it.
+///
+/// # Errors
+///
+/// As of [`prepare`].
+pub(crate) fn prepare_packaging() -> Result<()> {
+    have(&[&C_COMPILER])?;
+    have(&PACKAGING.each_ref())
 }
 
 /// Installs the terminal that nyx is tested in if the machine lacks it.

@@ -1,5 +1,6 @@
-//! What developers run: `cargo xtask demo | bench | roles | chaos | test | fuzz | instructions | wheel`.
+//! What developers run: `cargo xtask demo | bench | roles | chaos | test | fuzz | instructions | wheel | deb`.
 
+mod deb;
 mod fuzz;
 mod install;
 mod instructions;
@@ -41,6 +42,8 @@ enum Command {
     Instructions(instructions::InstructionsArgs),
     /// Build the Python package of the simulator, as a wheel.
     Wheel(wheel::WheelArgs),
+    /// Build the Debian package.
+    Deb(deb::DebArgs),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -53,5 +56,6 @@ fn main() -> anyhow::Result<()> {
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Wheel(args) => wheel::run(&args),
+        Command::Deb(args) => deb::run(&args),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use crate::python::Environment;
-use crate::{fuzz, install, instructions, machine, wheel};
+use crate::{deb, fuzz, install, instructions, machine, wheel};
 
 /// Everything that must pass before a change lands.
 #[derive(clap::Args, Debug)]
@@ -45,6 +45,8 @@ enum Step {
     Wheel,
     /// The program as `cargo install` makes it
     Install,
+    /// The Debian package
+    Deb,
     /// Stem as a library, and its own integration tests; nyx in a terminal
     Stem,
     /// Networks of Weft, of C tor and of both
@@ -53,7 +55,7 @@ enum Step {
     Page,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step::Fmt,
     Step::Clippy,
     Step::Unit,
@@ -63,6 +65,7 @@ const STEPS: [Step; 12] = [
     Step::Deny,
     Step::Wheel,
     Step::Install,
+    Step::Deb,
     Step::Stem,
     Step::Interop,
     Step::Page,
@@ -132,6 +135,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             Step::Deny => deny(),
             Step::Wheel => wheel::check().map(|()| Outcome::Passed),
             Step::Install => install::check().map(skipped),
+            Step::Deb => deb::check().map(|()| Outcome::Passed),
             Step::Stem => stem(),
             Step::Interop => interop(),
             Step::Page => page(),
