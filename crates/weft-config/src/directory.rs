@@ -1,5 +1,7 @@
 //! Where directory documents are from, and what is published.
 
+use std::time::Duration;
+
 use crate::authority::{DEFAULT_AUTHORITIES, DirAuthority, parse_dir_authority};
 use crate::fallback::{DEFAULT_FALLBACKS, FallbackDir, default_fallbacks, parse_fallback_dir};
 use crate::key::Key;
@@ -41,6 +43,8 @@ pub struct DirectoryOptions {
     pub paths_needed: Option<f64>,
     /// `DirCache`: serve directory documents to clients.
     pub cache: bool,
+    /// `MaxConsensusAgeForDiffs`: how old a consensus may be of which a diff is made; `None`: as the consensus has it.
+    pub max_diff_age: Option<Duration>,
 }
 
 /// Checks what is published.
@@ -144,6 +148,8 @@ pub(crate) fn read(settings: &Settings, report: &mut Report) -> DirectoryOptions
         paths_needed: Some(settings.double(keys::PathsNeededToBuildCircuits))
             .filter(|needed| *needed >= 0.0),
         cache: settings.flag(keys::DirCache),
+        max_diff_age: Some(settings.time(keys::MaxConsensusAgeForDiffs))
+            .filter(|age| !age.is_zero()),
     }
 }
 

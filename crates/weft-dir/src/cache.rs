@@ -11,6 +11,10 @@ use std::sync::{Mutex, PoisonError};
 
 /// File name of the consensus.
 pub const CONSENSUS: &str = "cached-microdesc-consensus";
+/// File name of the consensus that lists descriptors (the flavour `ns`), which caches keep.
+pub const CONSENSUS_NS: &str = "cached-consensus";
+/// Folder of older consensuses and of the diffs to the newest ones.
+pub(crate) const DIFFS: &str = "diff-cache";
 /// File name of the certificates.
 pub const CERTS: &str = "cached-certs";
 /// File name of the microdescriptors.
@@ -18,7 +22,7 @@ pub const MICRODESCS: &str = "cached-microdescs";
 /// File name of the microdescriptors that came since the other file was written.
 pub const MICRODESCS_NEW: &str = "cached-microdescs.new";
 /// Larger files are not ours.
-const MAX_FILE: u64 = 64 << 20;
+pub(crate) const MAX_FILE: u64 = 64 << 20;
 
 /// A cache file could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +36,21 @@ pub struct CacheError {
     source: io::Error,
 }
 
-/// Reads a cache file; `None` if there is none.
+/// Reads a cache file of text; `None` if there is none.
 pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> {
+    let Some(bytes) = read_bytes(directory, name)? else {
+        return Ok(None);
+    };
+    let text = String::from_utf8(bytes).map_err(|_| CacheError {
+        action: "read",
+        path: directory.join(name),
+        source: io::Error::new(io::ErrorKind::InvalidData, "the file is not text"),
+    })?;
+    Ok(Some(text))
+}
+
+/// Reads a cache file; `None` if there is none.
+pub(crate) fn read_bytes(directory: &Path, name: &str) -> Result<Option<Vec<u8>>, CacheError> {
     let path = directory.join(name);
     let error = |source| CacheError {
         action: "read",
@@ -54,17 +71,20 @@ pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> 
             "the file is too large to be a cached document",
         )));
     }
-    let text = String::from_utf8(bytes).map_err(|_| {
-        error(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "the file is not text",
-        ))
-    })?;
-    Ok(Some(text))
+    Ok(Some(bytes))
 }
 
 /// Replaces a cache file at once: a crash leaves the old or the new one, never half of one.
-pub fn write(directory: &Path, name: &str, text: &str) -> Result<(), CacheError> {
+pub fn write(directory: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), CacheError> {
+    write_with(directory, name, |mut file| file.write_all(bytes.as_ref()))
+}
+
+/// The same with what `fill` writes.
+pub(crate) fn write_with(
+    directory: &Path,
+    name: &str,
+    fill: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), CacheError> {
     // A node that is a relay and a client has two threads that keep the same files. What one of
     // them leaves behind if it panics is a file that the next write begins anew.
     static WRITING: Mutex<()> = Mutex::new(());
@@ -78,9 +98,7 @@ pub fn write(directory: &Path, name: &str, text: &str) -> Result<(), CacheError>
     };
     let result = (|| {
         fs::create_dir_all(directory)?;
-        let mut file = create_private(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        drop(file);
+        fill(&create_private(&temporary)?)?;
         fs::rename(&temporary, &path)
     })();
     if result.is_err() {
@@ -90,13 +108,13 @@ pub fn write(directory: &Path, name: &str, text: &str) -> Result<(), CacheError>
     result.map_err(error)
 }
 
-/// Adds to the end of a cache file. A crash may leave part of `text`.
-pub fn append(directory: &Path, name: &str, text: &str) -> Result<(), CacheError> {
+/// Adds to the end of a cache file. A crash may leave part of `bytes`.
+pub fn append(directory: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), CacheError> {
     let path = directory.join(name);
     let result = (|| {
         fs::create_dir_all(directory)?;
         let mut file = private(File::options().append(true)).open(&path)?;
-        file.write_all(text.as_bytes())
+        file.write_all(bytes.as_ref())
     })();
     result.map_err(|source| CacheError {
         action: "add to",

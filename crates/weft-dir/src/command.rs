@@ -32,6 +32,9 @@ pub struct DirectoryOptions {
     pub assume_reachable: bool,
     /// DirCache: fetch and serve what clients ask for.
     pub dir_cache: bool,
+    /// How old a consensus may be of which a diff to the newest is made (MaxConsensusAgeForDiffs); `None`: by the
+    /// consensus.
+    pub max_diff_age: Option<Duration>,
     /// How directories are connected to (OutboundBindAddress, Socks5Proxy and its like).
     pub route: Route,
     /// Observation shorter than this is not published (TestingMinTimeToReportBandwidth; one day,
@@ -55,6 +58,7 @@ impl DirectoryOptions {
             testing,
             assume_reachable: false,
             dir_cache: false,
+            max_diff_age: None,
             route: Route::default(),
             min_time_to_report_bandwidth: Duration::from_secs(if testing { 0 } else { 86_400 }),
             consensus_initial_delay: Duration::ZERO,

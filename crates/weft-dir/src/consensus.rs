@@ -1,4 +1,5 @@
-//! The microdesc-flavoured consensus and the authority certificates that it is verified with.
+//! Consensuses and the authority certificates that they are verified with: the microdesc flavour, which relays and
+//! clients use, and the flavour `ns`, which caches keep for others.
 //!
 //! A consensus is accepted when more than half of the configured authorities signed it (dir-spec
 //! 3.10; C tor `networkstatus_check_consensus_signature`). Parsing and signature arithmetic are
@@ -14,9 +15,12 @@ use tor_checkable::{ExternallySigned, SelfSigned, TimeBound};
 use tor_llcrypto::d::Sha256;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::authcert::{AuthCert, AuthCertKeyIds};
-use tor_netdoc::doc::netstatus::{ConsensusFlavor, MdConsensus, ProtoStatus, consensus_threshold};
+use tor_netdoc::doc::netstatus::{
+    ConsensusFlavor, Lifetime, MdConsensus, PlainConsensus, ProtoStatus, consensus_threshold,
+};
 use tor_netdoc::types::relay_flags::{RelayFlag, RelayFlags};
 
+use crate::consdiff::ConsensusDigest;
 use crate::microdesc::MdDigest;
 use crate::params::Params;
 
@@ -49,7 +53,9 @@ pub struct Consensus {
     pub(crate) client_protocols: ProtoStatus,
     /// SHA-256 of the document, to recognise it again.
     pub digest: [u8; 32],
-    /// The relays by RSA identity.
+    /// What a diff from it names it by.
+    pub(crate) as_signed: ConsensusDigest,
+    /// The relays by RSA identity; none in the flavour `ns`.
     relays: BTreeMap<RsaIdentity, KnownRelay>,
 }
 
@@ -120,12 +126,12 @@ pub struct Verified {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConsensusError {
-    /// It is not a well-formed microdesc consensus.
+    /// It is not a well-formed consensus.
     #[error("the consensus is malformed: {0}")]
     Malformed(#[source] Box<tor_netdoc::Error>),
     /// It is of another flavour.
-    #[error("the document is a consensus of another flavour than microdesc")]
-    Flavour,
+    #[error("the document is a consensus of another flavour than {}", .0.name())]
+    Flavour(ConsensusFlavor),
     /// It lists no relay; the first consensuses of a young private network do not.
     #[error("the consensus lists no relay yet")]
     Empty,
@@ -161,7 +167,88 @@ pub enum ConsensusError {
     BadSignature(#[source] Box<tor_netdoc::Error>),
 }
 
-/// Parses and verifies `text` against `authorities` and their `certs` at `now`.
+/// Refuses a document of another flavour, and one without relays. Distinguished here because the parser itself only
+/// reports that an item is missing.
+fn check_kind(text: &str, flavour: ConsensusFlavor) -> Result<(), ConsensusError> {
+    let first = text.lines().next().unwrap_or_default();
+    let mut words = first.split(' ');
+    let is_consensus = words.next() == Some("network-status-version");
+    let named = words.nth(1).unwrap_or(ConsensusFlavor::Plain.name());
+    if is_consensus && named != flavour.name() {
+        return Err(ConsensusError::Flavour(flavour));
+    }
+    if is_consensus && text.contains("\ndirectory-footer\n") && !text.contains("\nr ") {
+        return Err(ConsensusError::Empty);
+    }
+    Ok(())
+}
+
+/// Refuses a consensus that is further than `tolerance` outside its validity.
+fn check_times(
+    lifetime: &Lifetime,
+    now: SystemTime,
+    tolerance: Duration,
+) -> Result<(), ConsensusError> {
+    match now.duration_since(lifetime.valid_until()) {
+        Ok(by) if by > tolerance => return Err(ConsensusError::Expired { by }),
+        _ => {}
+    }
+    match lifetime.valid_after().duration_since(now) {
+        Ok(by) if by > REASONABLY_LIVE => Err(ConsensusError::NotYetValid { by }),
+        _ => Ok(()),
+    }
+}
+
+/// The body of a function that parses and verifies a document of this type: the document, its lifetime, and the
+/// authorities that signed it. tor-netdoc's types of the flavours have no trait in common.
+macro_rules! checked {
+    ($document:ty, $flavour:expr, $text:expr, $authorities:expr, $certs:expr, $now:expr, $tolerance:expr) => {{
+        let (text, authorities, now): (&str, &[RsaIdentity], SystemTime) =
+            ($text, $authorities, $now);
+        check_kind(text, $flavour)?;
+        let (_, _, unchecked) =
+            <$document>::parse(text).map_err(|error| ConsensusError::Malformed(Box::new(error)))?;
+        let lifetime = unchecked.dangerously_peek().peek_lifetime().clone();
+        check_times(&lifetime, now, $tolerance)?;
+        // Our own tolerance has been applied; tor-netdoc's bound would be stricter.
+        let unvalidated = unchecked
+            .dangerously_assume_timely()
+            .set_n_authorities(authorities.len());
+        let signed: HashSet<RsaIdentity> = unvalidated
+            .signing_cert_ids()
+            .map(|ids| ids.id_fingerprint)
+            .filter(|id| authorities.contains(id))
+            .collect();
+        let needed = consensus_threshold(authorities.len()).start;
+        if signed.len() < needed {
+            return Err(ConsensusError::TooFewSignatures {
+                signed: signed.len(),
+                configured: authorities.len(),
+                needed,
+            });
+        }
+        let usable: Vec<AuthCert> = $certs
+            .usable(now)
+            .filter(|cert| authorities.contains(cert.id_fingerprint()))
+            .cloned()
+            .collect();
+        if let Err(missing) = unvalidated.key_is_correct(&usable) {
+            let ours = missing
+                .into_iter()
+                .filter(|ids| authorities.contains(&ids.id_fingerprint))
+                .collect();
+            return Err(ConsensusError::MissingCerts(ours));
+        }
+        let document = unvalidated
+            .check_signature(&usable)
+            .map_err(|error| ConsensusError::BadSignature(Box::new(error)))?;
+        let mut signers: Vec<RsaIdentity> = signed.into_iter().collect();
+        signers.sort();
+        (document, lifetime, signers)
+    }};
+}
+
+/// Parses and verifies `text`, of the microdesc flavour, against `authorities` and their `certs` at `now`.
 ///
 /// `tolerance` is how far outside its validity the consensus may be: [`REASONABLY_LIVE`] for one
 /// just fetched, [`CACHE_MAX_AGE`] for one from the cache.
@@ -172,65 +259,15 @@ pub fn verify(
     now: SystemTime,
     tolerance: Duration,
 ) -> Result<Verified, ConsensusError> {
-    // Distinguished here because the parser itself only reports that an item is missing.
-    let first = text.lines().next().unwrap_or_default();
-    if first.split(' ').next() == Some("network-status-version")
-        && first.split(' ').nth(2) != Some(ConsensusFlavor::Microdesc.name())
-    {
-        return Err(ConsensusError::Flavour);
-    }
-    if first.starts_with("network-status-version ")
-        && text.contains("\ndirectory-footer\n")
-        && !text.contains("\nr ")
-    {
-        return Err(ConsensusError::Empty);
-    }
-    let (_, _, unchecked) =
-        MdConsensus::parse(text).map_err(|error| ConsensusError::Malformed(Box::new(error)))?;
-
-    let lifetime = unchecked.dangerously_peek().peek_lifetime().clone();
-    match now.duration_since(lifetime.valid_until()) {
-        Ok(by) if by > tolerance => return Err(ConsensusError::Expired { by }),
-        _ => {}
-    }
-    match lifetime.valid_after().duration_since(now) {
-        Ok(by) if by > REASONABLY_LIVE => return Err(ConsensusError::NotYetValid { by }),
-        _ => {}
-    }
-    // Our own tolerance has been applied; tor-netdoc's bound would be stricter.
-    let unvalidated = unchecked
-        .dangerously_assume_timely()
-        .set_n_authorities(authorities.len());
-
-    let signed: HashSet<RsaIdentity> = unvalidated
-        .signing_cert_ids()
-        .map(|ids| ids.id_fingerprint)
-        .filter(|id| authorities.contains(id))
-        .collect();
-    let needed = consensus_threshold(authorities.len()).start;
-    if signed.len() < needed {
-        return Err(ConsensusError::TooFewSignatures {
-            signed: signed.len(),
-            configured: authorities.len(),
-            needed,
-        });
-    }
-    let usable: Vec<AuthCert> = certs
-        .usable(now)
-        .filter(|cert| authorities.contains(cert.id_fingerprint()))
-        .cloned()
-        .collect();
-    if let Err(missing) = unvalidated.key_is_correct(&usable) {
-        let ours = missing
-            .into_iter()
-            .filter(|ids| authorities.contains(&ids.id_fingerprint))
-            .collect();
-        return Err(ConsensusError::MissingCerts(ours));
-    }
-    let document = unvalidated
-        .check_signature(&usable)
-        .map_err(|error| ConsensusError::BadSignature(Box::new(error)))?;
-
+    let (document, lifetime, signers) = checked!(
+        MdConsensus,
+        ConsensusFlavor::Microdesc,
+        text,
+        authorities,
+        certs,
+        now,
+        tolerance
+    );
     let consensus = Consensus {
         valid_after: lifetime.valid_after(),
         fresh_until: lifetime.fresh_until(),
@@ -239,6 +276,7 @@ pub fn verify(
         relay_protocols: document.relay_protocol_status().clone(),
         client_protocols: document.client_protocol_status().clone(),
         digest: Sha256::digest(text).into(),
+        as_signed: ConsensusDigest::of(text),
         relays: document
             .relays()
             .iter()
@@ -252,11 +290,61 @@ pub fn verify(
             })
             .collect(),
     };
-    let mut signers: Vec<RsaIdentity> = signed.into_iter().collect();
-    signers.sort();
     Ok(Verified {
         consensus,
         document: Box::new(document),
+        signers,
+    })
+}
+
+/// A descriptor that a consensus lists: its relay, and its SHA-1 digest.
+pub type ListedDescriptor = (RsaIdentity, [u8; 20]);
+
+/// A consensus of the flavour `ns` that has been verified.
+#[derive(Clone, Debug)]
+pub struct VerifiedNs {
+    /// Its times and parameters.
+    pub consensus: Consensus,
+    /// The descriptors that it lists.
+    pub descriptors: Vec<ListedDescriptor>,
+    /// The authorities of ours that signed it, sorted.
+    pub signers: Vec<RsaIdentity>,
+}
+
+/// The same as [`verify`] for the flavour `ns`.
+pub fn verify_ns(
+    text: &str,
+    authorities: &[RsaIdentity],
+    certs: &Certs,
+    now: SystemTime,
+    tolerance: Duration,
+) -> Result<VerifiedNs, ConsensusError> {
+    let (document, lifetime, signers) = checked!(
+        PlainConsensus,
+        ConsensusFlavor::Plain,
+        text,
+        authorities,
+        certs,
+        now,
+        tolerance
+    );
+    let descriptors = (document.relays().iter())
+        .map(|relay| (*relay.rsa_identity(), *relay.rd_digest()))
+        .collect();
+    let consensus = Consensus {
+        valid_after: lifetime.valid_after(),
+        fresh_until: lifetime.fresh_until(),
+        valid_until: lifetime.valid_until(),
+        params: Params::from_consensus(document.params()),
+        relay_protocols: document.relay_protocol_status().clone(),
+        client_protocols: document.client_protocol_status().clone(),
+        digest: Sha256::digest(text).into(),
+        as_signed: ConsensusDigest::of(text),
+        relays: BTreeMap::new(),
+    };
+    Ok(VerifiedNs {
+        consensus,
+        descriptors,
         signers,
     })
 }
@@ -366,8 +454,8 @@ impl Certs {
 }
 
 /// Path of the consensus on an authority, asking only for one that a majority of `authorities`
-/// signed (dir-spec 4.2: conditional on 3-byte fingerprint prefixes, sorted).
-pub(crate) fn consensus_path(authorities: &[RsaIdentity]) -> String {
+/// signed (dir-spec 4.2: conditional on 3-byte fingerprint prefixes, sorted; C tor `directory_get_consensus_url`).
+pub(crate) fn consensus_path(flavour: ConsensusFlavor, authorities: &[RsaIdentity]) -> String {
     let mut prefixes: Vec<String> = authorities
         .iter()
         .map(|id| {
@@ -379,8 +467,12 @@ pub(crate) fn consensus_path(authorities: &[RsaIdentity]) -> String {
         })
         .collect();
     prefixes.sort();
+    let flavour = match flavour {
+        ConsensusFlavor::Plain => "",
+        ConsensusFlavor::Microdesc => "-microdesc",
+    };
     format!(
-        "/tor/status-vote/current/consensus-microdesc/{}.z",
+        "/tor/status-vote/current/consensus{flavour}/{}.z",
         prefixes.join("+")
     )
 }
@@ -565,7 +657,7 @@ mod tests {
                     error,
                     ConsensusError::Malformed(_)
                         | ConsensusError::TooFewSignatures { .. }
-                        | ConsensusError::Flavour
+                        | ConsensusError::Flavour(_)
                 ),
                 "{length}: {error}"
             );
@@ -585,7 +677,7 @@ mod tests {
     #[test]
     fn another_flavour_is_named() {
         let text = signed(&[0, 1]).replace("version 3 microdesc", "version 3");
-        assert!(matches!(check(&text), Err(ConsensusError::Flavour)));
+        assert!(matches!(check(&text), Err(ConsensusError::Flavour(_))));
     }
 
     #[test]
@@ -624,7 +716,9 @@ mod tests {
     fn the_path_asks_for_a_majority_of_sorted_prefixes() {
         let ids = [[0xab; 20].into(), [0x01; 20].into()];
         let path = "/tor/status-vote/current/consensus-microdesc/010101+ABABAB.z";
-        assert_eq!(consensus_path(&ids), path);
+        assert_eq!(consensus_path(ConsensusFlavor::Microdesc, &ids), path);
+        let path = "/tor/status-vote/current/consensus/010101+ABABAB.z";
+        assert_eq!(consensus_path(ConsensusFlavor::Plain, &ids), path);
     }
 
     /// Consensuses of the live network, where the checkout has them beside it.

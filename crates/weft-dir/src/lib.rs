@@ -1,6 +1,9 @@
 //! Directory documents: what a relay fetches, verifies, follows and publishes.
 //!
-//! - [`consensus`]: the microdesc-flavoured consensus and the authority certificates that sign it
+//! - [`consensus`]: consensuses and the authority certificates that sign them
+//! - [`consdiff`]: differences between consensuses, made and applied
+//! - `consensus_cache`: the newest consensuses compressed, and diffs to them, in files
+//! - `compress`: compression of documents
 //! - [`listing`]: the text of a consensus, relay by relay, as controllers are shown it
 //! - `fetch`: what to ask the authorities for next, and what to make of the answers
 //! - [`microdesc`]: microdescriptors cut apart, kept, and asked for
@@ -18,8 +21,8 @@
 //! - `schedule`: when to fetch next, and how long to wait after a failure
 //! - [`task`]: the asynchronous task that drives all of these for a node, by [`command`]s and events
 //!
-//! Only [`http`] and [`task`] do input and output over the network and only [`cache`] touches
-//! files; everything else is given its bytes, its time and its randomness.
+//! Only [`http`] and [`task`] do input and output over the network and only [`cache`], `consensus_cache` and
+//! the bodies of [`cache_server`] touch files; everything else is given its bytes, its time and its randomness.
 
 #![cfg_attr(
     not(test),
@@ -38,7 +41,10 @@ pub mod cache_server;
 pub mod client;
 pub mod clock;
 pub mod command;
+mod compress;
+pub mod consdiff;
 pub mod consensus;
+mod consensus_cache;
 pub mod descriptor;
 pub mod downloads;
 mod fetch;

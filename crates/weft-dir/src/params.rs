@@ -62,6 +62,11 @@ fn seconds(value: i32) -> Duration {
     Duration::from_secs(value.unsigned_abs().into())
 }
 
+/// A parameter in hours.
+fn hours(value: i32) -> Duration {
+    Duration::from_secs(u64::from(value.unsigned_abs()) * 3600)
+}
+
 /// A parameter in days.
 fn days(value: i32) -> Duration {
     Duration::from_secs(u64::from(value.unsigned_abs()) * 86_400)
@@ -114,6 +119,10 @@ params! {
     assume_reachable: bool = "assume-reachable", 0, 0, 1, flag;
     /// Whether relays publish without having found their IPv6 ORPort reachable.
     assume_reachable_ipv6: bool = "assume-reachable-ipv6", 0, 0, 1, flag;
+    /// How old a consensus may be of which a cache makes a diff.
+    max_consensus_age_to_cache_for_diff: Duration = "max-consensus-age-to-cache-for-diff", 8192, 0, 8192, hours;
+    /// How old a consensus may be from which a diff is asked for.
+    try_diff_for_consensus_newer_than: Duration = "try-diff-for-consensus-newer-than", 72, 0, 8192, hours;
     /// Longest time an onionskin may wait for its answer.
     max_onion_queue_delay: Duration = "MaxOnionQueueDelay", 1750, 1, MAX, millis;
 

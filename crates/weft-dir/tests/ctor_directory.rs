@@ -84,6 +84,7 @@ fn ask(address: SocketAddr, path: &str, since: Option<SystemTime>) -> Response {
     let request = Request::Get {
         path: path.into(),
         if_modified_since: since,
+        diff_from: None,
     };
     let limits = Limits::with_stall(Duration::from_secs(30));
     let clock = SystemClock::default();

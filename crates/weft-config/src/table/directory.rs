@@ -41,9 +41,8 @@ options! {
     /// consensus has it.
     PathsNeededToBuildCircuits: Double = "-1", fraction(0.25, 0.95), or_negative, clamped;
 
-    /// How old a consensus a diff may start from.
-    MaxConsensusAgeForDiffs: Seconds = "0 seconds",
-        harmless("Weft downloads what it needs by a schedule of its own");
+    /// How old a consensus may be of which the directory makes a diff; 0: as the consensus has it.
+    MaxConsensusAgeForDiffs: Seconds = "0 seconds";
 
     /// Fetch extra-info documents.
     DownloadExtraInfo: Bool = "0",

@@ -1,5 +1,7 @@
 //! What is answered to a request (dir-spec 4 and 6; C tor dircache.c, whose words these are).
 
+mod consensus;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -7,9 +9,10 @@ use std::time::{Duration, SystemTime};
 use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::documents::{CachedDocuments, Held, Own, Prepared, deflate, gzip};
+use super::documents::{CachedDocuments, Held, Own};
 use super::request::{Accepts, Request};
-use crate::consensus::REASONABLY_LIVE;
+use super::stored::Forms;
+use crate::compress::{Compression, Effort, compress};
 use crate::http::http_date;
 
 /// Documents that one request may name; C tor's clients name 92 microdescriptors at most.
@@ -40,8 +43,8 @@ pub struct Answer {
 enum Found {
     /// A short answer.
     Short(u16, &'static str),
-    /// A document that is asked for often, and lives so long.
-    Prepared(Arc<Prepared>, Duration),
+    /// A document that is asked for often, or in its place the next one, and how long either lives.
+    Stored(Vec<Forms>, Duration),
     /// Documents, and how long they may be kept.
     Texts(Vec<Arc<str>>, Duration),
     /// Robots.
@@ -71,24 +74,27 @@ impl Answer {
         let found = find(&documents.held(), request, now);
         let (body, coding, lifetime, vary) = match found {
             Found::Short(status, reason) => return Self::short(status, reason, now),
-            Found::Prepared(document, lifetime) => {
-                let (body, coding) = match request.accepts {
-                    Accepts { deflate: true, .. } => (document.deflate(), "deflate"),
-                    Accepts { gzip: true, .. } => (document.gzip(), "gzip"),
-                    _ => (document.plain.clone(), "identity"),
+            Found::Stored(documents, lifetime) => {
+                let best = documents
+                    .iter()
+                    .find_map(|forms| best(forms, request.accepts));
+                let Some((body, coding)) = best else {
+                    return Self::short(404, "Not found", now);
                 };
-                (body, coding, lifetime, "Vary: X-Or-Diff-From-Consensus\r\n")
+                let vary = "Vary: X-Or-Diff-From-Consensus\r\n";
+                (body, coding.name(), lifetime, vary)
             }
             Found::Texts(texts, lifetime) => {
                 let plain = joined(&texts);
-                let level = flate2::Compression::fast();
-                let (body, coding) = match request.accepts {
-                    _ if plain.len() < SMALL => (plain, "identity"),
-                    Accepts { deflate: true, .. } => (deflate(&plain, level), "deflate"),
-                    Accepts { gzip: true, .. } => (gzip(&plain, level), "gzip"),
-                    _ => (plain, "identity"),
+                let mut accepted = Compression::FAST_FIRST.into_iter();
+                let coding = accepted
+                    .find(|coding| request.accepts.has(*coding) && plain.len() >= SMALL)
+                    .unwrap_or(Compression::Identity);
+                let (body, coding) = match compress(&plain, coding, Effort::Low) {
+                    Some(packed) => (packed, coding),
+                    None => (plain, Compression::Identity),
                 };
-                (body.into(), coding, lifetime, "")
+                (body.into(), coding.name(), lifetime, "")
             }
             Found::Robots => {
                 let robots = b"User-agent: *\r\nDisallow: /\r\n".as_slice();
@@ -116,6 +122,18 @@ impl Answer {
             body,
         }
     }
+}
+
+/// A document in the best compression that is there and `accepts` has.
+fn best(forms: &Forms, accepts: Accepts) -> Option<(Arc<[u8]>, Compression)> {
+    let mut accepted = Compression::BEST_FIRST
+        .into_iter()
+        .filter(|coding| accepts.has(*coding));
+    accepted.find_map(|coding| {
+        // A file that is gone belonged to a consensus that is no longer served.
+        let body = forms.get(&coding)?.load().ok()?;
+        Some((body, coding))
+    })
 }
 
 /// Whether the answer to a client at `peer` has that address: not if it is on our own network, where it
@@ -150,7 +168,7 @@ fn joined(texts: &[Arc<str>]) -> Vec<u8> {
 fn find(held: &Held, request: &Request, now: SystemTime) -> Found {
     let path = request.path.as_str();
     if let Some(rest) = path.strip_prefix("/tor/status-vote/current/consensus") {
-        consensus(held, rest, request.since, now)
+        consensus::find(held, rest, request, now)
     } else if let Some(digests) = path.strip_prefix("/tor/micro/d/") {
         microdescs(held, digests)
     } else if let Some(which) = path.strip_prefix("/tor/keys/") {
@@ -164,62 +182,6 @@ fn find(held: &Held, request: &Request, now: SystemTime) -> Found {
     } else {
         NOT_FOUND
     }
-}
-
-/// `-microdesc`, `-microdesc/FINGERPRINTS`. The other flavour is not held.
-fn consensus(held: &Held, rest: &str, since: Option<SystemTime>, now: SystemTime) -> Found {
-    let (flavour, signers) = match rest.split_once('/') {
-        Some((flavour, signers)) => (flavour, Some(signers)),
-        None => (rest, None),
-    };
-    if flavour != "-microdesc" {
-        return NOT_FOUND;
-    }
-    if let Some(diff) = signers.and_then(|signers| signers.strip_prefix("diff/")) {
-        let from = diff.split('/').next().unwrap_or_default();
-        let known = hex::decode_to_slice(from, &mut [0; 32]).is_ok();
-        let reason = if known {
-            "No such diff available"
-        } else {
-            "Couldn't parse request"
-        };
-        return Found::Short(404, reason);
-    }
-    let Some(consensus) = &held.consensus else {
-        return NOT_FOUND;
-    };
-    if consensus.valid_after > now + REASONABLY_LIVE {
-        return Found::Short(404, "Consensus is too new");
-    }
-    if consensus.valid_until + REASONABLY_LIVE < now {
-        return Found::Short(404, "Consensus is too old");
-    }
-    if signers.is_some_and(|signers| !signed_by(&consensus.signers, signers)) {
-        return Found::Short(
-            404,
-            "Consensus not signed by sufficient number of requested authorities",
-        );
-    }
-    if since.is_some_and(|since| consensus.valid_after <= since) {
-        return Found::Short(304, "Not modified");
-    }
-    let fresh = consensus.fresh_until.duration_since(now);
-    Found::Prepared(consensus.document.clone(), fresh.unwrap_or_default())
-}
-
-/// Whether more than half of the authorities whose identities begin so are among `signers`.
-fn signed_by(signers: &[RsaIdentity], wanted: &str) -> bool {
-    let signers: Vec<String> = signers
-        .iter()
-        .map(|id| hex::encode_upper(id.as_bytes()))
-        .collect();
-    let (mut named, mut found) = (0_usize, 0_usize);
-    for prefix in wanted.split('+').take(MAX_NAMED) {
-        named += 1;
-        let prefix = prefix.to_ascii_uppercase();
-        found += usize::from(signers.iter().any(|id| id.starts_with(&prefix)));
-    }
-    found > named / 2
 }
 
 /// Base64 digests, joined by `-`.

@@ -1,79 +1,34 @@
 //! What our directory has to serve.
 
-use std::io::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use digest::Digest;
 use tor_llcrypto::d::Sha1;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::authcert::AuthCertKeyIds;
+use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
-use crate::consensus::{Certs, Consensus};
+use super::stored::{Body, Forms};
+use crate::compress::Compression;
+use crate::consdiff::ConsensusDigest;
+use crate::consensus::Certs;
+use crate::consensus_cache::{NewConsensus, Status};
 use crate::descriptor::SignedDescriptor;
 use crate::microdesc::MicrodescStore;
 
 /// Where a document's signed digest ends in a router descriptor or an extra-info document.
 const SIGNATURE: &str = "\nrouter-signature\n";
 
-/// A document with its compressed forms, each made once.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    /// As it is.
-    pub(super) plain: Arc<[u8]>,
-    /// zlib.
-    deflate: OnceLock<Arc<[u8]>>,
-    gzip: OnceLock<Arc<[u8]>>,
-}
-
-impl Prepared {
-    /// A document that has not been compressed yet.
-    fn new(text: &str) -> Self {
-        Self {
-            plain: Arc::from(text.as_bytes()),
-            deflate: OnceLock::new(),
-            gzip: OnceLock::new(),
-        }
-    }
-
-    /// Its zlib form.
-    pub(super) fn deflate(&self) -> Arc<[u8]> {
-        let make = || deflate(&self.plain, flate2::Compression::best()).into();
-        self.deflate.get_or_init(make).clone()
-    }
-
-    /// Its gzip form.
-    pub(super) fn gzip(&self) -> Arc<[u8]> {
-        let make = || gzip(&self.plain, flate2::Compression::best()).into();
-        self.gzip.get_or_init(make).clone()
-    }
-}
-
-/// zlib of `bytes`.
-pub(super) fn deflate(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
-    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), level);
-    // Writing to memory cannot fail; should it, half a document is refused by its reader.
-    let _ = encoder.write_all(bytes);
-    encoder.finish().unwrap_or_default()
-}
-
-pub(super) fn gzip(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
-    // As above.
-    let _ = encoder.write_all(bytes);
-    encoder.finish().unwrap_or_default()
-}
-
-/// A consensus to serve.
+/// A consensus to serve, and the diffs that lead to it.
 #[derive(Debug)]
 pub(super) struct ServedConsensus {
-    pub(super) document: Arc<Prepared>,
-    /// Its times.
-    pub(super) valid_after: SystemTime,
-    pub(super) fresh_until: SystemTime,
-    pub(super) valid_until: SystemTime,
-    /// The authorities that signed it.
-    pub(super) signers: Vec<RsaIdentity>,
+    pub(super) status: Status,
+    pub(super) digest: ConsensusDigest,
+    pub(super) forms: Forms,
+    /// By the consensus that they begin at.
+    pub(super) diffs: BTreeMap<ConsensusDigest, Forms>,
 }
 
 /// A certificate to serve.
@@ -110,8 +65,8 @@ impl Own {
 /// Everything.
 #[derive(Debug, Default)]
 pub(super) struct Held {
-    /// The microdesc consensus.
-    pub(super) consensus: Option<ServedConsensus>,
+    /// The newest consensus of each flavour.
+    pub(super) consensuses: BTreeMap<ConsensusFlavor, ServedConsensus>,
     /// The certificates.
     pub(super) certs: Vec<ServedCert>,
     /// The microdescriptors.
@@ -140,21 +95,46 @@ impl CachedDocuments {
         f(&mut self.held().microdescs)
     }
 
-    /// Serves this microdesc consensus, signed by `signers`, from now on.
-    pub(crate) fn set_consensus(
-        &self,
-        consensus: &Consensus,
-        signers: Vec<RsaIdentity>,
-        text: &str,
-    ) {
+    /// Serves this consensus from now on, as it is until it has been compressed.
+    pub(crate) fn set_consensus(&self, new: &NewConsensus) {
+        let plain = Body::Memory(new.text.as_bytes().into());
         let served = ServedConsensus {
-            document: Arc::new(Prepared::new(text)),
-            valid_after: consensus.valid_after,
-            fresh_until: consensus.fresh_until,
-            valid_until: consensus.valid_until,
-            signers,
+            status: new.status.clone(),
+            digest: new.digest,
+            forms: Forms::from([(Compression::Identity, plain)]),
+            diffs: BTreeMap::new(),
         };
-        self.held().consensus = Some(served);
+        self.held().consensuses.insert(new.status.flavour, served);
+    }
+
+    /// Serves it in this compression, too, if it still is the newest.
+    pub(crate) fn set_form(&self, new: &NewConsensus, compression: Compression, body: Body) {
+        self.with_newest(new, |served| {
+            served.forms.insert(compression, body);
+        });
+    }
+
+    /// Serves a diff to it from another, if it still is the newest.
+    pub(crate) fn set_diff(&self, new: &NewConsensus, from: ConsensusDigest, forms: Forms) {
+        self.with_newest(new, |served| {
+            served.diffs.insert(from, forms);
+        });
+    }
+
+    /// What is served of a consensus, if it still is the newest.
+    fn with_newest(&self, new: &NewConsensus, change: impl FnOnce(&mut ServedConsensus)) {
+        let mut held = self.held();
+        let served = held.consensuses.get_mut(&new.status.flavour);
+        if let Some(served) = served.filter(|served| served.digest == new.digest) {
+            change(served);
+        }
+    }
+
+    /// Consensuses that diffs begin at, of this flavour.
+    pub fn diffs(&self, flavour: ConsensusFlavor) -> Vec<ConsensusDigest> {
+        let held = self.held();
+        let served = held.consensuses.get(&flavour);
+        served.map_or(Vec::new(), |served| served.diffs.keys().copied().collect())
     }
 
     /// Serves these certificates from now on.

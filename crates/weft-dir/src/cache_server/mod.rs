@@ -1,4 +1,4 @@
-//! The directory that a relay serves (DirCache, DirPort): consensus, certificates,
+//! The directory that a relay serves (DirCache, DirPort): consensuses and diffs between them, certificates,
 //! microdescriptors, its own descriptor, over HTTP/1.0 (dir-spec 4, 6; C tor dircache.c).
 //!
 //! Clients come by BEGIN_DIR streams of circuits, each of which is one end of a socket pair here,
@@ -9,6 +9,7 @@ mod answer;
 mod documents;
 mod places;
 mod request;
+mod stored;
 
 use std::io;
 use std::net::IpAddr;
@@ -24,6 +25,8 @@ use crate::clock::Clock;
 pub use answer::Answer;
 pub use documents::CachedDocuments;
 pub use request::{Accepts, MAX_HEAD, Parsed, Request, parse};
+
+pub(crate) use stored::{Body, Forms};
 
 use places::{Place, Places};
 

@@ -5,10 +5,14 @@
 
 use std::time::SystemTime;
 
+use crate::compress::Compression;
+use crate::consdiff::ConsensusDigest;
 use crate::http::parse_date;
 
 /// Bytes of a head at most (C tor `MAX_HEADERS_SIZE`).
 pub const MAX_HEAD: usize = 50_000;
+/// Consensuses that a request may name; C tor's clients name one.
+const MAX_DIGESTS: usize = 64;
 /// Header lines at most.
 const MAX_HEADERS: usize = 64;
 
@@ -21,14 +25,34 @@ pub struct Request {
     pub accepts: Accepts,
     /// `If-Modified-Since`.
     pub since: Option<SystemTime>,
+    /// `X-Or-Diff-From-Consensus`: consensuses that the other side has.
+    pub has: Vec<ConsensusDigest>,
 }
 
-/// Compressions that the other side understands, besides none.
+/// Compressions that the other side understands; none is always one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Accepts {
-    /// zlib.
-    pub deflate: bool,
-    pub(crate) gzip: bool,
+pub struct Accepts(u8);
+
+impl Accepts {
+    /// The same, and this one.
+    #[must_use]
+    pub fn with(self, compression: Compression) -> Self {
+        Self(self.0 | Self::bit(compression))
+    }
+
+    pub(super) fn has(self, compression: Compression) -> bool {
+        compression == Compression::Identity || self.0 & Self::bit(compression) != 0
+    }
+
+    fn bit(compression: Compression) -> u8 {
+        match compression {
+            Compression::Identity => 0,
+            Compression::Deflate => 1,
+            Compression::Gzip => 2,
+            Compression::Zstd => 4,
+            Compression::Lzma => 8,
+        }
+    }
 }
 
 /// What has come so far.
@@ -77,11 +101,11 @@ pub fn parse(bytes: &[u8]) -> Parsed {
     } else {
         format!("/tor{path}")
     };
-    let mut accepts = Accepts {
-        deflate: compressed,
-        gzip: false,
-    };
-    let mut since = None;
+    let mut accepts = Accepts::default();
+    if compressed {
+        accepts = accepts.with(Compression::Deflate);
+    }
+    let (mut since, mut has) = (None, Vec::new());
     for header in request.headers.iter() {
         let Ok(value) = std::str::from_utf8(header.value) else {
             continue;
@@ -89,19 +113,19 @@ pub fn parse(bytes: &[u8]) -> Parsed {
         if header.name.eq_ignore_ascii_case("If-Modified-Since") {
             since = parse_date(value);
         } else if header.name.eq_ignore_ascii_case("Accept-Encoding") {
-            for coding in value.split(',').map(str::trim) {
-                match coding.to_ascii_lowercase().as_str() {
-                    "deflate" | "x-deflate" => accepts.deflate = true,
-                    "gzip" | "x-gzip" => accepts.gzip = true,
-                    _ => {}
-                }
-            }
+            let known = value.split(',').filter_map(Compression::from_name);
+            accepts = known.fold(accepts, Accepts::with);
+        } else if header.name.eq_ignore_ascii_case("X-Or-Diff-From-Consensus") {
+            // What is no digest is ignored (C tor `parse_or_diff_from_header`).
+            let digests = value.split(' ').filter_map(ConsensusDigest::from_hex);
+            has = digests.take(MAX_DIGESTS).collect();
         }
     }
     Parsed::Get(Request {
         path,
         accepts,
         since,
+        has,
     })
 }
 
@@ -135,7 +159,14 @@ mod tests {
              Accept-Encoding: x-zstd, deflate , gzip\r\n\
              If-Modified-Since: Sat, 21 Nov 2026 01:00:00 GMT\r\n\r\n");
         assert_eq!(request.path, "/tor/micro/d/abc");
-        assert!(request.accepts.deflate && request.accepts.gzip);
+        let all = [Compression::Zstd, Compression::Deflate, Compression::Gzip];
+        assert_eq!(
+            request.accepts,
+            all.into_iter().fold(Accepts::default(), Accepts::with)
+        );
+        assert!(
+            !request.accepts.has(Compression::Lzma) && request.accepts.has(Compression::Identity)
+        );
         let since = request.since.unwrap();
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_222_800);
         assert_eq!(since, at);
@@ -149,7 +180,29 @@ mod tests {
             get("GET /robots.txt HTTP/1.0\r\n\r\n").path,
             "/tor/robots.txt"
         );
-        assert!(get("GET /tor/x.z HTTP/1.0\r\n\r\n").accepts.deflate);
+        let compressed = get("GET /tor/x.z HTTP/1.0\r\n\r\n").accepts;
+        assert_eq!(compressed, Accepts::default().with(Compression::Deflate));
+    }
+
+    #[test]
+    fn consensuses_that_a_client_has_are_read_and_bounded() {
+        let digest = |byte: &str| byte.repeat(32);
+        let request = get(&format!(
+            "GET /tor/x HTTP/1.0\r\nX-Or-Diff-From-Consensus:  {} nonsense {}  {}0\r\n\r\n",
+            digest("aB"),
+            digest("01"),
+            digest("02"),
+        ));
+        assert_eq!(
+            request.has,
+            [ConsensusDigest([0xab; 32]), ConsensusDigest([1; 32])]
+        );
+        let many = vec![digest("07"); MAX_DIGESTS + 1].join(" ");
+        let request = get(&format!(
+            "GET /tor/x HTTP/1.0\r\nX-Or-Diff-From-Consensus: {many}\r\n\r\n"
+        ));
+        assert_eq!(request.has.len(), MAX_DIGESTS);
+        assert_eq!(get("GET /tor/x HTTP/1.0\r\n\r\n").has, []);
     }
 
     #[test]

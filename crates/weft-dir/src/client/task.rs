@@ -2,6 +2,7 @@
 
 mod answers;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -20,7 +21,7 @@ use crate::cache;
 use crate::clock::Clock;
 use crate::command::{DirectoryOptions, Event, Severity};
 use crate::consensus::{Consensus, newest_certs_path};
-use crate::fetch::{Adopted, Fetcher, News};
+use crate::fetch::{Adopted, Contents, Fetcher, News};
 use crate::http::{Limits, Request, Response};
 use crate::microdesc::{self, Batch, MicrodescFetch, MicrodescStore};
 use crate::task::EventSink;
@@ -236,10 +237,7 @@ impl ClientDirectory {
         }
         self.certs_underway = true;
         self.fetcher.certs_asked();
-        let request = Request::Get {
-            path: newest_certs_path(&signers),
-            if_modified_since: None,
-        };
+        let request = Request::get(newest_certs_path(&signers));
         self.ask(Purpose::Certs, request);
     }
 
@@ -261,7 +259,7 @@ impl ClientDirectory {
             self.ask_for_certs();
         }
         if !self.is_held()
-            && let Some((_, request)) = self.fetcher.next(&self.fetching, now, monotonic)
+            && let Some((_, request)) = self.next_status(now, monotonic)
         {
             self.ask(Purpose::Status, request);
         }
@@ -270,12 +268,16 @@ impl ClientDirectory {
             return;
         }
         while let Some(batch) = self.lacking.next(monotonic) {
-            let request = Request::Get {
-                path: microdesc::path(&batch),
-                if_modified_since: None,
-            };
+            let request = Request::get(microdesc::path(&batch));
             self.ask(Purpose::Microdescs(batch), request);
         }
+    }
+
+    /// A request for a consensus or certificates.
+    fn next_status(&mut self, now: SystemTime, monotonic: Duration) -> Option<(usize, Request)> {
+        let directory = &self.options.cache_directory;
+        let cached = || cached_consensus(directory.as_deref());
+        self.fetcher.next(cached, &self.fetching, now, monotonic)
     }
 
     /// How long nothing has to be done if no message arrives.
@@ -339,6 +341,10 @@ impl ClientDirectory {
 
     /// A new consensus is in use: complete it with microdescriptors.
     fn adopted(&mut self, adopted: Adopted) {
+        // The fetcher's flavour lists relays.
+        let Contents::Relays(document) = adopted.contents else {
+            return;
+        };
         let now = self.clock.wall();
         if adopted.fetched {
             self.write(cache::CONSENSUS, &adopted.text);
@@ -348,7 +354,7 @@ impl ClientDirectory {
         let before = self.network.borrow().clone();
         let (building, broken) = Building::new(
             adopted.consensus.clone(),
-            *adopted.document,
+            *document,
             self.options.paths_needed,
             before.as_deref(),
             &self.store,
@@ -519,6 +525,11 @@ impl ClientDirectory {
     fn warn(&mut self, text: String) {
         self.message(Severity::Warn, text);
     }
+}
+
+/// The consensus in the cache file, which a diff may begin at.
+fn cached_consensus(directory: Option<&Path>) -> Option<String> {
+    cache::read(directory?, cache::CONSENSUS).ok()?
 }
 
 /// What the fetcher wants to know of a client's settings.

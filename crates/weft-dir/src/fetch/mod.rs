@@ -9,14 +9,15 @@ use std::time::{Duration, SystemTime};
 use rand::{Rng, RngExt as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::authcert::AuthCertKeyIds;
-use tor_netdoc::doc::netstatus::MdConsensus;
+use tor_netdoc::doc::netstatus::{ConsensusFlavor, MdConsensus};
 
 use crate::authority::signers;
 use crate::cache;
 use crate::command::{DirectoryOptions, Severity};
+use crate::consdiff::{self, ConsensusDigest};
 use crate::consensus::{
-    CACHE_MAX_AGE, Certs, Consensus, ConsensusError, REASONABLY_LIVE, Verified, certs_path,
-    consensus_path, verify,
+    CACHE_MAX_AGE, Certs, Consensus, ConsensusError, ListedDescriptor, REASONABLY_LIVE, certs_path,
+    consensus_path, verify, verify_ns,
 };
 use crate::downloads::{Attempts, Downloads};
 use crate::http::{HttpError, Request, Response};
@@ -52,14 +53,34 @@ pub(crate) enum News {
 pub(crate) struct Adopted {
     /// The part that every node keeps.
     pub(crate) consensus: Arc<Consensus>,
-    /// All of it, as path selection wants it.
-    pub(crate) document: Box<MdConsensus>,
+    /// What it lists.
+    pub(crate) contents: Contents,
     /// The authorities of ours that signed it.
     pub(crate) signers: Vec<RsaIdentity>,
     pub(crate) text: String,
     /// Whether it was fetched, and is to be cached; false if it came from the cache.
     pub(crate) fetched: bool,
 }
+
+/// What a consensus lists, by its flavour.
+#[derive(Debug)]
+pub(crate) enum Contents {
+    /// Relays with their microdescriptors: all of it, as path selection wants it.
+    Relays(Box<MdConsensus>),
+    /// Descriptors.
+    Descriptors(Vec<ListedDescriptor>),
+}
+
+/// A consensus that has been verified.
+struct Checked {
+    consensus: Consensus,
+    contents: Contents,
+    signers: Vec<RsaIdentity>,
+}
+
+/// After how long past valid-after a consensus is expected to have changed (C tor
+/// `DEFAULT_IF_MODIFIED_SINCE_DELAY`); half an interval, where that is less.
+const IF_MODIFIED_SINCE_DELAY: Duration = Duration::from_secs(180);
 
 /// How long no authority may be reached before that is a warning, and the interval of these.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -99,6 +120,10 @@ enum Underway {
 /// The state of fetching.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
+    /// Of consensuses of this flavour.
+    flavour: ConsensusFlavor,
+    /// Whether the next consensus is asked for as a whole: a diff did not apply.
+    whole: bool,
     /// The consensus in use.
     consensus: Option<Arc<Consensus>>,
     /// The certificates.
@@ -135,6 +160,8 @@ impl Fetcher {
             RETRY_CAP
         };
         Self {
+            flavour: ConsensusFlavor::Microdesc,
+            whole: false,
             consensus: None,
             certs: Certs::default(),
             waiting: None,
@@ -198,6 +225,60 @@ impl Fetcher {
         }
     }
 
+    /// The same for the flavour `ns`, which a cache keeps for others.
+    pub(crate) fn of_descriptors(
+        options: &DirectoryOptions,
+        monotonic: Duration,
+        rng: &mut impl Rng,
+    ) -> Self {
+        Self {
+            flavour: ConsensusFlavor::Plain,
+            ..Self::new(options, monotonic, rng)
+        }
+    }
+
+    /// The cache file of its consensus.
+    pub(crate) fn cache_file(&self) -> &'static str {
+        match self.flavour {
+            ConsensusFlavor::Microdesc => cache::CONSENSUS,
+            ConsensusFlavor::Plain => cache::CONSENSUS_NS,
+        }
+    }
+
+    /// These certificates are known, too.
+    pub(crate) fn set_certs(&mut self, certs: &Certs) {
+        self.certs = certs.clone();
+    }
+
+    /// Parses and verifies a consensus.
+    fn check(
+        &self,
+        text: &str,
+        options: &DirectoryOptions,
+        now: SystemTime,
+        tolerance: Duration,
+    ) -> Result<Checked, ConsensusError> {
+        let signers = signers(&options.authorities);
+        Ok(match self.flavour {
+            ConsensusFlavor::Microdesc => {
+                let verified = verify(text, &signers, &self.certs, now, tolerance)?;
+                Checked {
+                    consensus: verified.consensus,
+                    contents: Contents::Relays(verified.document),
+                    signers: verified.signers,
+                }
+            }
+            ConsensusFlavor::Plain => {
+                let verified = verify_ns(text, &signers, &self.certs, now, tolerance)?;
+                Checked {
+                    consensus: verified.consensus,
+                    contents: Contents::Descriptors(verified.descriptors),
+                    signers: verified.signers,
+                }
+            }
+        })
+    }
+
     /// Whether a consensus waits for certificates.
     pub(crate) fn is_waiting_for_certs(&self) -> bool {
         self.waiting.is_some()
@@ -246,7 +327,7 @@ impl Fetcher {
         let Some(text) = consensus else {
             return news;
         };
-        match verify(text, &signers, &self.certs, now, CACHE_MAX_AGE) {
+        match self.check(text, options, now, CACHE_MAX_AGE) {
             Ok(verified) => {
                 let adopted = self.adopt(verified, text.to_string(), false, now, rng);
                 news.push(News::Consensus(Box::new(adopted)));
@@ -272,7 +353,7 @@ impl Fetcher {
                 Severity::Warn,
                 format!(
                     "Ignoring {} ({error}); it will be fetched again.",
-                    path(cache::CONSENSUS)
+                    path(self.cache_file())
                 ),
             )),
         }
@@ -294,9 +375,10 @@ impl Fetcher {
     }
 
     /// A request to make now, and the index of the authority to ask. It counts as underway until
-    /// [`answered`](Fetcher::answered).
+    /// [`answered`](Fetcher::answered). `cached` reads the consensus in the cache, which a diff may begin at.
     pub(crate) fn next(
         &mut self,
+        cached: impl FnOnce() -> Option<String>,
         options: &DirectoryOptions,
         now: SystemTime,
         monotonic: Duration,
@@ -318,25 +400,26 @@ impl Fetcher {
                     .missing
                     .get(..MAX_CERTS_ASKED)
                     .unwrap_or(&waiting.missing);
-                let request = Request::Get {
-                    path: certs_path(missing),
-                    if_modified_since: None,
-                };
+                let request = Request::get(certs_path(missing));
                 (Underway::Certs, request)
             }
             None => {
-                let path = consensus_path(&signers(&options.authorities));
-                let if_modified_since = self
-                    .consensus
-                    .as_ref()
-                    .map(|consensus| consensus.valid_after);
-                (
-                    Underway::Consensus,
-                    Request::Get {
+                let path = consensus_path(self.flavour, &signers(&options.authorities));
+                let request = match &self.consensus {
+                    None => Request::get(path),
+                    Some(consensus) => Request::Get {
                         path,
-                        if_modified_since,
+                        if_modified_since: Some(worth_asking_after(consensus)),
+                        diff_from: Some(consensus.as_signed).filter(|digest| {
+                            // Another thread of this node may have put a newer one there.
+                            let is_there = |text: String| ConsensusDigest::of(&text) == *digest;
+                            !self.whole
+                                && is_young(consensus, now)
+                                && cached().is_some_and(is_there)
+                        }),
                     },
-                )
+                };
+                (Underway::Consensus, request)
             }
         };
         self.underway = Some(underway);
@@ -358,6 +441,7 @@ impl Fetcher {
         let silent = monotonic.saturating_sub(*self.failing.get_or_insert(monotonic));
         let is_recent = |warned: Duration| monotonic.saturating_sub(warned) < WARNING_INTERVAL;
         let is_quiet = self.audience == Audience::Client
+            || self.flavour == ConsensusFlavor::Plain
             || self.is_live(now)
             || silent < PATIENCE
             || self.warned.is_some_and(is_recent);
@@ -372,10 +456,13 @@ impl Fetcher {
         News::Message(Severity::Warn, text)
     }
 
-    /// The request underway ended with this; `source` names the authority.
+    /// The request underway ended with this; `source` names the authority. `cached` reads the consensus in the cache,
+    /// should the answer be a diff.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn answered(
         &mut self,
         result: Result<Response, HttpError>,
+        cached: impl FnOnce() -> Option<String>,
         source: &str,
         options: &DirectoryOptions,
         now: SystemTime,
@@ -399,7 +486,21 @@ impl Fetcher {
                 status: 200, body, ..
             }) => match String::from_utf8(body) {
                 Ok(text) if underway == Underway::Consensus => {
-                    self.consensus_arrived(text, true, source, options, now, rng, &mut news)
+                    match self.whole_consensus(text, cached, source, &mut news) {
+                        Ok(text) => {
+                            self.consensus_arrived(text, true, source, options, now, rng, &mut news)
+                        }
+                        Err(why) => {
+                            self.whole = true;
+                            news.push(News::Message(
+                                Severity::Warn,
+                                format!(
+                                    "Could not apply consensus diff received from server {source}: {why}. Asking for the whole consensus."
+                                ),
+                            ));
+                            false
+                        }
+                    }
                 }
                 Ok(text) => self.certs_arrived(&text, source, options, now, rng, &mut news),
                 Err(_) => {
@@ -449,6 +550,34 @@ impl Fetcher {
         news
     }
 
+    /// The consensus that `text` is, or is a diff to.
+    fn whole_consensus(
+        &self,
+        text: String,
+        cached: impl FnOnce() -> Option<String>,
+        source: &str,
+        news: &mut Vec<News>,
+    ) -> Result<String, String> {
+        if !consdiff::is_diff(&text) {
+            return Ok(text);
+        }
+        let from = self.consensus.as_ref().map(|consensus| consensus.as_signed);
+        let (base, from) = cached()
+            .zip(from)
+            .filter(|(base, from)| ConsensusDigest::of(base) == *from)
+            .ok_or("the consensus that it begins at is not in our cache")?;
+        let whole = consdiff::apply(&base, from, &text).map_err(|error| error.to_string())?;
+        news.push(News::Message(
+            Severity::Info,
+            format!(
+                "Applied consensus diff (size {}) from server {source}, resulting in a new consensus document (size {}).",
+                text.len(),
+                whole.len()
+            ),
+        ));
+        Ok(whole)
+    }
+
     /// There is a consensus to judge. Whether that brought us further.
     #[allow(clippy::too_many_arguments)]
     fn consensus_arrived(
@@ -461,13 +590,7 @@ impl Fetcher {
         rng: &mut impl Rng,
         news: &mut Vec<News>,
     ) -> bool {
-        match verify(
-            &text,
-            &signers(&options.authorities),
-            &self.certs,
-            now,
-            REASONABLY_LIVE,
-        ) {
+        match self.check(&text, options, now, REASONABLY_LIVE) {
             Ok(verified) => {
                 let newer = self
                     .consensus
@@ -571,7 +694,7 @@ impl Fetcher {
     /// Uses a consensus from now on.
     fn adopt(
         &mut self,
-        verified: Verified,
+        verified: Checked,
         text: String,
         fetched: bool,
         now: SystemTime,
@@ -591,13 +714,14 @@ impl Fetcher {
             self.fetch_at = now;
         }
         self.waiting = None;
+        self.whole = false;
         self.downloads.first.succeeded(self.fetch_at);
         self.downloads.following.succeeded(self.fetch_at);
         let consensus = Arc::new(consensus);
         self.consensus = Some(consensus.clone());
         Adopted {
             consensus,
-            document: verified.document,
+            contents: verified.contents,
             signers: verified.signers,
             text,
             fetched,
@@ -642,6 +766,25 @@ impl Fetcher {
             },
         }
     }
+}
+
+/// The time since which the successor of `consensus` is worth an answer (C tor
+/// `dir_consensus_request_set_additional_headers`).
+fn worth_asking_after(consensus: &Consensus) -> SystemTime {
+    let interval = consensus.fresh_until.duration_since(consensus.valid_after);
+    let delay = match interval {
+        Ok(interval) if !interval.is_zero() => IF_MODIFIED_SINCE_DELAY.min(interval / 2),
+        _ => IF_MODIFIED_SINCE_DELAY,
+    };
+    consensus.valid_after + delay
+}
+
+/// Whether somebody may have a diff that begins at `consensus`.
+fn is_young(consensus: &Consensus, now: SystemTime) -> bool {
+    let age = now
+        .duration_since(consensus.valid_after)
+        .unwrap_or_default();
+    age <= consensus.params.try_diff_for_consensus_newer_than
 }
 
 #[cfg(test)]

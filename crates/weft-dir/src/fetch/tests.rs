@@ -11,6 +11,8 @@ struct Setup {
     options: DirectoryOptions,
     authority: TestAuthority,
     rng: ChaCha12Rng,
+    /// The consensus in the cache file.
+    cached: Option<String>,
 }
 
 impl Setup {
@@ -25,11 +27,16 @@ impl Setup {
             options,
             authority,
             rng,
+            cached: None,
         }
     }
 
     fn ask(&mut self, wall: SystemTime, monotonic: Duration) -> Option<String> {
-        match self.fetcher.next(&self.options, wall, monotonic)?.1 {
+        match self
+            .fetcher
+            .next(|| self.cached.clone(), &self.options, wall, monotonic)?
+            .1
+        {
             Request::Get { path, .. } => Some(path),
             post => panic!("{post:?}"),
         }
@@ -50,8 +57,10 @@ impl Setup {
             not_new: false,
             body: body.as_bytes().to_vec(),
         };
+        let base = self.cached.clone();
         self.fetcher.answered(
             Ok(response),
+            || base,
             "auth",
             &self.options,
             wall,
@@ -212,7 +221,7 @@ fn only_authorities_that_sign_are_asked_each_in_its_turn() {
         asked.push(
             setup
                 .fetcher
-                .next(&setup.options, now(), monotonic)
+                .next(|| None, &setup.options, now(), monotonic)
                 .unwrap()
                 .0,
         );
@@ -309,6 +318,7 @@ fn a_relay_that_reaches_no_authority_warns_after_a_while_once_an_hour() {
         setup.fetcher.underway = Some(Underway::Consensus);
         let news = setup.fetcher.answered(
             Err(HttpError::Unreachable),
+            || None,
             "auth",
             &setup.options,
             now(),
@@ -324,4 +334,149 @@ fn a_relay_that_reaches_no_authority_warns_after_a_while_once_an_hour() {
     assert_eq!(severities_at(31, relay), [Severity::Warn]);
     assert_eq!(severities_at(60, relay), [Severity::Info]);
     assert_eq!(severities_at(3631, relay), [Severity::Warn]);
+}
+
+/// A fetcher that uses a consensus, whose text is in the cache file, a fetch after which is due.
+fn with_consensus() -> (Setup, String, SystemTime) {
+    let mut setup = Setup::new();
+    let text = setup.consensus(now() - secs(60));
+    let cert = setup.authority.cert.clone();
+    setup.ask(now(), Duration::ZERO).unwrap();
+    setup.answer(200, &text, now(), Duration::ZERO);
+    setup.ask(now(), Duration::ZERO).unwrap();
+    setup.answer(200, &cert, now(), Duration::ZERO);
+    setup.cached = Some(text.clone());
+    let due = now() + setup.fetcher.wait(now(), Duration::ZERO).unwrap();
+    (setup, text, due)
+}
+
+/// The digest that a diff may begin at, and the time, of the request that is made now.
+fn request(
+    setup: &mut Setup,
+    wall: SystemTime,
+    monotonic: Duration,
+) -> (Option<String>, Option<SystemTime>) {
+    match setup
+        .fetcher
+        .next(|| setup.cached.clone(), &setup.options, wall, monotonic)
+    {
+        Some((
+            _,
+            Request::Get {
+                diff_from,
+                if_modified_since,
+                ..
+            },
+        )) => (diff_from.map(|digest| digest.hex()), if_modified_since),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_diff_is_asked_for_and_applied() {
+    let (mut setup, text, due) = with_consensus();
+    let from = consdiff::ConsensusDigest::of(&text).hex();
+    let asked = request(&mut setup, due, secs(9));
+    // Three minutes after it became valid (C tor `DEFAULT_IF_MODIFIED_SINCE_DELAY`).
+    assert_eq!(asked, (Some(from), Some(now() + secs(120))));
+    let next = setup.consensus(now() + secs(3540));
+    let diff = consdiff::make(&text, &next).unwrap();
+    let news = setup.answer(200, &diff, due, secs(9));
+    assert!(
+        matches!(&*news, [News::Message(Severity::Info, text), News::Consensus(adopted)]
+            if text.starts_with("Applied consensus diff (size ") && adopted.text == next && adopted.fetched),
+        "{news:?}"
+    );
+}
+
+#[test]
+fn a_diff_that_does_not_apply_is_one_warning_and_the_whole_is_asked_for() {
+    let (setup, text, _) = with_consensus();
+    let next = setup.consensus(now() + secs(3540));
+    let diff = consdiff::make(&text, &next).unwrap();
+    let other = setup.consensus(now() + secs(7200));
+    let header = diff
+        .lines()
+        .take(2)
+        .map(|line| format!("{line}\n"))
+        .collect::<String>();
+    let explodes = format!("{header}8a\n{}.\n", "x\n".repeat(1 << 20));
+    for (cached, answer) in [
+        // It was changed, begins at another consensus, grows, or what it begins at is not there any more.
+        (
+            Some(&text),
+            diff.replace("microdesc", "microdexx")
+                .replace("500", "900")
+                .replace("valid-after 2026", "valid-after 2025"),
+        ),
+        (Some(&text), consdiff::make(&other, &next).unwrap()),
+        (Some(&text), explodes),
+        (Some(&other), diff.clone()),
+        (None, diff.clone()),
+    ] {
+        let (mut setup, _, due) = with_consensus();
+        assert!(request(&mut setup, due, secs(9)).0.is_some());
+        setup.cached = cached.cloned();
+        let news = setup.answer(200, &answer, due, secs(9));
+        let [News::Message(Severity::Warn, warning)] = &*news else {
+            panic!("{news:?}");
+        };
+        assert!(
+            warning.starts_with("Could not apply consensus diff received from server auth: "),
+            "{warning}"
+        );
+        // Not at once, and without a word about diffs.
+        assert!(
+            setup
+                .fetcher
+                .next(|| None, &setup.options, due, secs(9))
+                .is_none()
+        );
+        let (diff_from, since) = request(&mut setup, due, secs(9) + RETRY_CAP_TESTING);
+        assert_eq!(diff_from, None);
+        assert!(since.is_some());
+        setup.cached = Some(next.clone());
+        let news = setup.answer(200, &next, due, secs(20));
+        assert!(
+            matches!(&*news, [News::Consensus(adopted)] if adopted.text == next),
+            "{news:?}"
+        );
+        // The next time a diff will do again.
+        let due = due + setup.fetcher.wait(due, secs(20)).unwrap();
+        assert!(request(&mut setup, due, secs(20)).0.is_some());
+    }
+}
+
+#[test]
+fn no_diff_is_asked_for_that_nobody_has_or_that_cannot_be_applied() {
+    let (mut setup, ..) = with_consensus();
+    let days = |days| now() + secs(days * 86_400);
+    assert!(request(&mut setup, days(2), secs(9)).0.is_some());
+    let (mut setup, ..) = with_consensus();
+    // C tor `try-diff-for-consensus-newer-than`: 72 hours.
+    assert_eq!(request(&mut setup, days(3), secs(9)).0, None);
+    // A client that keeps no files, and one whose files a relay keeps, which has the next consensus already.
+    for cached in [None, Some(setup.consensus(now() + secs(3540)))] {
+        let (mut setup, _, due) = with_consensus();
+        setup.cached = cached;
+        assert_eq!(request(&mut setup, due, secs(9)).0, None);
+    }
+}
+
+#[test]
+fn the_flavour_ns_is_fetched_by_its_path_and_another_is_refused() {
+    let mut setup = Setup::new();
+    setup.fetcher = Fetcher::of_descriptors(&setup.options, Duration::ZERO, &mut setup.rng);
+    let path = setup.ask(now(), Duration::ZERO).unwrap();
+    assert!(
+        path.starts_with("/tor/status-vote/current/consensus/"),
+        "{path}"
+    );
+    assert_eq!(setup.fetcher.cache_file(), "cached-consensus");
+    let text = setup.consensus(now() - secs(60));
+    let news = setup.answer(200, &text, now(), Duration::ZERO);
+    let [News::Message(Severity::Warn, warning)] = &*news else {
+        panic!("{news:?}");
+    };
+    assert!(warning.contains("another flavour than ns"), "{warning}");
 }

@@ -1,7 +1,6 @@
 //! Requests as they are sent and answers as they are read: HTTP/1.0 as far as directories speak it
-//! (dir-spec 4, 6.1). [`parse_head`] and [`decode`] are total over hostile bytes.
+//! (dir-spec 4, 6.1). [`parse_head`] is total over hostile bytes.
 
-use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
@@ -9,6 +8,8 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
 use super::HttpError;
+use crate::compress::Compression;
+use crate::consdiff::ConsensusDigest;
 
 /// What is asked.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub enum Request {
         path: String,
         /// Only a document newer than this is wanted.
         if_modified_since: Option<SystemTime>,
+        /// A diff from the consensus with this digest will do (`X-Or-Diff-From-Consensus`).
+        diff_from: Option<ConsensusDigest>,
     },
     /// Send this body to this path.
     Post {
@@ -32,6 +35,15 @@ pub enum Request {
 }
 
 impl Request {
+    /// A request for this path.
+    pub fn get(path: String) -> Self {
+        Self::Get {
+            path,
+            if_modified_since: None,
+            diff_from: None,
+        }
+    }
+
     /// The bytes to send to `host`, if it has an address.
     pub(super) fn encode(&self, host: Option<SocketAddr>) -> Vec<u8> {
         let host = match host {
@@ -43,13 +55,18 @@ impl Request {
             Self::Get {
                 path,
                 if_modified_since,
+                diff_from,
             } => {
                 let since = if_modified_since
                     .and_then(http_date)
                     .map(|date| format!("If-Modified-Since: {date}\r\n"))
                     .unwrap_or_default();
+                let diff = diff_from
+                    .map(|digest| format!("X-Or-Diff-From-Consensus: {}\r\n", digest.hex()))
+                    .unwrap_or_default();
+                // The codings in C tor's order (`client_meth_pref`).
                 format!(
-                    "GET {path} HTTP/1.0\r\n{host}{since}Accept-Encoding: deflate, gzip, identity\r\n\r\n"
+                    "GET {path} HTTP/1.0\r\n{host}{since}Accept-Encoding: x-tor-lzma, x-zstd, deflate, gzip, identity\r\n{diff}\r\n"
                 )
                 .into_bytes()
             }
@@ -81,17 +98,6 @@ pub struct Response {
     pub not_new: bool,
     /// The body, decompressed.
     pub body: Vec<u8>,
-}
-
-/// How a body is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all.
-    Identity,
-    /// zlib (which HTTP calls deflate).
-    Deflate,
-    /// gzip.
-    Gzip,
 }
 
 /// Status line and the headers that matter.
@@ -180,15 +186,11 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
                 head.content_length = Some(length);
             }
             "content-encoding" => {
-                head.compression = match value.to_ascii_lowercase().as_str() {
-                    "identity" | "" => Compression::Identity,
-                    "deflate" => Compression::Deflate,
-                    "gzip" | "x-gzip" => Compression::Gzip,
-                    _ => {
-                        return Err(HttpError::Malformed(
-                            "a Content-Encoding that was not asked for",
-                        ));
-                    }
+                head.compression = match value {
+                    "" => Compression::Identity,
+                    name => Compression::from_name(name).ok_or(HttpError::Malformed(
+                        "a Content-Encoding that was not asked for",
+                    ))?,
                 };
             }
             "date" => head.date = parse_date(value),
@@ -206,38 +208,4 @@ fn printable(text: &str) -> String {
         .filter(|c| !c.is_control())
         .take(MAX_REASON)
         .collect()
-}
-
-/// Decompresses a body, to `limit` bytes at most.
-///
-/// Also reads zlib that is not announced, which some authorities answer to `.z` paths with.
-pub fn decode(body: Vec<u8>, compression: Compression, limit: usize) -> Result<Vec<u8>, HttpError> {
-    let reader: Box<dyn Read + '_> = match compression {
-        Compression::Identity if !looks_like_zlib(&body) => return Ok(body),
-        Compression::Identity | Compression::Deflate => {
-            Box::new(flate2::read::ZlibDecoder::new(&*body))
-        }
-        Compression::Gzip => Box::new(flate2::read::GzDecoder::new(&*body)),
-    };
-    let mut decoded = Vec::new();
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    reader
-        .take(most)
-        .read_to_end(&mut decoded)
-        .map_err(HttpError::Decompression)?;
-    if decoded.len() > limit {
-        return Err(HttpError::TooLarge {
-            what: "decompressed body",
-            limit,
-        });
-    }
-    Ok(decoded)
-}
-
-/// Whether these bytes begin as zlib does; no directory document does.
-fn looks_like_zlib(bytes: &[u8]) -> bool {
-    match bytes {
-        [cmf, flags, ..] => cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flags)) % 31 == 0,
-        _ => false,
-    }
 }

@@ -16,7 +16,8 @@ pub use weft_proxy::Route;
 
 use crate::clock::Clock;
 
-pub use message::{Compression, Head, Request, Response, decode, parse_head};
+pub use crate::compress::{Compression, decode};
+pub use message::{Head, Request, Response, parse_head};
 pub(crate) use message::{http_date, parse_date};
 
 /// What a response may cost.

@@ -11,10 +11,7 @@ use std::time::SystemTime;
 const HOST: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7000);
 
 fn get(path: &str) -> Request {
-    Request::Get {
-        path: path.to_string(),
-        if_modified_since: None,
-    }
+    Request::get(path.to_string())
 }
 
 /// What `answer` is understood as, with small limits.

@@ -1,12 +1,18 @@
-//! What a relay fetches for others: microdescriptors, kept and served with the consensus.
+//! What a relay fetches for others: microdescriptors and the other flavour of the consensus, kept and served with the
+//! consensus that it uses itself.
 
 use std::time::{Duration, SystemTime};
 
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use tor_netdoc::doc::netstatus::ConsensusFlavor;
+
 use super::DirectoryTask;
 use super::request::Purpose;
-use crate::cache::CacheError;
+use crate::cache::{self, CacheError};
 use crate::command::{Event, Severity};
-use crate::fetch::Adopted;
+use crate::consensus::Consensus;
+use crate::consensus_cache::{NewConsensus, Status};
+use crate::fetch::{Adopted, News};
 use crate::http::{HttpError, Request, Response};
 use crate::microdesc::{self, Batch, MdDigest};
 
@@ -29,13 +35,16 @@ impl DirectoryTask {
     }
 
     /// Serves a new consensus, and wants the microdescriptors that it lists.
-    pub(super) fn serve_consensus(&mut self, adopted: &Adopted) {
+    pub(super) fn serve_consensus(
+        &mut self,
+        consensus: &Consensus,
+        signers: Vec<RsaIdentity>,
+        text: String,
+    ) {
         if !self.options.dir_cache {
             return;
         }
-        let consensus = &adopted.consensus;
-        self.documents
-            .set_consensus(consensus, adopted.signers.clone(), &adopted.text);
+        self.serve(ConsensusFlavor::Microdesc, consensus, signers, text);
         let listed = || consensus.relays().map(|(_, relay)| &relay.microdesc);
         let missing: Vec<MdDigest> = self.documents.with_microdescs(|store| {
             store.listed(listed(), consensus.valid_after);
@@ -45,6 +54,136 @@ impl DirectoryTask {
                 .collect()
         });
         self.lacking.want(missing);
+    }
+
+    /// Serves a consensus of either flavour, and has it compressed and diffs to it made.
+    fn serve(
+        &mut self,
+        flavour: ConsensusFlavor,
+        consensus: &Consensus,
+        signers: Vec<RsaIdentity>,
+        text: String,
+    ) {
+        let new = NewConsensus {
+            status: Status {
+                flavour,
+                valid_after: consensus.valid_after,
+                fresh_until: consensus.fresh_until,
+                valid_until: consensus.valid_until,
+                signers,
+            },
+            digest: consensus.as_signed,
+            text,
+        };
+        self.documents.set_consensus(&new);
+        self.making.add(new);
+        self.make_diffs();
+    }
+
+    /// Begins to compress and to make diffs, if that is not underway.
+    fn make_diffs(&mut self) {
+        let by_consensus = self.params().max_consensus_age_to_cache_for_diff;
+        let max_age = self.options.max_diff_age.unwrap_or(by_consensus);
+        self.making
+            .next(&self.documents, max_age, self.clock.wall());
+    }
+
+    /// Something has been made.
+    pub(super) fn made(&mut self, messages: Vec<(Severity, String)>) {
+        for (severity, text) in messages {
+            (self.events)(Event::Message(severity, text));
+        }
+        self.make_diffs();
+    }
+
+    /// The consensus of the flavour `ns` in the cache.
+    pub(super) fn load_ns(&mut self) {
+        if !self.options.dir_cache {
+            return;
+        }
+        let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let directory = &self.options.cache_directory;
+        let text = cache::read(directory, self.ns.cache_file()).unwrap_or_else(|error| {
+            (self.events)(Event::Message(
+                Severity::Warn,
+                format!("{error}; it will be fetched again."),
+            ));
+            None
+        });
+        self.ns.set_certs(self.fetcher.certs());
+        let (options, rng) = (&self.options, &mut self.rng);
+        let news = self.ns.load(None, text.as_deref(), options, now, rng);
+        self.ns_news(news, now, monotonic);
+    }
+
+    /// Whether the consensus of the flavour `ns` is worth asking for: there is one that this relay uses itself, and
+    /// the certificates that either is signed with.
+    fn wants_ns(&self, now: SystemTime) -> bool {
+        self.options.dir_cache && self.fetcher.is_live(now)
+    }
+
+    /// Asks for the consensus of the flavour `ns` when that is due.
+    pub(super) fn fetch_ns(&mut self, now: SystemTime, monotonic: Duration) {
+        if !self.wants_ns(now) {
+            return;
+        }
+        let (directory, file) = (&self.options.cache_directory, self.ns.cache_file());
+        let cached = || cache::read(directory, file).ok()?;
+        if let Some((index, request)) = self.ns.next(cached, &self.options, now, monotonic) {
+            self.request(index, Purpose::FetchNs, request);
+        }
+    }
+
+    /// How long until it may be asked for.
+    pub(super) fn wait_for_ns(&self, now: SystemTime, monotonic: Duration) -> Option<Duration> {
+        self.ns.wait(now, monotonic).filter(|_| self.wants_ns(now))
+    }
+
+    /// It was answered, or not.
+    pub(super) fn ns_answered(
+        &mut self,
+        result: Result<Response, HttpError>,
+        source: &str,
+        now: SystemTime,
+        monotonic: Duration,
+    ) {
+        let (directory, file) = (&self.options.cache_directory, self.ns.cache_file());
+        let cached = || cache::read(directory, file).ok()?;
+        self.ns.set_certs(self.fetcher.certs());
+        let news = self.ns.answered(
+            result,
+            cached,
+            source,
+            &self.options,
+            now,
+            monotonic,
+            &mut self.rng,
+        );
+        self.ns_news(news, now, monotonic);
+    }
+
+    /// Acts on what fetching it led to.
+    fn ns_news(&mut self, news: Vec<News>, now: SystemTime, monotonic: Duration) {
+        for news in news {
+            match news {
+                News::Consensus(adopted) => {
+                    let Adopted {
+                        consensus,
+                        signers,
+                        text,
+                        fetched,
+                        ..
+                    } = *adopted;
+                    if fetched {
+                        self.store(self.ns.cache_file(), &text);
+                    }
+                    self.serve(ConsensusFlavor::Plain, &consensus, signers, text);
+                }
+                // The certificates are those of both flavours.
+                News::WaitingForCerts => {}
+                news @ (News::Certs(_) | News::Message(..)) => self.news(news, now, monotonic),
+            }
+        }
     }
 
     /// Whether microdescriptors are worth asking for.
@@ -71,10 +210,7 @@ impl DirectoryTask {
         };
         let mut turns = signing.iter().cycle().skip(turn);
         while let Some(batch) = self.lacking.next(monotonic) {
-            let request = Request::Get {
-                path: microdesc::path(&batch),
-                if_modified_since: None,
-            };
+            let request = Request::get(microdesc::path(&batch));
             if let Some(index) = turns.next() {
                 self.turn_of = self.turn_of.wrapping_add(1);
                 self.request(*index, Purpose::Microdescs(batch), request);

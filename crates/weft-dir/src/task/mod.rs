@@ -8,6 +8,7 @@
 
 mod caching;
 mod handle;
+mod making;
 mod notices;
 mod request;
 mod requests;
@@ -28,13 +29,14 @@ use crate::clock::{Clock, signed_seconds};
 use crate::command::{Command, DirectoryOptions, Event, Severity};
 use crate::consensus::{Consensus, EARLY_NOTICE};
 use crate::descriptor::{Moment, OwnDescriptor, SignedDescriptor};
-use crate::fetch::{Fetcher, News};
+use crate::fetch::{Adopted, Fetcher, News};
 use crate::http::Request;
 use crate::microdesc::MicrodescFetch;
 use crate::params::Params;
 use crate::publish::{OwnListing, Publisher, Situation};
 use crate::sockets::Sockets;
 
+use making::Making;
 use request::{Finished, Purpose};
 
 pub use handle::{DirectoryHandle, NotTaken};
@@ -71,6 +73,10 @@ pub struct DirectoryTask {
     /// Where events go.
     events: EventSink,
     fetcher: Fetcher,
+    /// The same for the flavour `ns`, which is kept for others.
+    ns: Fetcher,
+    /// What is made of consensuses besides: compressions, and diffs.
+    making: Making,
     publisher: Publisher,
     /// The contents of our descriptor.
     descriptor: Option<Box<OwnDescriptor>>,
@@ -124,6 +130,8 @@ impl DirectoryTask {
         let lacking = MicrodescFetch::new(config.options.testing);
         Self {
             fetcher: Fetcher::new(&config.options, monotonic, &mut rng),
+            ns: Fetcher::of_descriptors(&config.options, monotonic, &mut rng),
+            making: Making::new(&config.options.cache_directory),
             options: config.options,
             clock,
             rng,
@@ -182,9 +190,11 @@ impl DirectoryTask {
                         self.finished(finished);
                     }
                 }
+                Some(messages) = self.making.made() => self.made(messages),
                 () = clock.sleep(wait) => {}
             }
         }
+        self.making.stop();
         (self.events)(Event::State(self.bandwidth.state()));
     }
 
@@ -213,7 +223,9 @@ impl DirectoryTask {
         if self.options.disabled {
             return;
         }
-        if let Some((index, request)) = self.fetcher.next(&self.options, now, monotonic) {
+        let directory = &self.options.cache_directory;
+        let cached = || cache::read(directory, cache::CONSENSUS).ok()?;
+        if let Some((index, request)) = self.fetcher.next(cached, &self.options, now, monotonic) {
             if !self.fetcher.is_live(now) {
                 self.progress(
                     25,
@@ -223,6 +235,7 @@ impl DirectoryTask {
             }
             self.request(index, Purpose::Fetch, request);
         }
+        self.fetch_ns(now, monotonic);
         self.fetch_microdescs(now, monotonic);
         self.publish(now, monotonic);
     }
@@ -244,8 +257,9 @@ impl DirectoryTask {
             .filter(|_| self.may_publish())
             .map(|at| at.saturating_sub(monotonic));
         let fetch = self.fetcher.wait(now, monotonic);
+        let ns = self.wait_for_ns(now, monotonic);
         let microdescs = self.wait_for_microdescs(now, monotonic);
-        [publish, fetch, microdescs]
+        [publish, fetch, ns, microdescs]
             .into_iter()
             .flatten()
             .fold(interval, Duration::min)
@@ -262,10 +276,12 @@ impl DirectoryTask {
                 let was_disabled = self.options.disabled;
                 self.options = *options;
                 self.fetcher.options_changed(&self.options, monotonic);
+                self.ns.options_changed(&self.options, monotonic);
                 self.stop.send_replace(self.options.disabled);
                 if was_disabled && !self.options.disabled {
                     // Failures while the network was switched off do not count.
                     self.fetcher.retry_now(monotonic);
+                    self.ns.retry_now(monotonic);
                     self.lacking.retry_now();
                     self.publisher.mark_dirty("config change");
                 }
@@ -433,17 +449,25 @@ impl DirectoryTask {
         for news in news {
             self.news(news, now, monotonic);
         }
+        self.load_ns();
     }
 
     /// Acts on what fetching led to.
     fn news(&mut self, news: News, now: SystemTime, monotonic: Duration) {
         match news {
             News::Consensus(adopted) => {
-                if adopted.fetched {
-                    self.store(cache::CONSENSUS, &adopted.text);
+                let Adopted {
+                    consensus,
+                    signers,
+                    text,
+                    fetched,
+                    ..
+                } = *adopted;
+                if fetched {
+                    self.store(cache::CONSENSUS, &text);
                 }
-                self.serve_consensus(&adopted);
-                self.adopted(adopted.consensus, now, monotonic);
+                self.serve_consensus(&consensus, signers, text);
+                self.adopted(consensus, now, monotonic);
             }
             News::Certs(text) => {
                 self.store(cache::CERTS, &text);

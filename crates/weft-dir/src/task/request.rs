@@ -12,6 +12,8 @@ use crate::microdesc::Batch;
 pub(super) enum Purpose {
     /// Consensus or certificates.
     Fetch,
+    /// The consensus of the flavour `ns`, to be served to others.
+    FetchNs,
     /// A descriptor of this generation.
     Upload(u64),
     /// These microdescriptors, to be served to clients.

@@ -6,6 +6,7 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 
 use super::DirectoryTask;
 use super::request::{Finished, Purpose};
+use crate::cache;
 use crate::clock::signed_seconds;
 use crate::command::{Event, Severity, UploadOutcome};
 use crate::held;
@@ -58,8 +59,11 @@ impl DirectoryTask {
         }
         match purpose {
             Purpose::Fetch => {
+                let directory = &self.options.cache_directory;
+                let cached = || cache::read(directory, cache::CONSENSUS).ok()?;
                 let news = self.fetcher.answered(
                     result,
+                    cached,
                     &nickname,
                     &self.options,
                     now,
@@ -70,6 +74,7 @@ impl DirectoryTask {
                     self.news(news, now, monotonic);
                 }
             }
+            Purpose::FetchNs => self.ns_answered(result, &nickname, now, monotonic),
             Purpose::Upload(generation) => match outcome(result) {
                 // Whether that matters depends on what the authority has.
                 UploadOutcome::NotNew if self.ask_held(generation, &authority) => {}
@@ -124,10 +129,7 @@ impl DirectoryTask {
         if generation != self.generation {
             return false;
         }
-        let request = Request::Get {
-            path: held::path(&descriptor.rsa_id()),
-            if_modified_since: None,
-        };
+        let request = Request::get(held::path(&descriptor.rsa_id()));
         self.request(index, Purpose::Held(generation), request);
         true
     }

@@ -198,10 +198,7 @@ impl CTor {
 
     /// Text of a document that it must have.
     pub(crate) fn get(&self, path: &str) -> String {
-        let response = self.ask(Request::Get {
-            path: path.into(),
-            if_modified_since: None,
-        });
+        let response = self.ask(Request::get(path.into()));
         assert_eq!(response.status, 200, "{path}: {}", response.reason);
         String::from_utf8(response.body).unwrap()
     }

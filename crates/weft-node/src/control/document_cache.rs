@@ -16,8 +16,6 @@ use weft_path::Countries;
 use super::backend::{DocumentKind, RelaySelector};
 use crate::client::countries::{TABLES, path_of, read};
 
-/// C tor's file of the consensus of flavour `ns`. Weft does not write it, but C tor may have left one.
-const CONSENSUS_NS: &str = "cached-consensus";
 /// Length and modification time of a file; a change means that the file must be read again.
 type Stamp = Option<(u64, SystemTime)>;
 
@@ -47,7 +45,7 @@ impl DocumentCache {
         document: DocumentKind,
     ) -> Option<String> {
         match document {
-            DocumentKind::ConsensusNs => cache::read(directory, CONSENSUS_NS).ok()?,
+            DocumentKind::ConsensusNs => cache::read(directory, cache::CONSENSUS_NS).ok()?,
             DocumentKind::Consensus => cache::read(directory, cache::CONSENSUS).ok()?,
             DocumentKind::RouterStatus => {
                 let consensus = self.consensus(directory);

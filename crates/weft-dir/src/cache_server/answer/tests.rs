@@ -1,8 +1,13 @@
 use super::*;
-use crate::cache_server::{Parsed, parse};
-use crate::consensus::{Certs, verify};
-use crate::http::{Compression, decode, parse_head};
+use crate::cache_server::{Body, Parsed, parse};
+use crate::compress::decode;
+use crate::consdiff::ConsensusDigest;
+use crate::consensus::{Certs, REASONABLY_LIVE, verify};
+use crate::consensus_cache::{NewConsensus, Status};
+use crate::http::parse_head;
 use crate::microdesc;
+use tor_netdoc::doc::netstatus::ConsensusFlavor;
+
 use crate::testing::{
     TestAuthority, TestConsensus, microdesc as text_of, moment, now, relay, secs,
 };
@@ -17,7 +22,12 @@ fn directory() -> (CachedDocuments, TestAuthority) {
     let text = TestConsensus::default().signed_by(&[&authority]);
     let verified = verify(&text, &[authority.id()], &certs, now(), REASONABLY_LIVE).unwrap();
     let documents = CachedDocuments::default();
-    documents.set_consensus(&verified.consensus, verified.signers, &text);
+    let new = new_consensus(ConsensusFlavor::Microdesc, &text, verified.signers);
+    documents.set_consensus(&new);
+    for compression in [Compression::Deflate, Compression::Zstd, Compression::Lzma] {
+        let body = compress(text.as_bytes(), compression, Effort::Best).unwrap();
+        documents.set_form(&new, compression, Body::Memory(body.into()));
+    }
     documents.set_certs(&certs);
     documents.with_microdescs(|store| {
         for number in 0..3 {
@@ -29,6 +39,22 @@ fn directory() -> (CachedDocuments, TestAuthority) {
     let descriptor = relay(1);
     documents.set_own(descriptor.rsa_id(), &descriptor.sign(&moment()).unwrap());
     (documents, authority)
+}
+
+/// A consensus with the times of [`TestConsensus`]'s default.
+fn new_consensus(flavour: ConsensusFlavor, text: &str, signers: Vec<RsaIdentity>) -> NewConsensus {
+    let valid_after = now() - secs(60);
+    NewConsensus {
+        status: Status {
+            flavour,
+            valid_after,
+            fresh_until: valid_after + secs(3600),
+            valid_until: valid_after + secs(3 * 3600),
+            signers,
+        },
+        digest: ConsensusDigest::of(text),
+        text: text.into(),
+    }
 }
 
 /// Status line, headers and decompressed body of the answer to a request at `when`.
@@ -112,8 +138,10 @@ fn the_consensus_is_compressed_as_asked_and_sent_with_its_times() {
     for (path, accept, coding) in [
         (CONSENSUS.to_string(), "", "identity"),
         (format!("{CONSENSUS}.z"), "", "deflate"),
-        (CONSENSUS.to_string(), "x-zstd, deflate, gzip", "deflate"),
-        (CONSENSUS.to_string(), "gzip", "gzip"),
+        (CONSENSUS.to_string(), "x-zstd, deflate, gzip", "x-zstd"),
+        (format!("{CONSENSUS}.z"), "x-zstd, x-tor-lzma", "x-tor-lzma"),
+        // It is not kept so; C tor answers with zlib, which was not asked for.
+        (CONSENSUS.to_string(), "gzip", "identity"),
         (CONSENSUS.to_string(), "br", "identity"),
     ] {
         let headers = match accept {
@@ -132,10 +160,10 @@ fn the_consensus_is_compressed_as_asked_and_sent_with_its_times() {
             "{headers}"
         );
     }
-    let since = "If-Modified-Since: Sat, 21 Nov 2026 00:59:00 GMT\r\n";
+    let since = "If-Modified-Since: Sat, 21 Nov 2026 00:59:01 GMT\r\n";
     let (status, ..) = ask_at(&documents, CONSENSUS, since, now());
     assert_eq!(status, "HTTP/1.0 304 Not modified");
-    let since = "If-Modified-Since: Sat, 21 Nov 2026 00:58:59 GMT\r\n";
+    let since = "If-Modified-Since: Sat, 21 Nov 2026 00:59:00 GMT\r\n";
     let (status, ..) = ask_at(&documents, CONSENSUS, since, now());
     assert_eq!(status, "HTTP/1.0 200 OK");
     let late = now() + secs(3 * 3600 + 86_400);
@@ -147,6 +175,122 @@ fn the_consensus_is_compressed_as_asked_and_sent_with_its_times() {
     let early = now() - secs(2 * 86_400);
     let (status, ..) = ask_at(&documents, CONSENSUS, "", early);
     assert_eq!(status, "HTTP/1.0 404 Consensus is too new");
+}
+
+#[test]
+fn diffs_are_served_to_those_who_have_what_they_begin_at() {
+    let (documents, authority) = directory();
+    let (_, text) = ask(&documents, CONSENSUS);
+    let new = new_consensus(ConsensusFlavor::Microdesc, &text, vec![authority.id()]);
+    let from = ConsensusDigest([0xab; 32]);
+    let forms = [Compression::Identity, Compression::Gzip, Compression::Lzma].map(|compression| {
+        let body = compress(b"the diff", compression, Effort::Best).unwrap();
+        (compression, Body::Memory(body.into()))
+    });
+    documents.set_diff(&new, from, forms.into());
+    let header = |digests: &str| format!("X-Or-Diff-From-Consensus: {digests}\r\n");
+    let unknown = "CD".repeat(32);
+    let by_header = header(&format!("{unknown} {}", from.hex()));
+    let by_path = format!("{CONSENSUS}/diff/{}", from.hex().to_lowercase());
+    for (path, headers, accept, coding) in [
+        (CONSENSUS, &by_header, "", "identity"),
+        (CONSENSUS, &by_header, "deflate", "identity"),
+        (CONSENSUS, &by_header, "gzip, x-zstd", "gzip"),
+        (&by_path, &String::new(), "x-tor-lzma, x-zstd", "x-tor-lzma"),
+    ] {
+        let headers = match accept {
+            "" => headers.clone(),
+            accept => format!("{headers}Accept-Encoding: {accept}\r\n"),
+        };
+        let (status, headers, body) = ask_at(&documents, path, &headers, now());
+        assert_eq!(
+            (&*status, &*body),
+            ("HTTP/1.0 200 OK", "the diff"),
+            "{path}"
+        );
+        assert!(
+            headers.contains(&format!("Content-Encoding: {coding}\r\n")),
+            "{headers}"
+        );
+        assert!(
+            headers.contains("Vary: X-Or-Diff-From-Consensus\r\n"),
+            "{headers}"
+        );
+        assert!(
+            headers.contains("Expires: Sat, 21 Nov 2026 01:59:00 GMT"),
+            "{headers}"
+        );
+    }
+    // A diff leads to a consensus that the client's authorities must have signed, too.
+    let answer = status(&documents, &format!("{by_path}/000000"));
+    assert_eq!(
+        answer,
+        "404 Consensus not signed by sufficient number of requested authorities"
+    );
+    let id = hex::encode_upper(authority.id().as_bytes());
+    assert_eq!(status(&documents, &format!("{by_path}/{id}")), "200 OK");
+    // Who has none that a diff begins at gets all of it, unless only a diff will do.
+    let (_, _, body) = ask_at(&documents, CONSENSUS, &header(&unknown), now());
+    assert_eq!(body, text);
+    assert_eq!(
+        status(&documents, &format!("{CONSENSUS}/diff/{unknown}/{id}")),
+        "404 No such diff available"
+    );
+    // Who has the newest gets nothing.
+    let newest = ConsensusDigest::of(&text).hex();
+    let (not_modified, ..) = ask_at(
+        &documents,
+        CONSENSUS,
+        &header(&format!("{} {newest}", from.hex())),
+        now(),
+    );
+    assert_eq!(not_modified, "HTTP/1.0 304 Not modified");
+    assert_eq!(
+        status(&documents, &format!("{CONSENSUS}/diff/{newest}")),
+        "304 Not modified"
+    );
+    // The diff goes with the consensus that it leads to.
+    let next = TestConsensus {
+        params: "a=1",
+        ..TestConsensus::default()
+    };
+    let next = next.signed_by(&[&authority]);
+    documents.set_consensus(&new_consensus(
+        ConsensusFlavor::Microdesc,
+        &next,
+        Vec::new(),
+    ));
+    assert_eq!(status(&documents, &by_path), "404 No such diff available");
+    documents.set_diff(&new, from, Forms::new());
+    assert_eq!(documents.diffs(ConsensusFlavor::Microdesc), []);
+}
+
+#[test]
+fn a_diff_whose_file_is_gone_is_the_whole_consensus() {
+    let (documents, authority) = directory();
+    let (_, text) = ask(&documents, CONSENSUS);
+    let new = new_consensus(ConsensusFlavor::Microdesc, &text, vec![authority.id()]);
+    let from = ConsensusDigest([0xab; 32]);
+    let gone = Body::in_file("/nonexistent/1000".into(), 0, 10);
+    documents.set_diff(&new, from, Forms::from([(Compression::Identity, gone)]));
+    let header = format!("X-Or-Diff-From-Consensus: {}\r\n", from.hex());
+    let (_, _, body) = ask_at(&documents, CONSENSUS, &header, now());
+    assert_eq!(body, text);
+    let answer = status(&documents, &format!("{CONSENSUS}/diff/{}", from.hex()));
+    assert_eq!(answer, "404 Not found");
+}
+
+#[test]
+fn each_flavour_is_served_by_its_name_and_ns_by_any_other() {
+    let (documents, _) = directory();
+    let ns = "network-status-version 3\n";
+    let path = "/tor/status-vote/current/consensus";
+    assert_eq!(status(&documents, path), "404 Not found");
+    documents.set_consensus(&new_consensus(ConsensusFlavor::Plain, ns, Vec::new()));
+    for other in ["", "-ns", "-unknown"] {
+        assert_eq!(ask(&documents, &format!("{path}{other}")).1, ns);
+    }
+    assert_ne!(ask(&documents, CONSENSUS).1, ns);
 }
 
 #[test]
@@ -263,6 +407,7 @@ fn a_local_client_gets_no_address() {
         path: CONSENSUS.into(),
         accepts: Accepts::default(),
         since: None,
+        has: Vec::new(),
     };
     for (peer, sent) in [
         ("127.0.0.1", false),

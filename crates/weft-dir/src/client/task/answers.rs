@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::super::asking::Answered;
 use super::super::streams::DirOutcome;
-use super::{ClientDirectory, Finished, Purpose};
+use super::{ClientDirectory, Finished, Purpose, cached_consensus};
 use crate::command::Severity;
 use crate::fetch::News;
 use crate::http::{HttpError, Response};
@@ -101,9 +101,16 @@ impl ClientDirectory {
         if outcome == DirOutcome::Good && !self.fetcher.is_waiting_for_certs() {
             self.progress(30, "loading_status", "Loading networkstatus consensus");
         }
-        let news =
-            self.fetcher
-                .answered(result, name, &self.fetching, now, monotonic, &mut self.rng);
+        let directory = &self.options.cache_directory;
+        let news = self.fetcher.answered(
+            result,
+            || cached_consensus(directory.as_deref()),
+            name,
+            &self.fetching,
+            now,
+            monotonic,
+            &mut self.rng,
+        );
         let warned = has_warning(&news);
         self.news(news);
         if warned { DirOutcome::Bad } else { outcome }
