@@ -36,11 +36,12 @@ fuzz_target!(|input: &[u8]| {
         Parsed::Partial => return,
     };
     assert!(request.path.starts_with("/tor/"));
-    let answer = Answer::new(&DOCUMENTS, &request, now(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let mut answer = Answer::new(&DOCUMENTS, &request, now(), IpAddr::V4(Ipv4Addr::LOCALHOST));
     let head = parse_head(answer.head.as_bytes())
         .expect("we wrote it")
         .expect("it is whole");
     assert_eq!(head.length, answer.head.len());
+    assert!(answer.rest.next(1).is_none(), "no descriptor is there");
     assert_eq!(head.status == 200, !answer.body.is_empty());
     let body = decode(answer.body.to_vec(), head.compression, LIMIT).expect("we compressed it");
     if request.path.starts_with("/tor/micro/d/") && head.status == 200 {

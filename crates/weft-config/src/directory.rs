@@ -43,6 +43,8 @@ pub struct DirectoryOptions {
     pub paths_needed: Option<f64>,
     /// `DirCache`: serve directory documents to clients.
     pub cache: bool,
+    /// `DownloadExtraInfo`: the directory fetches extra-info documents, too.
+    pub download_extra_info: bool,
     /// `MaxConsensusAgeForDiffs`: how old a consensus may be of which a diff is made; `None`: as the consensus has it.
     pub max_diff_age: Option<Duration>,
 }
@@ -148,6 +150,7 @@ pub(crate) fn read(settings: &Settings, report: &mut Report) -> DirectoryOptions
         paths_needed: Some(settings.double(keys::PathsNeededToBuildCircuits))
             .filter(|needed| *needed >= 0.0),
         cache: settings.flag(keys::DirCache),
+        download_extra_info: settings.flag(keys::DownloadExtraInfo),
         max_diff_age: Some(settings.time(keys::MaxConsensusAgeForDiffs))
             .filter(|age| !age.is_zero()),
     }

@@ -74,6 +74,22 @@ pub(crate) fn read_bytes(directory: &Path, name: &str) -> Result<Option<Vec<u8>>
     Ok(Some(bytes))
 }
 
+/// Opens a cache file to read it.
+pub(crate) fn open(directory: &Path, name: &str) -> Result<File, CacheError> {
+    let path = directory.join(name);
+    File::open(&path).map_err(|source| CacheError {
+        action: "read",
+        path,
+        source,
+    })
+}
+
+/// The bytes of a cache file; none if there is none.
+pub(crate) fn length(directory: &Path, name: &str) -> usize {
+    let length = fs::metadata(directory.join(name)).map(|file| file.len());
+    length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX))
+}
+
 /// Replaces a cache file at once: a crash leaves the old or the new one, never half of one.
 pub fn write(directory: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), CacheError> {
     write_with(directory, name, |mut file| file.write_all(bytes.as_ref()))

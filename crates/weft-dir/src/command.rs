@@ -32,6 +32,8 @@ pub struct DirectoryOptions {
     pub assume_reachable: bool,
     /// DirCache: fetch and serve what clients ask for.
     pub dir_cache: bool,
+    /// DownloadExtraInfo: a cache fetches extra-info documents, too.
+    pub download_extra_info: bool,
     /// How old a consensus may be of which a diff to the newest is made (MaxConsensusAgeForDiffs); `None`: by the
     /// consensus.
     pub max_diff_age: Option<Duration>,
@@ -58,6 +60,7 @@ impl DirectoryOptions {
             testing,
             assume_reachable: false,
             dir_cache: false,
+            download_extra_info: false,
             max_diff_age: None,
             route: Route::default(),
             min_time_to_report_bandwidth: Duration::from_secs(if testing { 0 } else { 86_400 }),

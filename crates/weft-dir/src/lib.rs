@@ -4,6 +4,7 @@
 //! - [`consdiff`]: differences between consensuses, made and applied
 //! - `consensus_cache`: the newest consensuses compressed, and diffs to them, in files
 //! - `compress`: compression of documents
+//! - `descriptors`: descriptors and extra-info documents of others, in cache files
 //! - [`listing`]: the text of a consensus, relay by relay, as controllers are shown it
 //! - `fetch`: what to ask the authorities for next, and what to make of the answers
 //! - [`microdesc`]: microdescriptors cut apart, kept, and asked for
@@ -46,6 +47,7 @@ pub mod consdiff;
 pub mod consensus;
 mod consensus_cache;
 pub mod descriptor;
+mod descriptors;
 pub mod downloads;
 mod fetch;
 mod held;

@@ -44,9 +44,8 @@ options! {
     /// How old a consensus may be of which the directory makes a diff; 0: as the consensus has it.
     MaxConsensusAgeForDiffs: Seconds = "0 seconds";
 
-    /// Fetch extra-info documents.
-    DownloadExtraInfo: Bool = "0",
-        harmless("Weft downloads what it needs by a schedule of its own");
+    /// Fetch extra-info documents, too, and serve them.
+    DownloadExtraInfo: Bool = "0";
 
     /// Fetch descriptors of relays; 0: fetch none.
     FetchServerDescriptors: Bool = "1", lost(&["1"], "relays will be downloaded all the same");

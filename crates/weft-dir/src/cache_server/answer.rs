@@ -1,6 +1,7 @@
 //! What is answered to a request (dir-spec 4 and 6; C tor dircache.c, whose words these are).
 
 mod consensus;
+mod descriptors;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,10 +10,12 @@ use std::time::{Duration, SystemTime};
 use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::documents::{CachedDocuments, Held, Own};
+use super::documents::{CachedDocuments, Held};
+use super::pieces::{Part, Pieces};
 use super::request::{Accepts, Request};
 use super::stored::Forms;
 use crate::compress::{Compression, Effort, compress};
+use crate::descriptors::DocumentKind;
 use crate::http::http_date;
 
 /// Documents that one request may name; C tor's clients name 92 microdescriptors at most.
@@ -21,8 +24,6 @@ const MAX_NAMED: usize = 512;
 const MAX_BODY: usize = (1 << 24) - 1;
 /// How long microdescriptors may be kept (C tor `MICRODESC_CACHE_LIFETIME`).
 const MICRODESC_LIFETIME: Duration = Duration::from_secs(48 * 3600);
-/// The same for descriptors (`ROUTERDESC_BY_DIGEST_CACHE_LIFETIME`).
-const DESCRIPTOR_LIFETIME: Duration = Duration::from_secs(48 * 3600);
 /// The same for certificates.
 const KEY_LIFETIME: Duration = Duration::from_secs(3600);
 /// The same for robots.txt (`ROBOTS_CACHE_LIFETIME`).
@@ -31,12 +32,14 @@ const ROBOTS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 const SMALL: usize = 256;
 
 /// An answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Answer {
     /// Status line and headers, with the empty line at their end.
     pub head: String,
     /// The body, as it is sent.
     pub body: Arc<[u8]>,
+    /// What comes after it.
+    pub rest: Pieces,
 }
 
 /// What is found for a request.
@@ -47,6 +50,8 @@ enum Found {
     Stored(Vec<Forms>, Duration),
     /// Documents, and how long they may be kept.
     Texts(Vec<Arc<str>>, Duration),
+    /// Documents that are read while they are sent, and how long they may be kept.
+    Parts(Vec<Part>, Duration),
     /// Robots.
     Robots,
 }
@@ -61,6 +66,7 @@ impl Answer {
         Self {
             head: format!("HTTP/1.0 {status} {reason}\r\n{date}\r\n"),
             body: Arc::from([]),
+            rest: Pieces::none(),
         }
     }
 
@@ -72,6 +78,7 @@ impl Answer {
         peer: IpAddr,
     ) -> Self {
         let found = find(&documents.held(), request, now);
+        let mut rest = Pieces::none();
         let (body, coding, lifetime, vary) = match found {
             Found::Short(status, reason) => return Self::short(status, reason, now),
             Found::Stored(documents, lifetime) => {
@@ -96,6 +103,15 @@ impl Answer {
                 };
                 (body.into(), coding.name(), lifetime, "")
             }
+            Found::Parts(parts, lifetime) => {
+                let mut accepted = Compression::FAST_FIRST.into_iter();
+                let coding = accepted
+                    .find(|coding| request.accepts.has(*coding))
+                    .unwrap_or(Compression::Identity);
+                let (pieces, coding) = Pieces::new(parts, coding);
+                rest = pieces;
+                (Arc::from([]), coding.name(), lifetime, "")
+            }
             Found::Robots => {
                 let robots = b"User-agent: *\r\nDisallow: /\r\n".as_slice();
                 (robots.into(), "identity", ROBOTS_LIFETIME, "")
@@ -112,14 +128,19 @@ impl Answer {
         } else {
             format!("Expires: {}\r\n", date(now + lifetime))
         };
+        // What is made while it is sent ends with the stream, as C tor's does.
+        let length = match rest.is_empty() {
+            true => format!("Content-Length: {}\r\n", body.len()),
+            false => String::new(),
+        };
         Self {
             head: format!(
                 "HTTP/1.0 200 OK\r\nDate: {}\r\nContent-Type: text/plain\r\n{address}\
-                 Content-Encoding: {coding}\r\nContent-Length: {}\r\n{expiry}{vary}\r\n",
+                 Content-Encoding: {coding}\r\n{length}{expiry}{vary}\r\n",
                 date(now),
-                body.len(),
             ),
             body,
+            rest,
         }
     }
 }
@@ -174,9 +195,9 @@ fn find(held: &Held, request: &Request, now: SystemTime) -> Found {
     } else if let Some(which) = path.strip_prefix("/tor/keys/") {
         keys(held, which, request.since)
     } else if let Some(which) = path.strip_prefix("/tor/server/") {
-        own(held, which, |(_, router, _)| router)
+        descriptors::find(held, DocumentKind::Descriptor, which, now)
     } else if let Some(which) = path.strip_prefix("/tor/extra/") {
-        own(held, which, |(_, _, extra)| extra)
+        descriptors::find(held, DocumentKind::ExtraInfo, which, now)
     } else if path == "/tor/robots.txt" {
         Found::Robots
     } else {
@@ -251,27 +272,6 @@ fn keys(held: &Held, which: &str, since: Option<SystemTime>) -> Found {
     }
     let texts = certs.iter().map(|cert| cert.text.clone()).collect();
     Found::Texts(texts, KEY_LIFETIME)
-}
-
-/// Our own document among `authority`, `all`, `fp/F+F`, `d/D+D`.
-fn own(held: &Held, which: &str, part: impl Fn(&(RsaIdentity, Own, Own)) -> &Own) -> Found {
-    let named = |mine: &(RsaIdentity, Own, Own)| match which.split_once('/') {
-        None => Some(matches!(which, "authority" | "all")),
-        Some(("fp", ids)) => Some(identities(ids).any(|id| id == mine.0)),
-        Some(("d", digests)) => {
-            let digest = part(mine).digest;
-            Some(identities(digests).any(|named| *named.as_bytes() == digest))
-        }
-        Some(_) => None,
-    };
-    match &held.own {
-        None => Found::Short(404, "Servers unavailable"),
-        Some(mine) => match named(mine) {
-            None => NOT_FOUND,
-            Some(false) => Found::Short(404, "Servers unavailable"),
-            Some(true) => Found::Texts(vec![part(mine).text.clone()], DESCRIPTOR_LIFETIME),
-        },
-    }
 }
 
 /// Hexadecimal fingerprints, joined by `+`.

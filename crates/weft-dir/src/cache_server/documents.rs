@@ -16,6 +16,7 @@ use crate::consdiff::ConsensusDigest;
 use crate::consensus::Certs;
 use crate::consensus_cache::{NewConsensus, Status};
 use crate::descriptor::SignedDescriptor;
+use crate::descriptors::{DescriptorDigest, DescriptorStore, DocumentKind};
 use crate::microdesc::MicrodescStore;
 
 /// Where a document's signed digest ends in a router descriptor or an extra-info document.
@@ -63,7 +64,7 @@ impl Own {
 }
 
 /// Everything.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Held {
     /// The newest consensus of each flavour.
     pub(super) consensuses: BTreeMap<ConsensusFlavor, ServedConsensus>,
@@ -73,6 +74,25 @@ pub(super) struct Held {
     pub(super) microdescs: MicrodescStore,
     /// Our identity, descriptor and extra-info document.
     pub(super) own: Option<(RsaIdentity, Own, Own)>,
+    /// Descriptors of others, and their extra-info documents.
+    pub(super) descriptors: DescriptorStore,
+    pub(super) extra_infos: DescriptorStore,
+    /// The descriptor that the consensus lists of each relay.
+    pub(super) current: BTreeMap<RsaIdentity, DescriptorDigest>,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self {
+            consensuses: BTreeMap::new(),
+            certs: Vec::new(),
+            microdescs: MicrodescStore::default(),
+            own: None,
+            descriptors: DescriptorStore::new(DocumentKind::Descriptor),
+            extra_infos: DescriptorStore::new(DocumentKind::ExtraInfo),
+            current: BTreeMap::new(),
+        }
+    }
 }
 
 /// What our directory has to serve; shared between the task that fetches it and the streams
@@ -93,6 +113,39 @@ impl CachedDocuments {
     /// The microdescriptors, to be read or changed.
     pub fn with_microdescs<T>(&self, f: impl FnOnce(&mut MicrodescStore) -> T) -> T {
         f(&mut self.held().microdescs)
+    }
+
+    /// The documents of others of one kind, to be read or changed.
+    pub(crate) fn with_store<T>(
+        &self,
+        kind: DocumentKind,
+        f: impl FnOnce(&mut DescriptorStore) -> T,
+    ) -> T {
+        let mut held = self.held();
+        f(match kind {
+            DocumentKind::Descriptor => &mut held.descriptors,
+            DocumentKind::ExtraInfo => &mut held.extra_infos,
+        })
+    }
+
+    /// The consensus lists these descriptors.
+    pub(crate) fn set_current(&self, listed: BTreeMap<RsaIdentity, DescriptorDigest>) {
+        self.held().current = listed;
+    }
+
+    /// The descriptors that the consensus lists.
+    pub(crate) fn current(&self) -> Vec<DescriptorDigest> {
+        self.held().current.values().copied().collect()
+    }
+
+    /// The extra-info documents that belong to the descriptors that the consensus lists, as far as these are there.
+    pub(crate) fn current_extra_infos(&self) -> Vec<DescriptorDigest> {
+        let held = self.held();
+        let descriptors = held
+            .current
+            .values()
+            .filter_map(|digest| held.descriptors.get(digest));
+        descriptors.filter_map(|stored| stored.extra_info).collect()
     }
 
     /// Serves this consensus from now on, as it is until it has been compressed.

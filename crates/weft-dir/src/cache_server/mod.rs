@@ -7,6 +7,7 @@
 
 mod answer;
 mod documents;
+mod pieces;
 mod places;
 mod request;
 mod stored;
@@ -24,6 +25,7 @@ use crate::clock::Clock;
 
 pub use answer::Answer;
 pub use documents::CachedDocuments;
+pub use pieces::Pieces;
 pub use request::{Accepts, MAX_HEAD, Parsed, Request, parse};
 
 pub(crate) use stored::{Body, Forms};
@@ -122,7 +124,7 @@ impl CacheServer {
         };
         place.prove();
         let now = self.clock.wall();
-        let answer = match asked {
+        let mut answer = match asked {
             None => return Ok(()),
             Some(Parsed::Get(request)) => Answer::new(&self.documents, &request, now, peer),
             Some(Parsed::Bad(status, reason)) => Answer::short(status, reason, now),
@@ -137,6 +139,13 @@ impl CacheServer {
             tokio::select! {
                 biased;
                 written = stream.write_all(chunk) => written?,
+                () = self.clock.sleep(STALL) => return Ok(()),
+            }
+        }
+        while let Some(chunk) = answer.rest.next(CHUNK) {
+            tokio::select! {
+                biased;
+                written = stream.write_all(&chunk) => written?,
                 () = self.clock.sleep(STALL) => return Ok(()),
             }
         }

@@ -259,7 +259,7 @@ fn a_consensus_that_no_diff_can_be_made_of_is_passed_over() {
     let documents = CachedDocuments::default();
     let mut cache = ConsensusCache::new(directory.path());
     let mut unsorted = consensus(1, 3);
-    unsorted.text = unsorted.text.replace("r relay1 00001", "r relay1 99999");
+    unsorted.text = unsorted.text.replace("r relay0 00000", "r relay0 00001");
     unsorted.digest = ConsensusDigest::of(&unsorted.text);
     add(&mut cache, &documents, &unsorted);
     add(&mut cache, &documents, &consensus(2, 3));

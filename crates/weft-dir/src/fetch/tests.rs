@@ -450,7 +450,7 @@ fn a_diff_that_does_not_apply_is_one_warning_and_the_whole_is_asked_for() {
 #[test]
 fn no_diff_is_asked_for_that_nobody_has_or_that_cannot_be_applied() {
     let (mut setup, ..) = with_consensus();
-    let days = |days| now() + secs(days * 86_400);
+    let days = |days: u64| now() + secs(days * 86_400);
     assert!(request(&mut setup, days(2), secs(9)).0.is_some());
     let (mut setup, ..) = with_consensus();
     // C tor `try-diff-for-consensus-newer-than`: 72 hours.

@@ -193,7 +193,7 @@ async fn what_is_not_http_is_refused() {
         "SSH-2.0-x\r\n",
         "HTTP/1.0 OK\r\n\r\n",
         "HTTP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n",
-        "HTTP/1.0 200 OK\r\nContent-Encoding: x-zstd\r\n\r\n",
+        "HTTP/1.0 200 OK\r\nContent-Encoding: br\r\n\r\n",
         "HTTP/1.0 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
     ] {
         assert!(

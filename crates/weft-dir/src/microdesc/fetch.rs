@@ -1,4 +1,4 @@
-//! Which microdescriptors to ask for next.
+//! Which microdescriptors, and other documents that are known by digests, to ask for next.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,17 +39,20 @@ struct Wanted {
 }
 
 /// The microdescriptors that are lacking.
+pub type MicrodescFetch = DigestFetch<MdDigest>;
+
+/// The documents that are lacking.
 #[derive(Debug)]
-pub struct MicrodescFetch {
+pub struct DigestFetch<D> {
     /// By digest.
-    wanted: BTreeMap<MdDigest, Wanted>,
+    wanted: BTreeMap<D, Wanted>,
     /// Requests underway.
     underway: usize,
     /// Largest delay after failures.
     cap: Duration,
 }
 
-impl MicrodescFetch {
+impl<D: Ord + Copy> DigestFetch<D> {
     /// Nothing is lacking yet.
     pub fn new(testing: bool) -> Self {
         Self {
@@ -64,7 +67,7 @@ impl MicrodescFetch {
     }
 
     /// These, and no others, are lacking now.
-    pub fn want(&mut self, digests: impl IntoIterator<Item = MdDigest>) {
+    pub fn want(&mut self, digests: impl IntoIterator<Item = D>) {
         let mut before = std::mem::take(&mut self.wanted);
         for digest in digests {
             let state = before.remove(&digest).unwrap_or_else(|| Wanted {
@@ -88,7 +91,7 @@ impl MicrodescFetch {
 
     /// Digests to ask one directory for now. They count as underway until
     /// [`answered`](Self::answered).
-    pub fn next(&mut self, monotonic: Duration) -> Option<Batch> {
+    pub fn next(&mut self, monotonic: Duration) -> Option<Vec<D>> {
         if self.underway >= MAX_UNDERWAY {
             return None;
         }
@@ -102,7 +105,7 @@ impl MicrodescFetch {
         let size = count
             .div_ceil(shares)
             .clamp(MIN_PER_REQUEST, MAX_PER_REQUEST);
-        let batch: Batch = self
+        let batch: Vec<D> = self
             .wanted
             .iter_mut()
             .filter(|(_, wanted)| ready(wanted))
@@ -118,7 +121,7 @@ impl MicrodescFetch {
 
     /// The request for `batch` has ended. Those in it that [`arrived`](Self::arrived) are not
     /// lacking any more; the others are asked for again after a delay.
-    pub fn answered(&mut self, batch: &[MdDigest], monotonic: Duration, rng: &mut impl Rng) {
+    pub fn answered(&mut self, batch: &[D], monotonic: Duration, rng: &mut impl Rng) {
         self.underway = self.underway.saturating_sub(1);
         for digest in batch {
             if let Some(wanted) = self.wanted.get_mut(digest) {
@@ -129,7 +132,7 @@ impl MicrodescFetch {
     }
 
     /// This one has come.
-    pub fn arrived(&mut self, digest: &MdDigest) -> bool {
+    pub fn arrived(&mut self, digest: &D) -> bool {
         self.wanted.remove(digest).is_some()
     }
 

@@ -15,6 +15,7 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use tor_llcrypto::d::Sha256;
 
+pub(crate) use fetch::DigestFetch;
 pub use fetch::{Batch, MicrodescFetch};
 pub use store::MicrodescStore;
 
@@ -99,7 +100,7 @@ fn begins(line: &str) -> bool {
 }
 
 /// `2026-11-22 01:02:03` as a time.
-fn parse_time(text: &str) -> Option<SystemTime> {
+pub(crate) fn parse_time(text: &str) -> Option<SystemTime> {
     time::PrimitiveDateTime::parse(text, TIME)
         .ok()
         .map(|time| time.assume_utc().into())

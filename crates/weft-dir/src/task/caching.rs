@@ -12,7 +12,7 @@ use crate::cache::{self, CacheError};
 use crate::command::{Event, Severity};
 use crate::consensus::Consensus;
 use crate::consensus_cache::{NewConsensus, Status};
-use crate::fetch::{Adopted, News};
+use crate::fetch::{Adopted, Contents, News};
 use crate::http::{HttpError, Request, Response};
 use crate::microdesc::{self, Batch, MdDigest};
 
@@ -101,6 +101,7 @@ impl DirectoryTask {
         if !self.options.dir_cache {
             return;
         }
+        self.load_descriptors();
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
         let directory = &self.options.cache_directory;
         let text = cache::read(directory, self.ns.cache_file()).unwrap_or_else(|error| {
@@ -169,11 +170,14 @@ impl DirectoryTask {
                 News::Consensus(adopted) => {
                     let Adopted {
                         consensus,
+                        contents,
                         signers,
                         text,
                         fetched,
-                        ..
                     } = *adopted;
+                    if let Contents::Descriptors(listed) = contents {
+                        self.list_descriptors(listed, now);
+                    }
                     if fetched {
                         self.store(self.ns.cache_file(), &text);
                     }
@@ -200,21 +204,23 @@ impl DirectoryTask {
         if !self.wants_microdescs(now) {
             return;
         }
-        let signing: Vec<usize> = (0..)
-            .zip(&self.options.authorities)
+        while let Some(batch) = self.lacking.next(monotonic) {
+            let request = Request::get(microdesc::path(&batch));
+            self.request_of_any(Purpose::Microdescs(batch), request);
+        }
+    }
+
+    /// Makes a request to the authority whose turn it is.
+    pub(super) fn request_of_any(&mut self, purpose: Purpose, request: Request) {
+        let authorities = (0..).zip(&self.options.authorities);
+        let signing: Vec<usize> = authorities
             .filter(|(_, authority)| authority.v3_ident.is_some())
             .map(|(index, _)| index)
             .collect();
-        let Some(turn) = self.turn_of.checked_rem(signing.len()) else {
-            return;
-        };
-        let mut turns = signing.iter().cycle().skip(turn);
-        while let Some(batch) = self.lacking.next(monotonic) {
-            let request = Request::get(microdesc::path(&batch));
-            if let Some(index) = turns.next() {
-                self.turn_of = self.turn_of.wrapping_add(1);
-                self.request(*index, Purpose::Microdescs(batch), request);
-            }
+        let turn = self.turn_of.checked_rem(signing.len());
+        self.turn_of = self.turn_of.wrapping_add(1);
+        if let Some(index) = turn.and_then(|turn| signing.get(turn)) {
+            self.request(*index, purpose, request);
         }
     }
 

@@ -7,6 +7,7 @@
 //! [`DirectoryTask::run`] with a clock of theirs.
 
 mod caching;
+mod descriptors;
 mod handle;
 mod making;
 mod notices;
@@ -29,9 +30,10 @@ use crate::clock::{Clock, signed_seconds};
 use crate::command::{Command, DirectoryOptions, Event, Severity};
 use crate::consensus::{Consensus, EARLY_NOTICE};
 use crate::descriptor::{Moment, OwnDescriptor, SignedDescriptor};
+use crate::descriptors::DescriptorDigest;
 use crate::fetch::{Adopted, Fetcher, News};
 use crate::http::Request;
-use crate::microdesc::MicrodescFetch;
+use crate::microdesc::{DigestFetch, MicrodescFetch};
 use crate::params::Params;
 use crate::publish::{OwnListing, Publisher, Situation};
 use crate::sockets::Sockets;
@@ -108,6 +110,9 @@ pub struct DirectoryTask {
     documents: Arc<CachedDocuments>,
     /// Microdescriptors that are to be served and lacking.
     lacking: MicrodescFetch,
+    /// The same of descriptors, and of extra-info documents.
+    lacking_descriptors: DigestFetch<DescriptorDigest>,
+    lacking_extra_infos: DigestFetch<DescriptorDigest>,
     /// Whether the cache files have been read.
     loaded: bool,
     /// Whether requests underway are to end (DisableNetwork).
@@ -127,7 +132,7 @@ impl DirectoryTask {
             events(Event::Message(Severity::Warn, format!("{error}.")));
             BandwidthHistory::new(now)
         });
-        let lacking = MicrodescFetch::new(config.options.testing);
+        let testing = config.options.testing;
         Self {
             fetcher: Fetcher::new(&config.options, monotonic, &mut rng),
             ns: Fetcher::of_descriptors(&config.options, monotonic, &mut rng),
@@ -152,7 +157,9 @@ impl DirectoryTask {
             bootstrap: None,
             requests: JoinSet::new(),
             documents: Arc::default(),
-            lacking,
+            lacking: DigestFetch::new(testing),
+            lacking_descriptors: DigestFetch::new(testing),
+            lacking_extra_infos: DigestFetch::new(testing),
             loaded: false,
             stop: watch::Sender::new(false),
             turn_of: 0,
@@ -237,6 +244,7 @@ impl DirectoryTask {
         }
         self.fetch_ns(now, monotonic);
         self.fetch_microdescs(now, monotonic);
+        self.fetch_descriptors(now, monotonic);
         self.publish(now, monotonic);
     }
 
@@ -259,7 +267,8 @@ impl DirectoryTask {
         let fetch = self.fetcher.wait(now, monotonic);
         let ns = self.wait_for_ns(now, monotonic);
         let microdescs = self.wait_for_microdescs(now, monotonic);
-        [publish, fetch, ns, microdescs]
+        let descriptors = self.wait_for_descriptors(now, monotonic);
+        [publish, fetch, ns, microdescs, descriptors]
             .into_iter()
             .flatten()
             .fold(interval, Duration::min)
@@ -283,6 +292,8 @@ impl DirectoryTask {
                     self.fetcher.retry_now(monotonic);
                     self.ns.retry_now(monotonic);
                     self.lacking.retry_now();
+                    self.lacking_descriptors.retry_now();
+                    self.lacking_extra_infos.retry_now();
                     self.publisher.mark_dirty("config change");
                 }
             }

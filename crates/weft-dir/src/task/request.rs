@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
+use crate::descriptors::{DescriptorDigest, DocumentKind};
 use crate::http::{HttpError, Response};
 use crate::microdesc::Batch;
 
@@ -18,6 +19,8 @@ pub(super) enum Purpose {
     Upload(u64),
     /// These microdescriptors, to be served to clients.
     Microdescs(Batch),
+    /// These descriptors or extra-info documents of others.
+    Descriptors(DocumentKind, Vec<DescriptorDigest>),
     /// What the authority holds in place of the descriptor of this generation.
     Held(u64),
 }

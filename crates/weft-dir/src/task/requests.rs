@@ -81,6 +81,9 @@ impl DirectoryTask {
                 outcome => self.uploaded(generation, authority, nickname, outcome),
             },
             Purpose::Microdescs(batch) => self.microdescs_answered(&batch, result, &nickname),
+            Purpose::Descriptors(kind, batch) => {
+                self.descriptors_answered(kind, &batch, result, &nickname);
+            }
             Purpose::Held(generation) => {
                 let outcome = self.held(generation, result, &nickname, now, monotonic);
                 self.uploaded(generation, authority, nickname, outcome);

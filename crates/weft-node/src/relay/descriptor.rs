@@ -126,6 +126,7 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
         publish: options.directory.publish,
         assume_reachable: options.directory.assume_reachable,
         dir_cache: options.directory.cache,
+        download_extra_info: options.directory.download_extra_info,
         max_diff_age: options.directory.max_diff_age,
         // The addresses of directories are IPv4.
         route: options

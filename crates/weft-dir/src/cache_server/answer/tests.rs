@@ -68,18 +68,27 @@ fn ask_at(
         Parsed::Get(request) => request,
         other => panic!("{other:?}"),
     };
-    let answer = Answer::new(documents, &request, when, PEER);
+    let mut answer = Answer::new(documents, &request, when, PEER);
     let head = parse_head(answer.head.as_bytes()).unwrap().unwrap();
     assert_eq!(head.length, answer.head.len());
     assert!(head.date.is_some());
     let (status, headers) = answer.head.split_once("\r\n").unwrap();
+    let mut body = answer.body.to_vec();
+    // By as little as can be at once.
+    while let Some(more) = answer.rest.next(1) {
+        assert!(head.content_length.is_none());
+        body.extend(more);
+    }
     if head.status == 200 {
-        assert_eq!(head.content_length, Some(answer.body.len()));
+        assert!(
+            head.content_length
+                .is_none_or(|length| length == body.len())
+        );
         assert_eq!(head.your_address, Some(PEER));
     } else {
         assert!(answer.body.is_empty());
     }
-    let body = decode(answer.body.to_vec(), head.compression, 1 << 20).unwrap();
+    let body = decode(body, head.compression, 1 << 20).unwrap();
     let body = String::from_utf8(body).unwrap();
     (status.to_string(), headers.to_string(), body)
 }
@@ -386,6 +395,94 @@ fn our_own_descriptor_is_served_and_nobody_elses() {
             "{path}"
         );
     }
+}
+
+#[test]
+fn descriptors_of_others_are_served_from_the_cache_files() {
+    use crate::descriptors::{DocumentKind, split};
+
+    let (documents, _) = directory();
+    let folder = tempfile::tempdir().unwrap();
+    let others: Vec<_> = (2..5)
+        .map(|seed| {
+            let other = relay(seed);
+            (other.rsa_id(), other.sign(&moment()).unwrap())
+        })
+        .collect();
+    let mut listed = std::collections::BTreeMap::new();
+    let mut digests = Vec::new();
+    for (id, signed) in &others {
+        for (kind, text) in [
+            (DocumentKind::Descriptor, &signed.router),
+            (DocumentKind::ExtraInfo, &signed.extra_info),
+        ] {
+            let pieces: Vec<_> = split(kind, text.as_bytes()).collect();
+            documents
+                .with_store(kind, |store| store.add(folder.path(), &pieces))
+                .unwrap();
+            if kind == DocumentKind::Descriptor {
+                digests.push(hex::encode(pieces[0].digest));
+                // The last one is not in the consensus any more.
+                if digests.len() < 3 {
+                    listed.insert(*id, pieces[0].digest);
+                }
+            }
+        }
+    }
+    documents.set_current(listed);
+    let ids: Vec<String> = (others
+        .iter()
+        .map(|(id, _)| hex::encode_upper(id.as_bytes())))
+    .collect();
+    let own = hex::encode(relay(1).rsa_id().as_bytes());
+    let starts =
+        |body: &str, word: &str| body.lines().filter(|line| line.starts_with(word)).count();
+    for (which, count) in [
+        ("all".to_string(), 3),
+        ("authority".into(), 1),
+        (format!("fp/{}+{own}+{}+{}", ids[0], ids[0], ids[2]), 2),
+    ] {
+        for coding in ["identity", "deflate", "gzip", "x-zstd", "x-tor-lzma"] {
+            let accept = format!("Accept-Encoding: {coding}\r\n");
+            let (_, _, body) = ask_at(&documents, &format!("/tor/server/{which}"), &accept, now());
+            assert_eq!(starts(&body, "router "), count, "{which}");
+            let (_, _, body) = ask_at(&documents, &format!("/tor/extra/{which}"), &accept, now());
+            assert_eq!(starts(&body, "extra-info "), count, "{which}");
+        }
+    }
+    let (_, body) = ask(&documents, &format!("/tor/server/fp/{}", ids[0]));
+    assert_eq!(body, others[0].1.router);
+    // By digest old ones are served, too.
+    let (_, headers, body) = ask_at(
+        &documents,
+        &format!("/tor/server/d/{}.z", digests[2]),
+        "",
+        now(),
+    );
+    assert_eq!(body, others[2].1.router);
+    assert!(
+        headers.contains("Content-Encoding: deflate") && headers.contains("Expires: Mon, 23 Nov"),
+        "{headers}"
+    );
+    let answer = status(&documents, &format!("/tor/server/fp/{}", ids[2]));
+    assert_eq!(answer, "404 Servers unavailable");
+    // One that is older than a day is not served by its relay's identity.
+    let path = format!("/tor/server/fp/{}", ids[0]);
+    let late = now() + secs(86_401);
+    assert_eq!(
+        ask_at(&documents, &path, "", late).0,
+        "HTTP/1.0 404 Servers unavailable"
+    );
+    // A document whose file is gone is left out.
+    let journal = folder.path().join("cached-descriptors.new");
+    std::fs::File::options()
+        .write(true)
+        .open(journal)
+        .unwrap()
+        .set_len(10)
+        .unwrap();
+    let (_, body) = ask(&documents, "/tor/server/all");
+    assert_eq!(starts(&body, "router "), 1);
 }
 
 #[test]

@@ -1,0 +1,143 @@
+//! Router descriptors and extra-info documents of others, which a cache keeps and serves (C tor routerlist.c).
+//!
+//! The digests that a consensus or a descriptor names are what they are known by: what has such a digest is what the
+//! authorities took.
+
+mod store;
+
+use std::time::SystemTime;
+
+use digest::Digest;
+use memchr::memmem;
+use tor_llcrypto::d::Sha1;
+
+use crate::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
+use crate::microdesc::parse_time;
+
+pub(crate) use store::{DescriptorStore, Stored};
+
+/// SHA-1 of a document up to its signature.
+pub(crate) type DescriptorDigest = [u8; 20];
+
+/// Where a document's signed part ends.
+const SIGNATURE: &[u8] = b"\nrouter-signature\n";
+/// Its last line.
+const END: &[u8] = b"\n-----END SIGNATURE-----\n";
+
+/// The two kinds of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DocumentKind {
+    Descriptor,
+    ExtraInfo,
+}
+
+impl DocumentKind {
+    /// The first word of a document.
+    fn keyword(self) -> &'static [u8] {
+        match self {
+            Self::Descriptor => b"router ",
+            Self::ExtraInfo => b"extra-info ",
+        }
+    }
+
+    /// What authorities take at most.
+    fn max_length(self) -> usize {
+        match self {
+            Self::Descriptor => MAX_ROUTER_DESCRIPTOR,
+            Self::ExtraInfo => MAX_EXTRA_INFO,
+        }
+    }
+
+    /// The cache file (C tor's names); that of what has come since has `.new` behind it.
+    fn file(self) -> &'static str {
+        match self {
+            Self::Descriptor => "cached-descriptors",
+            Self::ExtraInfo => "cached-extrainfo",
+        }
+    }
+
+    /// The path of these on a directory (dir-spec 4.2).
+    pub(crate) fn path(self, digests: &[DescriptorDigest]) -> String {
+        let folder = match self {
+            Self::Descriptor => "server",
+            Self::ExtraInfo => "extra",
+        };
+        let digests: Vec<String> = digests.iter().map(hex::encode_upper).collect();
+        format!("/tor/{folder}/d/{}.z", digests.join("+"))
+    }
+
+    /// Its name in log lines.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Descriptor => "server descriptors",
+            Self::ExtraInfo => "extra-info documents",
+        }
+    }
+}
+
+/// A document among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Where it begins among the others.
+    offset: usize,
+    pub(crate) digest: DescriptorDigest,
+}
+
+impl Piece<'_> {
+    /// The words after the first one of the first line that begins with `keyword`.
+    fn line(&self, keyword: &str) -> Option<&str> {
+        let mut lines = self.bytes.split(|byte| *byte == b'\n');
+        lines.find_map(|line| {
+            let rest = line.strip_prefix(keyword.as_bytes())?.strip_prefix(b" ")?;
+            std::str::from_utf8(rest).ok()
+        })
+    }
+
+    /// When it was published; the beginning of time, if it does not state that.
+    fn published(&self) -> SystemTime {
+        let time = self.line("published").and_then(parse_time);
+        time.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// The digest of the extra-info document that belongs to it.
+    fn extra_info(&self) -> Option<DescriptorDigest> {
+        let line = self.line("extra-info-digest")?;
+        let mut digest = [0; 20];
+        let hex = line.split(' ').next().unwrap_or_default();
+        hex::decode_to_slice(hex, &mut digest).ok()?;
+        Some(digest)
+    }
+}
+
+/// The documents of this kind in `all`, one after the other. What is too long, or not whole, is left out.
+pub(crate) fn split(kind: DocumentKind, all: &[u8]) -> impl Iterator<Item = Piece<'_>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let rest = all.get(at..)?;
+            let begin = if rest.starts_with(kind.keyword()) {
+                at
+            } else {
+                let line = [b"\n", kind.keyword()].concat();
+                at + memmem::find(rest, &line)? + 1
+            };
+            let length = memmem::find(all.get(begin..)?, END)? + END.len();
+            at = begin + length;
+            let bytes = all.get(begin..at)?;
+            let signed = memmem::find(bytes, SIGNATURE).map(|end| end + SIGNATURE.len());
+            if let Some(signed) = signed.and_then(|end| bytes.get(..end))
+                && length <= kind.max_length()
+            {
+                return Some(Piece {
+                    bytes,
+                    offset: begin,
+                    digest: Sha1::digest(signed).into(),
+                });
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;
