@@ -89,7 +89,12 @@ impl DirStreams for Streams {
                     request.push(byte);
                 }
                 let request = String::from_utf8(request).unwrap();
-                assert!(request.contains("Accept-Encoding: deflate"), "{request}");
+                assert!(
+                    request.contains(
+                        "Accept-Encoding: x-tor-lzma, x-zstd, deflate, gzip, identity\r\n"
+                    ),
+                    "{request}"
+                );
                 let path = request.split(' ').nth(1).unwrap().to_string();
                 let reply = (directories.script.lock().unwrap())(&directory, &path);
                 directories.asked.lock().unwrap().push((directory, path));

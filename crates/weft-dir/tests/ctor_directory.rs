@@ -100,6 +100,7 @@ fn what_we_serve_is_what_c_tor_serves_and_either_makes_a_network() {
     let cache_directory = directory.path().join("relay");
     let mut node = Node::start(DirectoryOptions {
         dir_cache: true,
+        download_extra_info: true,
         ..tor.options(&cache_directory)
     });
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -176,6 +177,32 @@ fn what_we_serve_is_what_c_tor_serves_and_either_makes_a_network() {
         };
         assert_eq!(sorted(mine.body), sorted(its.body), "{path}");
     }
+    // Descriptors follow the consensus of the flavour that lists them; ours are the authority's own words.
+    let authority_id = hex::encode_upper(tor.authority.identity.as_bytes());
+    let begun = Instant::now();
+    for path in [
+        format!("/tor/server/fp/{authority_id}.z"),
+        format!("/tor/extra/fp/{authority_id}"),
+    ] {
+        loop {
+            let (mine, its) = (ask(ours, &path, None), ask(theirs, &path, None));
+            if mine.status == 200 && mine.body == its.body {
+                break;
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{path}: {} {}",
+                mine.status,
+                its.status
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+    let all = String::from_utf8(ask(ours, "/tor/server/all.z", None).body).unwrap();
+    assert!(
+        all.contains("router auth ") && all.contains("router weft1 "),
+        "{all}"
+    );
     // Our own descriptor is that which the authority has of us.
     let fp = hex::encode_upper(descriptor.rsa_id().as_bytes());
     for path in [
@@ -191,7 +218,9 @@ fn what_we_serve_is_what_c_tor_serves_and_either_makes_a_network() {
         &signer[..6]
     );
     assert_eq!(ask(ours, &path, None).status, 200);
-    assert_eq!(ask(ours, &path, Some(SystemTime::now())).status, 304);
+    // Its time in whole seconds is not past that of a consensus of this very second.
+    let later = SystemTime::now() + Duration::from_secs(60);
+    assert_eq!(ask(ours, &path, Some(later)).status, 304);
 
     // A client finds the same network at the authority, at us, and in the cache files of all.
     for (source, name) in [(theirs, "by C tor"), (ours, "by Weft")] {
