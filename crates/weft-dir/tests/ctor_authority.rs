@@ -281,10 +281,7 @@ fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that
         "/tor/server/fp/{}",
         hex::encode_upper(relay.rsa_id().as_bytes())
     );
-    let response = tor.ask(Request::Get {
-        path,
-        if_modified_since: None,
-    });
+    let response = tor.ask(Request::get(path));
     assert_eq!(response.status, 404);
     assert!(
         tor.log().contains("Incorrect ed25519 signature"),

@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
+use base64ct::{Base64Unpadded, Encoding as _};
 use ctor::{CTor, Node, PATIENCE};
 use weft_dir::cache;
 use weft_dir::client::{ClientDirectory, ClientOptions, DirServer, Network, PlainStreams};
@@ -177,27 +178,38 @@ fn what_we_serve_is_what_c_tor_serves_and_either_makes_a_network() {
         };
         assert_eq!(sorted(mine.body), sorted(its.body), "{path}");
     }
-    // Descriptors follow the consensus of the flavour that lists them; ours are the authority's own words.
-    let authority_id = hex::encode_upper(tor.authority.identity.as_bytes());
+    // Descriptors follow the consensus of the flavour that lists them, which is not always that which the authority has
+    // made of itself last.
     let begun = Instant::now();
-    for path in [
-        format!("/tor/server/fp/{authority_id}.z"),
-        format!("/tor/extra/fp/{authority_id}"),
-    ] {
-        loop {
-            let (mine, its) = (ask(ours, &path, None), ask(theirs, &path, None));
-            if mine.status == 200 && mine.body == its.body {
-                break;
+    let texts = |path: &str| {
+        let (mine, its) = (ask(ours, path, None), ask(theirs, path, None));
+        let same = mine.status == 200 && its.status == 200;
+        same.then(|| [mine, its].map(|answer| String::from_utf8(answer.body).unwrap()))
+    };
+    let compared = loop {
+        let ns = ask(ours, "/tor/status-vote/current/consensus.z", None);
+        let ns = String::from_utf8(ns.body).unwrap();
+        let line = ns.lines().find(|line| line.starts_with("r auth "));
+        let digest = line
+            .and_then(|line| line.split(' ').nth(3))
+            .map(|digest| hex::encode_upper(Base64Unpadded::decode_vec(digest).unwrap()));
+        let both = digest.and_then(|digest| texts(&format!("/tor/server/d/{digest}.z")));
+        if let Some([mine, its]) = both {
+            assert_eq!(mine, its);
+            let line = mine
+                .lines()
+                .find_map(|line| line.strip_prefix("extra-info-digest "));
+            let digest = line.unwrap().split(' ').next().unwrap();
+            if let Some([mine, its]) = texts(&format!("/tor/extra/d/{digest}")) {
+                break [mine, its];
             }
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "{path}: {} {}",
-                mine.status,
-                its.status
-            );
-            std::thread::sleep(Duration::from_millis(100));
         }
-    }
+        assert!(begun.elapsed() < PATIENCE, "no descriptors");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let [mine, its] = compared;
+    assert_eq!(mine, its);
+    assert!(mine.starts_with("extra-info auth "), "{mine}");
     let all = String::from_utf8(ask(ours, "/tor/server/all.z", None).body).unwrap();
     assert!(
         all.contains("router auth ") && all.contains("router weft1 "),
