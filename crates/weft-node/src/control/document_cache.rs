@@ -72,7 +72,7 @@ impl DocumentCache {
                 }
                 (*which == RelaySelector::All || !text.is_empty()).then_some(text)
             }
-            // Weft fetches no server descriptors.
+            // Those that a directory cache keeps are for others.
             DocumentKind::Descriptor => None,
         }
     }
