@@ -127,7 +127,7 @@ impl DirectoryTask {
         let message = match result {
             Ok(Response {
                 status: 200, body, ..
-            }) => match self.take_descriptors(kind, &body) {
+            }) => match self.take_descriptors(kind, batch, &body) {
                 Ok(0) => {
                     let count = batch.len();
                     let text =
@@ -162,16 +162,24 @@ impl DirectoryTask {
         }
     }
 
-    /// Keeps the documents in `body` that are lacking; how many those are.
-    fn take_descriptors(&mut self, kind: DocumentKind, body: &[u8]) -> Result<usize, String> {
+    /// Keeps the documents in `body` that are still lacking; how many were asked for.
+    fn take_descriptors(
+        &mut self,
+        kind: DocumentKind,
+        batch: &[DescriptorDigest],
+        body: &[u8],
+    ) -> Result<usize, String> {
         let lacking = self.lacking_of(kind);
-        let arrived: Vec<Piece<'_>> = descriptors::split(kind, body)
-            .filter(|piece| lacking.arrived(&piece.digest))
+        let mut arrived: Vec<Piece<'_>> = descriptors::split(kind, body)
+            .filter(|piece| batch.contains(&piece.digest))
             .collect();
+        let count = arrived.len();
+        // A consensus that came in the meantime may not list all of them.
+        arrived.retain(|piece| lacking.arrived(&piece.digest));
         let directory = &self.options.cache_directory;
         self.documents
             .with_store(kind, |store| store.add(directory, &arrived))
             .map_err(|error| format!("{error}; going on without."))?;
-        Ok(arrived.len())
+        Ok(count)
     }
 }

@@ -64,6 +64,8 @@ impl DirectoryHandle {
                 let server = CacheServer::new(task.documents(), clock);
                 runtime.spawn(serve_all(server, waiting));
                 runtime.block_on(task.run(receiver));
+                // What is being compressed is not waited for: its file appears whole or not at all.
+                runtime.shutdown_background();
             })?;
         Ok(Self {
             commands: sender,
