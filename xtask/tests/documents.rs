@@ -9,7 +9,7 @@ const PAGES: [&str; 2] = ["docs/architecture.md", "docs/testing.md"];
 
 /// Where sources are, from the root of the checkout.
 const SOURCES: [&str; 7] = [
-    "crates", "bench", "examples", "fuzz", "tests", "xtask", "docs",
+    "crates", "bench", "examples", "fuzz", "packages", "tests", "xtask", "docs",
 ];
 
 /// What no source of ours has: a folder beside the checkout, and a check of cargo-deny.
