@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const PAGES: [&str; 2] = ["docs/architecture.md", "docs/testing.md"];
 
 /// Where sources are, from the root of the checkout.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
     "crates", "bench", "examples", "fuzz", "packages", "tests", "xtask", "docs",
 ];
 
