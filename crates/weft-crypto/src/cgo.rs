@@ -33,6 +33,7 @@ use self::layout::{DIRECTION_LEN, WIDE_KEY_LEN, split};
 pub use self::layout::{TAG_LEN, Tag};
 use self::portable::Portable;
 use self::way::{Decrypt, Encrypt, Way};
+use crate::intro::KH_LEN;
 use crate::relay_cell::BODY_LEN;
 
 /// Keys of one hop under CGO with AES-128. Both ends of the hop hold the same value. Wiped when
@@ -41,21 +42,26 @@ use crate::relay_cell::BODY_LEN;
 pub struct CgoKeys {
     forward: [u8; DIRECTION_LEN],
     backward: [u8; DIRECTION_LEN],
+    /// KH: binds later messages of this hop (an ESTABLISH_INTRO) to this handshake.
+    pub(crate) kh: [u8; KH_LEN],
 }
 
 impl CgoKeys {
-    /// Length of the key material that one hop takes.
-    pub const LEN: usize = 2 * DIRECTION_LEN;
+    /// Length of the key material that one hop takes, KH included.
+    pub const LEN: usize = 2 * DIRECTION_LEN + KH_LEN;
 
-    /// Splits `material`: forward, then backward.
+    /// Splits `material`: forward, then backward, then KH.
     pub fn from_key_material(material: &[u8; Self::LEN]) -> Self {
         let mut keys = Self {
             forward: [0; DIRECTION_LEN],
             backward: [0; DIRECTION_LEN],
+            kh: [0; KH_LEN],
         };
-        let (forward, backward) = material.split_at(DIRECTION_LEN);
+        let (forward, rest) = material.split_at(DIRECTION_LEN);
+        let (backward, kh) = rest.split_at(DIRECTION_LEN);
         keys.forward.copy_from_slice(forward);
         keys.backward.copy_from_slice(backward);
+        keys.kh.copy_from_slice(kh);
         keys
     }
 }
@@ -175,6 +181,8 @@ impl<W: Way> Layer<W> {
 pub struct CgoRelay {
     forward: Layer<Encrypt>,
     backward: Layer<Encrypt>,
+    /// KH of the handshake.
+    kh: [u8; KH_LEN],
 }
 
 /// Shows nothing: it is all keys.
@@ -190,7 +198,18 @@ impl CgoRelay {
         Self {
             forward: Layer::new(&keys.forward),
             backward: Layer::new(&keys.backward),
+            kh: keys.kh,
         }
+    }
+
+    /// KH of the handshake.
+    pub(crate) fn kh(&self) -> &[u8; KH_LEN] {
+        &self.kh
+    }
+
+    /// The tag of the last backward cell: another one after each.
+    pub(crate) fn last_backward(&self) -> Tag {
+        self.backward.before
     }
 
     /// Removes this hop's layer from a forward cell, whose command is `command`.

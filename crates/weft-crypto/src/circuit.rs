@@ -4,12 +4,14 @@
 //! Here a message lies in its body in tor1's layout, before it is sealed and after it was recognized,
 //! under CGO too ([`weft_cell::relay_v1`]).
 
+use subtle::ConstantTimeEq as _;
 use tor_cell::chancell::ChanCmd;
 use weft_cell::relay_v1::{self, NoSuchMessage};
 use weft_cell::stream_msg::Seen;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::cgo::{CgoHop, CgoKeys, CgoRelay, Tag};
+use crate::intro::{KH_LEN, handshake_auth};
 use crate::keys::Tor1Keys;
 use crate::relay_cell::{BODY_LEN, RelayCrypt, Tor1Hop};
 
@@ -28,6 +30,14 @@ impl HopKeys {
         match self {
             HopKeys::Tor1(keys) => Some(keys),
             HopKeys::Cgo(_) => None,
+        }
+    }
+
+    /// KH: what binds later messages of the hop to its handshake.
+    pub fn kh(&self) -> &[u8; KH_LEN] {
+        match self {
+            HopKeys::Tor1(keys) => &keys.kh,
+            HopKeys::Cgo(keys) => &keys.kh,
         }
     }
 }
@@ -77,6 +87,15 @@ impl Cgo<CgoHop> {
     }
 }
 
+/// How far the backward direction of a relay's circuit has come: another one after each cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackwardMark {
+    /// Bytes of key stream that tor1 has used.
+    Position(u64),
+    /// The tag of the last cell under Counter Galois Onion.
+    Tag(Tag),
+}
+
 /// The relay's side of one circuit.
 ///
 /// The two directions are independent; the cells of each must be worked on in order.
@@ -115,6 +134,23 @@ impl RelayCircuit {
         match &self.0 {
             RelayKind::Tor1(crypt) => size_of_val(&**crypt),
             RelayKind::Cgo(cgo) => size_of_val(&**cgo),
+        }
+    }
+
+    /// Whether the circuit's origin made a message with this MAC over `covered`: it has the KH of the handshake, too.
+    pub fn authenticates(&self, covered: &[u8], mac: &[u8; 32]) -> bool {
+        let kh = match &self.0 {
+            RelayKind::Tor1(crypt) => crypt.kh(),
+            RelayKind::Cgo(cgo) => cgo.crypt.kh(),
+        };
+        handshake_auth(kh, covered).ct_eq(mac).into()
+    }
+
+    /// How far the backward direction has come. It costs nothing on the path of a cell.
+    pub fn backward_mark(&self) -> BackwardMark {
+        match &self.0 {
+            RelayKind::Tor1(crypt) => BackwardMark::Position(crypt.backward_position()),
+            RelayKind::Cgo(cgo) => BackwardMark::Tag(cgo.crypt.last_backward()),
         }
     }
 
@@ -430,6 +466,51 @@ mod tests {
                 assert_eq!(view.data(), Ok(&data[..]));
             }
         }
+    }
+
+    #[test]
+    fn what_is_bound_to_another_handshake_is_not_the_origin_s() {
+        for cgo in [false, true] {
+            let [ours, other] = [1, 2].map(|fill| keys(fill, cgo));
+            let relay = RelayCircuit::new(&ours);
+            let mac = handshake_auth(ours.kh(), b"covered");
+            assert!(relay.authenticates(b"covered", &mac));
+            assert!(!relay.authenticates(b"Covered", &mac));
+            assert!(!relay.authenticates(b"covered", &handshake_auth(other.kh(), b"covered")));
+        }
+    }
+
+    #[test]
+    fn each_backward_cell_and_no_forward_cell_changes_the_mark() {
+        let mut rng = ChaCha8Rng::seed_from_u64(14);
+        for cgo in [false, true] {
+            let mut relay = RelayCircuit::new(&keys(1, cgo));
+            let mut marks = vec![relay.backward_mark()];
+            for round in 0..9 {
+                let mut body = [round; BODY_LEN];
+                match round % 3 {
+                    0 => relay.encrypt_backward(&mut body),
+                    1 => relay.encrypt_backward_to(&[round; BODY_LEN], &mut body),
+                    _ => {
+                        relay::encode(&mut body, RelayCmd::DROP, 0, &[], &mut rng).unwrap();
+                        relay.originate_backward(&mut body).unwrap();
+                    }
+                }
+                let mark = relay.backward_mark();
+                assert!(!marks.contains(&mark), "{round}");
+                let mut to = [0; BODY_LEN];
+                relay.decrypt_forward_to(ChanCmd::RELAY, &body, &mut to);
+                assert_eq!(relay.backward_mark(), mark);
+                marks.push(mark);
+            }
+        }
+    }
+
+    /// The sizes that a relay with tens of thousands of circuits counts on.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn kh_takes_no_memory_of_a_circuit_under_tor1() {
+        assert_eq!(size_of::<RelayCrypt>(), 640);
     }
 
     #[test]

@@ -4,6 +4,8 @@ use std::fmt;
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
+use crate::intro::KH_LEN;
+
 /// Keys of one hop under tor1 relay encryption (tor-spec 5.2.1, 5.2.2).
 ///
 /// Both ends of the hop hold the same value. Wiped when dropped, and its
@@ -20,12 +22,12 @@ pub struct Tor1Keys {
     pub kb: [u8; 16],
     /// KH: binds later messages of this hop (an ESTABLISH_INTRO) to this
     /// handshake.
-    pub kh: [u8; 20],
+    pub kh: [u8; KH_LEN],
 }
 
 impl Tor1Keys {
     /// Length of the key material that one hop takes, KH included.
-    pub const LEN: usize = 20 + 20 + 16 + 16 + 20;
+    pub const LEN: usize = 20 + 20 + 16 + 16 + KH_LEN;
 
     /// Splits `material` in the order of tor-spec 5.2.2: Df, Db, Kf, Kb, KH.
     pub fn from_key_material(material: &[u8; Self::LEN]) -> Self {
@@ -34,7 +36,7 @@ impl Tor1Keys {
             db: [0; 20],
             kf: [0; 16],
             kb: [0; 16],
-            kh: [0; 20],
+            kh: [0; KH_LEN],
         };
         keys.df.copy_from_slice(&material[..20]);
         keys.db.copy_from_slice(&material[20..40]);

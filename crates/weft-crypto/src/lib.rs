@@ -6,6 +6,7 @@
 //! * [`Tor1Keys`] and [`HopKeys`] are what a handshake leaves: the keys of one hop.
 //! * [`relay_cell`] adds and removes one hop's layer of tor1 relay encryption,
 //!   in place; [`cgo`] does it by Counter Galois Onion.
+//! * [`intro`] is the MAC that binds an ESTABLISH_INTRO to its circuit.
 //!
 //! Nothing here reads a clock, draws ambient randomness or does I/O: random
 //! number generators come in as arguments. What is *not* here: link TLS and
@@ -30,6 +31,7 @@ mod aes_ctr;
 pub mod cgo;
 pub mod circuit;
 pub mod handshake;
+pub mod intro;
 mod keys;
 pub mod relay_cell;
 mod x25519_lanes;

@@ -14,6 +14,7 @@
 use sha1::{Digest, Sha1};
 
 use crate::aes_ctr::Aes128Ctr;
+use crate::intro::KH_LEN;
 use crate::keys::Tor1Keys;
 
 /// Length of a relay cell's body: the payload of a fixed-length cell.
@@ -31,6 +32,9 @@ struct Direction {
     /// Digest of every cell that began or ended at this hop, seeded with Df
     /// or Db.
     digest: Sha1,
+    /// KH of the handshake, in a relay's forward direction. It lies in what the alignment leaves: the memory of a circuit
+    /// takes no more by it.
+    kh: [u8; KH_LEN],
 }
 
 impl Direction {
@@ -38,6 +42,7 @@ impl Direction {
         Self {
             stream: Aes128Ctr::new(key),
             digest: Sha1::new_with_prefix(seed),
+            kh: [0; KH_LEN],
         }
     }
 
@@ -124,10 +129,22 @@ impl std::fmt::Debug for RelayCrypt {
 impl RelayCrypt {
     /// State of a circuit whose handshake left `keys`.
     pub fn new(keys: &Tor1Keys) -> Self {
+        let mut forward = Direction::new(&keys.kf, &keys.df);
+        forward.kh = keys.kh;
         Self {
-            forward: Direction::new(&keys.kf, &keys.df),
+            forward,
             backward: Direction::new(&keys.kb, &keys.db),
         }
+    }
+
+    /// KH of the handshake.
+    pub(crate) fn kh(&self) -> &[u8; KH_LEN] {
+        &self.forward.kh
+    }
+
+    /// How much of the backward key stream is used: more after each backward cell.
+    pub(crate) fn backward_position(&self) -> u64 {
+        self.backward.stream.position()
     }
 
     /// Removes this hop's layer from a forward cell.

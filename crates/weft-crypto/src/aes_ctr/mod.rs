@@ -9,7 +9,7 @@
 #[cfg(target_arch = "x86_64")]
 mod wide;
 
-use cipher::{KeyIvInit, StreamCipher};
+use cipher::{KeyIvInit, StreamCipher, StreamCipherSeek as _};
 
 /// A running AES-128-CTR key stream: one direction of one hop (tor-spec 0.3).
 ///
@@ -47,6 +47,16 @@ impl Aes128Ctr {
             #[cfg(target_arch = "x86_64")]
             Stream::Wide(stream) => stream.apply(data),
             Stream::Portable(stream) => portable_pass(stream, data),
+        }
+    }
+
+    /// Bytes of key stream used.
+    pub(crate) fn position(&self) -> u64 {
+        match &self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Stream::Wide(stream) => stream.position(),
+            // It fits: a circuit never sees 2⁶⁴ bytes.
+            Stream::Portable(stream) => stream.try_current_pos().unwrap_or(u64::MAX),
         }
     }
 
@@ -129,6 +139,8 @@ mod tests {
             ours.apply_to(&from, &mut to);
             reference.apply_keystream(&mut expected);
             assert_eq!(to, expected, "cell {round}");
+            let position: u64 = reference.try_current_pos().unwrap();
+            assert_eq!(ours.position(), position);
         }
     }
 

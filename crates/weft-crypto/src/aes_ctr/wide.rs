@@ -69,6 +69,11 @@ impl Wide {
         })
     }
 
+    /// Bytes of key stream used.
+    pub(super) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Adds the next `data.len()` bytes of key stream to `data`, in place.
     #[inline]
     pub(super) fn apply(&mut self, data: &mut [u8]) {

@@ -77,6 +77,7 @@ impl Implementation {
         CgoRelay {
             forward: self.layer(&keys.forward),
             backward: self.layer(&keys.backward),
+            kh: keys.kh,
         }
     }
 
@@ -194,6 +195,7 @@ fn a_relay_passes_cells_on_as_the_reference_does() {
         let mut relay = CgoRelay {
             forward: layer.clone(),
             backward: layer,
+            kh: [0; KH_LEN],
         };
         let command = vector.command();
         let mut body: [u8; BODY_LEN] = vector.joined(2);
@@ -223,6 +225,7 @@ fn a_relay_originates_as_the_reference_does() {
         let mut relay = CgoRelay {
             forward: layer.clone(),
             backward: layer,
+            kh: [0; KH_LEN],
         };
         let command = vector.command();
         let mut body = with_rest(&vector.vec());
@@ -458,6 +461,16 @@ fn the_cell_s_command_is_part_of_what_is_encrypted() {
     let mut body = message(&mut rng);
     seal(&mut hops[..1], ChanCmd::RELAY_EARLY, &mut body);
     assert_eq!(forward(&mut relays, ChanCmd::RELAY, &mut body), None);
+}
+
+/// C tor takes KH from behind the keys (`onion_skin_server_handshake`).
+#[test]
+fn kh_is_behind_the_keys() {
+    let material = std::array::from_fn(|n| u8::try_from(n).unwrap());
+    let keys = CgoKeys::from_key_material(&material);
+    assert_eq!((keys.forward[0], keys.backward[0]), (0, 80));
+    assert_eq!((keys.kh[0], keys.kh[19]), (160, 179));
+    assert_eq!(CgoRelay::new(&keys).kh(), &keys.kh);
 }
 
 #[test]
