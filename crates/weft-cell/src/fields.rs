@@ -56,6 +56,11 @@ impl<'a> Fields<'a> {
         Ok(array)
     }
 
+    /// What was read so far of `bytes`, which these fields are of.
+    pub(crate) fn so_far(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes.get(..self.reader.consumed()).unwrap_or(bytes)
+    }
+
     /// The next `len` bytes, where they lie.
     pub(crate) fn bytes(&mut self, field: &'static str, len: usize) -> Result<&'a [u8], CutShort> {
         let message = self.message;

@@ -1,4 +1,4 @@
-//! Identities of relays, and rendezvous cookies: byte strings that must not be taken for each other.
+//! Identities of relays, rendezvous cookies and keys of introduction points: byte strings that must not be taken for each other.
 
 use std::fmt;
 
@@ -66,6 +66,11 @@ bytes! {
 bytes! {
     /// A cookie by which a client and an onion service meet (rend-spec-v3 4.1).
     RendezvousCookie, 20
+}
+
+bytes! {
+    /// The ed25519 key by which an introduction point knows an onion service's circuit (rend-spec-v3 3.1.1).
+    IntroAuthKey, 32
 }
 
 // Arti's types of the same identities, for the crates that work with Arti's documents, keys and

@@ -13,7 +13,8 @@
 //! * [`stream_msg`] are those of streams and of flow control;
 //! * [`abra`] are those by which a relay states how scarce its bandwidth is;
 //! * [`conflux_msg`] and [`mtor_msg`] are those by which circuits share the messages of streams;
-//! * [`identity`] has the types of relays' identities and of rendezvous cookies;
+//! * [`hs_msg`] are those of introduction points, [`circpad_msg`] those of padding on circuits;
+//! * [`identity`] has the types of relays' identities, of rendezvous cookies and of services' keys;
 //! * [`reason`] names the reasons of DESTROY, TRUNCATED and END.
 //!
 //! Not here: encryption, handshakes, and what to do about any message.
@@ -35,9 +36,11 @@
 pub mod abra;
 mod cell;
 pub mod circ_msg;
+pub mod circpad_msg;
 pub mod conflux_msg;
 mod fields;
 pub mod frame;
+pub mod hs_msg;
 pub mod identity;
 pub mod link_msg;
 pub mod mtor_msg;

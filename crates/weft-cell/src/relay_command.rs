@@ -91,6 +91,12 @@ pub enum AtRelay {
     EstablishRendezvous,
     /// Joins two circuits.
     Rendezvous1,
+    /// Makes the circuit an onion service's introduction circuit.
+    EstablishIntro,
+    /// Passes it on to an onion service's introduction circuit.
+    Introduce1,
+    /// Starts or stops padding toward the origin.
+    PaddingNegotiate,
     /// Sends its weight from now on (docs/extensions/abra.md); nothing, if it does not serve that (any more).
     AbraAsk,
     /// Makes the circuit a leg of a conflux set.
@@ -245,16 +251,16 @@ table! {
     20 => ConfluxLinked, "CONFLUX_LINKED":                    Circuit, Free,    OwnLeg,      R::Refuse,               O::ConfluxLinked;
     21 => ConfluxLinkedAck, "CONFLUX_LINKED_ACK":             Circuit, Free,    OwnLeg,      R::ConfluxLinkedAck,     O::Refuse;
     22 => ConfluxSwitch, "CONFLUX_SWITCH":                    Circuit, Free,    OwnLeg,      R::ConfluxSwitch,        O::ConfluxSwitch;
-    32 => EstablishIntro, "ESTABLISH_INTRO":                  Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    32 => EstablishIntro, "ESTABLISH_INTRO":                  Circuit, Free,    OwnLeg,      R::EstablishIntro,       O::Refuse;
     33 => EstablishRendezvous, "ESTABLISH_RENDEZVOUS":        Circuit, Free,    OwnLeg,      R::EstablishRendezvous,  O::Refuse;
-    34 => Introduce1, "INTRODUCE1":                           Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    34 => Introduce1, "INTRODUCE1":                           Circuit, Free,    OwnLeg,      R::Introduce1,           O::Refuse;
     35 => Introduce2, "INTRODUCE2":                           Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
     36 => Rendezvous1, "RENDEZVOUS1":                         Circuit, Free,    OwnLeg,      R::Rendezvous1,          O::Refuse;
     37 => Rendezvous2, "RENDEZVOUS2":                         Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
     38 => IntroEstablished, "INTRO_ESTABLISHED":              Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
     39 => RendezvousEstablished, "RENDEZVOUS_ESTABLISHED":    Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
     40 => IntroduceAck, "INTRODUCE_ACK":                      Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
-    41 => PaddingNegotiate, "PADDING_NEGOTIATE":              Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
+    41 => PaddingNegotiate, "PADDING_NEGOTIATE":              Circuit, Free,    OwnLeg,      R::PaddingNegotiate,     O::Refuse;
     42 => PaddingNegotiated, "PADDING_NEGOTIATED":            Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
     43 => Xoff, "XOFF":                                       Stream,  Free,    Multiplexed, R::Stream(S::Xoff),      O::Stream(S::Xoff);
     44 => Xon, "XON":                                         Stream,  Free,    Multiplexed, R::Stream(S::Xon),       O::Stream(S::Xon);

@@ -65,6 +65,29 @@ pub struct DosParams {
     pub circuit_max_queue_overflows: u32,
     /// `DoSRefuseSingleHopClientRendezvous`.
     pub refuse_single_hop_rendezvous: bool,
+    /// Introductions to one onion service.
+    pub intro: IntroDosParams,
+}
+
+/// How many introductions an onion service gets that sets nothing itself (proposal 305).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IntroDosParams {
+    /// There is a limit (`HiddenServiceEnableIntroDoSDefense`).
+    pub enabled: bool,
+    /// In a second, on average (`HiddenServiceEnableIntroDoSRatePerSec`).
+    pub rate: u32,
+    /// At once (`HiddenServiceEnableIntroDoSBurstPerSec`).
+    pub burst: u32,
+}
+
+impl Default for IntroDosParams {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            rate: 25,
+            burst: 200,
+        }
+    }
 }
 
 impl Default for DosParams {
@@ -84,6 +107,7 @@ impl Default for DosParams {
             circuit_creation_defense_time: Duration::from_secs(60 * 60),
             circuit_max_queue_overflows: 3,
             refuse_single_hop_rendezvous: false,
+            intro: IntroDosParams::default(),
         }
     }
 }

@@ -151,8 +151,20 @@ pub(crate) enum Purpose {
     RendezvousWaiting,
     /// Spliced to another circuit, or about to be.
     Rendezvous,
+    /// Asked the controller to be an onion service's introduction circuit, or is one (rend-spec-v3 3.1).
+    Introduction,
+    /// An ordinary circuit that has brought an INTRODUCE1: it brings no other, but may be extended to where the client is
+    /// introduced instead.
+    Introduced,
     /// A leg of a tunnel, or about to be.
     Leg,
+}
+
+impl Purpose {
+    /// Whether the circuit is not for anything else yet.
+    pub(crate) fn is_general(self) -> bool {
+        matches!(self, Purpose::General | Purpose::Introduced)
+    }
 }
 
 /// What a forward half waits for.

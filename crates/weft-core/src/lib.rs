@@ -33,6 +33,7 @@ pub mod balance;
 pub mod bucket;
 pub(crate) mod buffer;
 pub mod cells;
+pub mod circpad;
 pub mod controller;
 pub mod credit;
 pub mod dos;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::circpad::CircpadParams;
 use crate::flow::CcParams;
 use crate::padding::PaddingParams;
 use crate::stream_dos::StreamDosParams;
@@ -49,6 +50,8 @@ pub struct RelayParams {
     pub keepalive: Duration,
     /// Netflow padding.
     pub padding: PaddingParams,
+    /// Padding of circuits whose origins ask for it.
+    pub circpad: CircpadParams,
     /// Congestion control, of circuits whose handshake agrees on it.
     pub cc: CcParams,
     /// How many streams a circuit may open here.
@@ -88,6 +91,7 @@ impl RelayParams {
             idle_client_link: Duration::from_secs(1800),
             keepalive: Duration::from_secs(300),
             padding: PaddingParams::default(),
+            circpad: CircpadParams::default(),
             cc: CcParams::default(),
             stream_dos: StreamDosParams::default(),
             serve_abra: false,

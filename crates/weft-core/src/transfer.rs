@@ -14,6 +14,7 @@ use std::sync::Arc;
 use weft_cell::Cell;
 
 use crate::address::{HalfAddr, ThreadId};
+use crate::circpad::CircuitPadding;
 use crate::half::{CircuitHalf, Wait};
 use crate::ledger::{map_entry, queue_memory};
 use crate::link::Link;
@@ -113,6 +114,8 @@ pub(crate) struct MovedHalf {
     pub(crate) sent_lately: f64,
     /// It asked for this relay's weight.
     pub(crate) subscribed: Option<std::time::Instant>,
+    /// Its padding machine.
+    pub(crate) circpad: Option<CircuitPadding>,
 }
 
 impl Parcel {

@@ -101,6 +101,9 @@ fn refuses_at_relay(handler: AtRelay) -> bool {
         | AtRelay::Drop
         | AtRelay::EstablishRendezvous
         | AtRelay::Rendezvous1
+        | AtRelay::EstablishIntro
+        | AtRelay::Introduce1
+        | AtRelay::PaddingNegotiate
         | AtRelay::AbraAsk => false,
     }
 }
@@ -134,6 +137,9 @@ fn data_at_relay(command: RelayCommand) -> Vec<u8> {
         RelayCommand::EstablishRendezvous => vec![3; 20],
         RelayCommand::Rendezvous1 => vec![3; 84],
         RelayCommand::AbraAsk => weft_cell::abra::ASK.to_vec(),
+        // For a service that is not here.
+        RelayCommand::Introduce1 => [&[0; 20][..], &[2, 0, 32], &[7; 32], &[0, 1]].concat(),
+        RelayCommand::PaddingNegotiate => vec![0, 2, 0, 0, 0, 0, 0, 1],
         RelayCommand::ConfluxLink => {
             let link = weft_cell::conflux_msg::Link {
                 nonce: [7; 32],
@@ -177,6 +183,10 @@ fn trace_at_relay(handler: AtRelay, totals: &Totals) -> Option<u64> {
         AtRelay::Extend2 | AtRelay::Truncate => None,
         AtRelay::EstablishRendezvous => Some(totals.rendezvous.established),
         AtRelay::Rendezvous1 => None,
+        // What it is sent is none.
+        AtRelay::EstablishIntro => Some(totals.intro.establish_malformed),
+        AtRelay::Introduce1 => None,
+        AtRelay::PaddingNegotiate => Some(totals.circpad.started),
         AtRelay::AbraAsk => Some(totals.abra_asked),
     }
 }
@@ -206,8 +216,8 @@ fn a_relay_does_with_each_command_what_the_table_states() {
                 AtRelay::Multipath => 2,
                 AtRelay::ConfluxLink | AtRelay::ConfluxLinkedAck | AtRelay::Stream(_) => 0,
                 AtRelay::Join | AtRelay::MtorDrop => 0,
-                // Nobody waits for the rendezvous.
-                AtRelay::Rendezvous1 => 0,
+                // Nobody waits for the rendezvous; the client that would be introduced has no other hop.
+                AtRelay::Rendezvous1 | AtRelay::Introduce1 | AtRelay::EstablishIntro => 0,
                 _ => usize::from(!refuses_at_relay(handler)),
             };
             let halves = relay.world.halves();

@@ -163,6 +163,21 @@ params! {
     dos_stream_creation_defense_type: u32 = "DoSStreamCreationDefenseType", 2, 1, 3, count;
     /// Whether ESTABLISH_RENDEZVOUS from single-hop clients is refused.
     dos_refuse_single_hop_client_rendezvous: bool = "DoSRefuseSingleHopClientRendezvous", 0, 0, 1, flag;
+    /// Whether introductions to an onion service that sets nothing itself are limited.
+    intro_dos_defense: bool = "HiddenServiceEnableIntroDoSDefense", 0, 0, 1, flag;
+    /// Introductions per second and service.
+    intro_dos_rate: u32 = "HiddenServiceEnableIntroDoSRatePerSec", 25, 0, MAX, count;
+    /// Burst of introductions per service.
+    intro_dos_burst: u32 = "HiddenServiceEnableIntroDoSBurstPerSec", 200, 0, MAX, count;
+
+    /// Whether padding on circuits is switched off.
+    circpad_padding_disabled: bool = "circpad_padding_disabled", 0, 0, 1, flag;
+    /// Padding cells of circuits before their part of all cells is limited.
+    circpad_global_allowed_cells: u32 = "circpad_global_allowed_cells", 0, 0, 65_534, count;
+    /// The most that padding cells of circuits are of all cells, in percent; 0: any part.
+    circpad_global_max_padding_pct: u32 = "circpad_global_max_padding_pct", 0, 0, 100, count;
+    /// Cells in a circuit's queue past which it is not padded.
+    circpad_max_circ_queued_cells: u32 = "circpad_max_circ_queued_cells", 1000, 0, 50_000, count;
 
     /// Shortest idle time before netflow padding.
     nf_ito_low: Duration = "nf_ito_low", 1500, 0, 60_000, millis;

@@ -45,6 +45,18 @@ pub struct Counts {
     pub cookies_taken: u64,
     /// Rendezvous cookies that gave way to those of another hop, or found no room.
     pub cookies_displaced: u64,
+    /// ESTABLISH_INTRO whose signature is not of their key.
+    pub intro_unsigned: u64,
+    /// Introduction circuits that gave way to those of another hop, or found no room.
+    pub intros_displaced: u64,
+    /// INTRODUCE1 that cannot be read, or not be passed on.
+    pub introduce_malformed: u64,
+    /// INTRODUCE1 for a service that is not here.
+    pub introduce_unknown: u64,
+    /// INTRODUCE1 past what its service gets.
+    pub introduce_limited: u64,
+    /// INTRODUCE1 of clients whose circuits have one hop.
+    pub introduce_single_hop: u64,
     /// Connections to addresses that are not listed, that gave way while they were being opened or
     /// found no room.
     pub connections_displaced: u64,

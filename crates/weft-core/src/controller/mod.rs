@@ -3,7 +3,7 @@
 //! It sees every connection and holds none: it knows identifiers, addresses, identities and which
 //! thread owns what. It places new connections by the threads' recent load, answers "extend to X"
 //! by asking the thread that owns a link to X to make the forward half, decides which new connections
-//! and circuits are too many, keeps rendezvous cookies, and watches memory. It does no I/O: the
+//! and circuits are too many, keeps rendezvous cookies and the keys of introduction circuits, and watches memory. It does no I/O: the
 //! caller hands it what happened and carries out the [`Action`]s that it asks for.
 
 mod abra;
@@ -12,6 +12,7 @@ mod circuits;
 mod connections;
 mod counts;
 mod displaceable;
+mod introduction;
 mod memory;
 mod network;
 mod onionskins;
@@ -44,6 +45,7 @@ use crate::width::Width;
 
 use connections::{Connections, State};
 use displaceable::Displaceable;
+use introduction::Introductions;
 use network::Network;
 use onionskins::Onionskins;
 use rendezvous::Rendezvous;
@@ -124,6 +126,8 @@ pub struct RelayController {
     network: Network,
     /// The halves that wait for a rendezvous.
     rendezvous: Rendezvous,
+    /// The halves of onion services' introduction circuits.
+    introductions: Introductions,
     /// Tunnels.
     tunnels: tunnels::Tunnels,
     /// Defences.
@@ -159,6 +163,7 @@ impl RelayController {
             reports: (0..threads).map(|_| None).collect(),
             network: Network::default(),
             rendezvous: Rendezvous::default(),
+            introductions: Introductions::default(),
             tunnels: tunnels::Tunnels::default(),
             dos: Dos::new(params.dos.clone(), rng.random(), now),
             onionskins: Onionskins::default(),
@@ -174,6 +179,7 @@ impl RelayController {
 
     /// Replaces what the controller follows.
     pub fn set_params(&mut self, params: ControllerParams) {
+        self.introductions.follow(&params.dos.intro);
         self.dos.set_params(params.dos.clone());
         self.params = params;
     }
@@ -254,6 +260,7 @@ impl RelayController {
                 cookie,
             } => self.on_establish_rendezvous(half, connection, cookie),
             ToController::Tunnel(news) => self.on_tunnel_news(news),
+            ToController::Intro(news) => self.on_intro_news(news, now),
             ToController::RendezvousGone { half } => self.on_rendezvous_gone(half),
             ToController::Rendezvous {
                 half,

@@ -15,7 +15,7 @@ use super::requests::Asker;
 use super::{LocalConnectionManager, Notify, ProtocolViolation};
 use crate::address::{ConnectionId, HalfAddr, HopIndex};
 use crate::half::{CircuitHalf, Forward, Peer, Purpose, Role};
-use crate::message::{EdgeControl, ExtendRequest, HalfControl, Requester, ToController};
+use crate::message::{EdgeControl, ExtendRequest, HalfControl, IntroNews, Requester, ToController};
 use crate::origin::OriginEvent;
 use crate::slots::{HalfKey, LinkKey};
 
@@ -268,6 +268,7 @@ impl LocalConnectionManager {
                     self.on_destroyed(addr, reason, overflowed, now);
                 }
             }
+            HalfControl::Introduced { status, .. } => self.on_introduced(addr, status, now),
             HalfControl::Leg(control) => self.on_leg_control(addr, control, now),
             HalfControl::Controller { message, .. } => self.on_forwarded(*message, now),
             HalfControl::ExtendFailed {
@@ -304,6 +305,7 @@ impl LocalConnectionManager {
             | HalfControl::Broken { .. }
             | HalfControl::Ending { .. }
             | HalfControl::Created { .. }
+            | HalfControl::Introduced { .. }
             | HalfControl::Destroyed { .. }
             | HalfControl::ExtendFailed { .. } => {}
         }
@@ -424,6 +426,7 @@ impl LocalConnectionManager {
             return;
         };
         self.unsubscribe(slot);
+        self.circpad.remove(from);
         let Some(mut half) = self.halves.remove(slot) else {
             return;
         };
@@ -453,6 +456,10 @@ impl LocalConnectionManager {
             Role::Backward(backward) if backward.purpose == Purpose::RendezvousWaiting => {
                 self.to_controller
                     .push(ToController::RendezvousGone { half: from });
+            }
+            Role::Backward(backward) if backward.purpose == Purpose::Introduction => {
+                let gone = IntroNews::Gone { half: from };
+                self.to_controller.push(gone.into());
             }
             Role::Backward(_) | Role::Forward(_) | Role::Tunnel(_) => {}
             Role::Origin(origin) => {

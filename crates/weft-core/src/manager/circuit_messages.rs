@@ -14,7 +14,7 @@ use weft_cell::{Cell, RelayCmd};
 use super::LocalConnectionManager;
 use super::requests::Asker;
 use crate::address::HopIndex;
-use crate::half::{Peer, Purpose};
+use crate::half::Peer;
 use crate::handshake::PeerIdentity;
 use crate::message::{ExtendRequest, HalfControl, Requester, ToController};
 use crate::params::RelayParams;
@@ -50,6 +50,9 @@ impl LocalConnectionManager {
                 self.on_establish_rendezvous(slot, data, now);
             }
             (AtRelay::Rendezvous1, Ok(data)) => self.on_rendezvous1(slot, data, now),
+            (AtRelay::EstablishIntro, Ok(data)) => self.on_establish_intro(slot, data, now),
+            (AtRelay::Introduce1, Ok(data)) => self.on_introduce1(slot, data, now),
+            (AtRelay::PaddingNegotiate, Ok(data)) => self.on_padding_negotiate(slot, data, now),
             (AtRelay::AbraAsk, Ok(data)) if self.params.serve_abra => {
                 self.on_abra_ask(slot, data, now);
             }
@@ -112,7 +115,7 @@ impl LocalConnectionManager {
             let what = "EXTEND2 to this relay, back to the previous one, or to nowhere that it may connect to";
             return self.protocol_error(slot, what, now);
         };
-        if *peer != Peer::None || backward.purpose != Purpose::General {
+        if *peer != Peer::None || !backward.purpose.is_general() {
             return self.protocol_error(slot, "EXTEND2 on a circuit that is extended already", now);
         }
         *peer = Peer::Extending;
@@ -156,8 +159,9 @@ impl LocalConnectionManager {
         let Some((from, _, peer, backward)) = self.halves.backward(slot) else {
             return;
         };
-        if backward.purpose != Purpose::General {
-            return self.protocol_error(slot, "TRUNCATE on a rendezvous circuit", now);
+        if !backward.purpose.is_general() {
+            let what = "TRUNCATE on a circuit of a rendezvous, an introduction or a tunnel";
+            return self.protocol_error(slot, what, now);
         }
         // An answer to the extension that is under way will find another number.
         backward.extension = backward.extension.wrapping_add(1);

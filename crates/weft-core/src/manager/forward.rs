@@ -25,7 +25,7 @@ use weft_cell::{Cell, CellView, ChanCmd};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::HalfAddr;
-use crate::half::{Backward, Forward, Peer, Role};
+use crate::half::{Backward, Forward, Peer, Purpose, Role};
 use crate::message::{HalfCell, LaneMsg};
 use crate::padding::LinkUse;
 use crate::slots::{HalfKey, LinkKey};
@@ -157,9 +157,13 @@ impl LocalConnectionManager {
                 Role::Backward(Backward {
                     crypt: Some(crypt),
                     measured,
+                    purpose,
                     ..
                 }) => {
                     self.abra.activity.note(slot, measured);
+                    // Both halves of a rendezvous are backward halves: all of its cells come here.
+                    let meets = *purpose == Purpose::Rendezvous;
+                    self.totals.rendezvous.cells += u64::from(meets);
                     crypt.encrypt_backward(cell.body_mut());
                     cell.set_command(ChanCmd::RELAY);
                     true

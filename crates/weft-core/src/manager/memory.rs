@@ -141,6 +141,7 @@ impl LocalConnectionManager {
             + self.edge_side.news_memory()
             + self.links.tables_memory()
             + self.halves.guests_memory()
+            + self.circpad.memory()
     }
 
     /// Gives back memory that nothing is in.

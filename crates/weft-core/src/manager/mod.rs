@@ -2,7 +2,8 @@
 //!
 //! - `links`: links are opened and closed, and their bytes cut into cells;
 //! - `forward`: the path of a relayed cell; `sending`: from the circuits' queues to the links;
-//! - `circuit`, `circuit_messages`, `rendezvous`, `origin`: the life of circuit halves;
+//! - `circuit`, `circuit_messages`, `rendezvous`, `introduction`, `origin`: the life of circuit halves;
+//! - `circpad`: padding on circuits whose origins ask for it;
 //! - `streams`: a half's side of its streams; `edges`: their edges;
 //! - `tunnels`: several circuits as one;
 //! - `abra`: this relay's weight, for circuits that ask, and other relays' weights;
@@ -10,10 +11,12 @@
 
 mod abra;
 mod audit;
+mod circpad;
 mod circuit;
 mod circuit_messages;
 mod edges;
 mod forward;
+mod introduction;
 mod link_load;
 mod links;
 mod memory;
@@ -42,6 +45,7 @@ use weft_cell::stream_msg::End;
 
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
 use crate::cells::CellPool;
+use crate::circpad::Machines;
 use crate::flow::{Side, StreamFlow, Terms};
 use crate::half::Halves;
 use crate::link::Links;
@@ -121,6 +125,8 @@ pub struct LocalConnectionManager {
     /// Tunnels whose legs may stand still (mTor).
     watched_tunnels: BTreeSet<HalfKey>,
     transfers: Transfers,
+    /// Padding machines of circuits.
+    circpad: Machines,
     scratch: Scratch,
     /// Randomness: circuit ids, padding.
     rng: StdRng,
@@ -173,6 +179,7 @@ impl LocalConnectionManager {
             abra: abra::Abra::default(),
             watched_tunnels: BTreeSet::new(),
             transfers: Transfers::default(),
+            circpad: Machines::default(),
             scratch: Scratch::default(),
             rng: StdRng::from_seed(seed),
             draining: false,
@@ -292,6 +299,7 @@ impl LocalConnectionManager {
                 }
             }
             FromController::Tunnel(order) => self.on_tunnel_order(order, now),
+            FromController::Intro(order) => self.on_intro_order(order, now),
             FromController::RendezvousEstablished { half } => {
                 self.on_rendezvous_established(half, now);
             }

@@ -125,9 +125,9 @@ impl LocalConnectionManager {
     }
 
     /// Gives a circuit that ends here and has no purpose yet this one.
-    fn unused_end(&mut self, slot: HalfKey, purpose: Purpose) -> Option<HalfAddr> {
+    pub(super) fn unused_end(&mut self, slot: HalfKey, purpose: Purpose) -> Option<HalfAddr> {
         let (addr, _, peer, backward) = self.halves.backward(slot)?;
-        if *peer != Peer::None || backward.purpose != Purpose::General {
+        if *peer != Peer::None || !backward.purpose.is_general() {
             return None;
         }
         backward.purpose = purpose;

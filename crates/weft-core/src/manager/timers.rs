@@ -79,6 +79,7 @@ impl LocalConnectionManager {
         }
         self.pool.trim();
         self.halves.trim();
+        self.send_circpad(now);
         self.return_credit();
         self.watch_tunnels(now);
         for key in padding {

@@ -152,6 +152,7 @@ impl LocalConnectionManager {
             let sent_lately = self.scheduler.sent_lately(slot, now);
             self.scheduler.circuit_removed(slot);
             let addr = self.halves.addr(slot);
+            let circpad = addr.and_then(|addr| self.circpad.remove(addr));
             if let (Some(addr), Some(mut half)) = (addr, self.halves.remove(slot)) {
                 if let Role::Backward(backward) = &mut half.role {
                     // What it moved in this second is not counted.
@@ -162,6 +163,7 @@ impl LocalConnectionManager {
                     half,
                     sent_lately,
                     subscribed,
+                    circpad,
                 });
             }
         }
@@ -334,6 +336,7 @@ impl LocalConnectionManager {
             mut half,
             sent_lately,
             subscribed,
+            circpad,
         } in halves
         {
             half.link = key;
@@ -352,6 +355,9 @@ impl LocalConnectionManager {
             }
             if let Some(asked) = subscribed {
                 self.subscribe(slot, asked);
+            }
+            if let Some(circpad) = circpad {
+                self.circpad.put(addr, circpad);
             }
         }
         self.load_changed(key);
@@ -507,6 +513,7 @@ impl FromController {
             | FromController::AskWeight { half, .. }
             | FromController::Probe { half, .. }
             | FromController::Tunnel(TunnelOrder::DropLeg { half }) => Some(*half),
+            FromController::Intro(order) => Some(order.half()),
             FromController::Tunnel(
                 TunnelOrder::Make { leg, .. } | TunnelOrder::Join { leg, .. },
             ) => Some(leg.half),

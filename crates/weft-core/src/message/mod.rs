@@ -6,6 +6,7 @@
 //! gives it away.
 
 mod edges;
+mod introduction;
 mod report;
 mod tunnels;
 
@@ -22,6 +23,7 @@ use crate::origin::{AppRefusal, HopFlow, LinkFailure, OriginEvent, StreamOpening
 use crate::params::RelayParams;
 use crate::transfer::{TransferCell, TransferControl};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::hs_msg::IntroduceStatus;
 use weft_cell::identity::{Ed25519Identity, RendezvousCookie, RsaIdentity};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{Begin, Resolve, Resolved};
@@ -29,7 +31,11 @@ use weft_cell::{Cell, RelayCmd};
 use weft_crypto::HopKeys;
 
 pub use edges::{EdgeCell, EdgeControl};
-pub use report::{RendezvousTotals, Report, RingDepths, StreamTotals, Totals, TunnelTotals};
+pub use introduction::{EstablishRequest, IntroNews, IntroOrder};
+pub use report::{
+    CircpadTotals, IntroTotals, RendezvousTotals, Report, RingDepths, StreamTotals, Totals,
+    TunnelTotals,
+};
 pub use tunnels::{LegCell, LegControl, LegRequest, TunnelAsk, TunnelNews, TunnelOrder};
 
 /// One relay cell on its way to the half that owns the next link. Its circuit id is meaningless
@@ -165,6 +171,13 @@ pub enum HalfControl {
         /// RENDEZVOUS1's handshake data, delivered as RENDEZVOUS2.
         handshake: Vec<u8>,
     },
+    /// The answer to an INTRODUCE1 that was for a service here (rend-spec-v3 3.2).
+    Introduced {
+        /// The client's half.
+        to: HalfAddr,
+        /// What it shall be sent.
+        status: IntroduceStatus,
+    },
     /// The circuit is over on the sender's side.
     Destroyed {
         /// The half that must close too.
@@ -223,6 +236,7 @@ impl HalfControl {
             | HalfControl::Joined { to, .. }
             | HalfControl::Created { to, .. }
             | HalfControl::Spliced { to, .. }
+            | HalfControl::Introduced { to, .. }
             | HalfControl::Destroyed { to, .. }
             | HalfControl::ExtendFailed { to, .. } => *to,
         }
@@ -378,6 +392,8 @@ pub enum ToController {
     },
     /// About a tunnel.
     Tunnel(TunnelNews),
+    /// About introduction circuits.
+    Intro(IntroNews),
     /// The half waits here for a rendezvous (rend-spec-v3 4.1).
     EstablishRendezvous {
         /// The half that waits.
@@ -543,6 +559,8 @@ pub enum FromController {
     },
     /// About a tunnel.
     Tunnel(TunnelOrder),
+    /// About introduction circuits.
+    Intro(IntroOrder),
     /// The half's rendezvous cookie is kept.
     RendezvousEstablished {
         /// The half that asked.

@@ -127,6 +127,10 @@ pub struct Totals {
     pub kernel_asked: u64,
     /// Requests of clients and onion services that meet here.
     pub rendezvous: RendezvousTotals,
+    /// Those by which clients are introduced to onion services.
+    pub intro: IntroTotals,
+    /// What padding machines did.
+    pub circpad: CircpadTotals,
     /// What tunnels did.
     pub tunnels: TunnelTotals,
     /// Links that came from another thread.
@@ -167,6 +171,47 @@ pub struct RendezvousTotals {
     pub join_malformed: u64,
     /// Those for which nobody waited any more when it came to joining.
     pub join_dead: u64,
+    /// Relay cells passed on between circuits that were joined, in both directions: what `hidserv-rend-v3-relayed-cells` of
+    /// an extra-info document is made of.
+    pub cells: u64,
+}
+
+/// Results of requests about introductions (rend-spec-v3 3.1, 3.2), as far as connection threads decide that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IntroTotals {
+    /// ESTABLISH_INTRO that were granted.
+    pub established: u64,
+    /// Those on circuits that are for something else.
+    pub establish_unsuitable: u64,
+    /// Those that cannot be read, or have a wrong MAC.
+    pub establish_malformed: u64,
+    /// Those whose circuit was closed before the answer.
+    pub establish_dead: u64,
+    /// INTRODUCE1 that were passed on.
+    pub introduced: u64,
+    /// Those that are too short to be answered.
+    pub introduce_malformed: u64,
+    /// Those on a circuit that had brought one.
+    pub introduce_reused: u64,
+    /// Those whose service's circuit was closed, or does not take what waits for it.
+    pub introduce_dead: u64,
+}
+
+/// What padding machines of circuits did (padding-spec 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CircpadTotals {
+    /// Machines that were started.
+    pub started: u64,
+    /// Requests to start one that is not known.
+    pub refused: u64,
+    /// Machines that were stopped by clients.
+    pub stopped: u64,
+    /// Machines that came to their end.
+    pub ended: u64,
+    /// DROPs sent.
+    pub drops_sent: u64,
+    /// DROPs that were not sent, because too much waited in the circuit's queue.
+    pub drops_held: u64,
 }
 
 /// What tunnels that end here did.
@@ -265,6 +310,27 @@ add_counters!(RendezvousTotals {
     join_unsuitable,
     join_malformed,
     join_dead,
+    cells,
+});
+
+add_counters!(IntroTotals {
+    established,
+    establish_unsuitable,
+    establish_malformed,
+    establish_dead,
+    introduced,
+    introduce_malformed,
+    introduce_reused,
+    introduce_dead,
+});
+
+add_counters!(CircpadTotals {
+    started,
+    refused,
+    stopped,
+    ended,
+    drops_sent,
+    drops_held,
 });
 
 add_counters!(TunnelTotals {
@@ -310,6 +376,8 @@ add_counters!(Totals {
     link_writes,
     kernel_asked,
     rendezvous,
+    intro,
+    circpad,
     tunnels,
     links_moved,
     halves_moved,

@@ -1,5 +1,6 @@
 //! A client's circuit through the relay, and its next hop, played cell by cell.
 
+use tor_cell::relaycell::extend::{CcRequest, CircRequestExt};
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2};
 use weft_cell::identity::Ed25519Identity;
 use weft_cell::link_msg::Destroy;
@@ -8,11 +9,12 @@ use weft_cell::relay::{self, RelayBody};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::address::ConnectionId;
 use weft_core::handshake::PeerIdentity;
+use weft_crypto::HopKeys;
 use weft_crypto::circuit::OriginCircuit;
-use weft_crypto::handshake::{self, OnionKeys, ReplyParams, ntor};
+use weft_crypto::handshake::{self, OnionKeys, ReplyParams, ntor, ntor_v3};
 use weft_crypto::relay_cell::RelayCrypt;
 
-use super::relay::{OWN_RSA, World};
+use super::relay::{OWN_ED, OWN_RSA, World};
 
 /// A peer that is no relay.
 pub const CLIENT: PeerIdentity = PeerIdentity::Unauthenticated;
@@ -23,6 +25,8 @@ pub struct Circuit {
     pub client: (ConnectionId, u32),
     /// The client's keys.
     pub crypt: OriginCircuit,
+    /// KH of the handshake with the relay.
+    pub kh: [u8; 20],
     /// The next hop's connection and circuit id, once extended.
     pub next: Option<(ConnectionId, u32)>,
     /// The next hop's keys.
@@ -55,11 +59,44 @@ impl Circuit {
         else {
             panic!("CREATED2 expected");
         };
+        Self::with_keys((connection, circ_id), &state.finish(&data).unwrap().into())
+    }
+
+    /// The same with ntor-v3 and Counter Galois Onion.
+    pub fn create_cgo(world: &mut World, connection: ConnectionId, circ_id: u32) -> Self {
+        world.sendme_inc = Some(31);
+        let asks = [
+            CcRequest::default().into(),
+            CircRequestExt::SubprotocolRequest(ntor_v3::cgo_alone()),
+        ];
+        let public = world.onion_keys.current_public();
+        let (state, data) =
+            ntor_v3::ClientState::start(&OWN_ED, &public, &asks, world.rng()).unwrap();
+        let handshake_type = 3;
+        let create = CreateRequest::Create2 {
+            handshake_type,
+            data,
+        };
+        world.receive(connection, &create.encode(circ_id).unwrap());
+        world.settle();
+        let cell = world.expect(connection, ChanCmd::CREATED2);
+        let CreateReply::Created2 { data } =
+            CreateReply::decode(cell.command(), cell.body()).unwrap()
+        else {
+            panic!("CREATED2 expected");
+        };
+        let circuit = Self::with_keys((connection, circ_id), &state.finish(&data).unwrap().1);
+        assert!(circuit.crypt.is_cgo(0));
+        circuit
+    }
+
+    fn with_keys(client: (ConnectionId, u32), keys: &HopKeys) -> Self {
         let mut crypt = OriginCircuit::new();
-        crypt.add_hop(&state.finish(&data).unwrap().into());
+        crypt.add_hop(keys);
         Circuit {
-            client: (connection, circ_id),
+            client,
             crypt,
+            kh: *keys.kh(),
             next: None,
             next_crypt: None,
         }
@@ -90,6 +127,12 @@ impl Circuit {
             _ => ChanCmd::RELAY,
         };
         let cell = self.forward(world, hop, outer, command, 1, data);
+        world.receive(self.client.0, &cell);
+    }
+
+    /// A message that is about the circuit, from the client for its first hop, handed to the relay.
+    pub fn send_to_circuit(&mut self, world: &mut World, command: RelayCmd, data: &[u8]) {
+        let cell = self.forward(world, 0, ChanCmd::RELAY, command, 0, data);
         world.receive(self.client.0, &cell);
     }
 

@@ -183,6 +183,14 @@ impl World {
         self.do_actions();
     }
 
+    /// Has the controller defend by these parameters from now on.
+    pub fn defend(&mut self, dos: DosParams) {
+        self.controller.set_params(ControllerParams {
+            dos,
+            ..controller_params(Sharing::All)
+        });
+    }
+
     /// Opens a link from a peer on a thread of the test's choice, past the controller's placement.
     pub fn link_on(&mut self, thread: usize, peer: PeerIdentity) -> ConnectionId {
         self.link_from("127.0.0.1:1", thread, peer)

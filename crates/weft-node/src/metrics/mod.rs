@@ -27,7 +27,9 @@ mod tests {
     use weft_core::address::ThreadId;
     use weft_core::controller::{AbraCounts, FamilyCounts};
     use weft_core::ledger::Ledger;
-    use weft_core::message::{Report, RingDepths, Totals};
+    use weft_core::message::{
+        CircpadTotals, IntroTotals, RendezvousTotals, Report, RingDepths, Totals,
+    };
     use weft_dir::command::{RelayFlag, RelayFlags};
 
     use super::render::render;
@@ -63,6 +65,20 @@ mod tests {
                 queues_overflowed_forward: 2,
                 reads_limited: base + 12,
                 links_moved: base + 13,
+                rendezvous: RendezvousTotals {
+                    cells: base + 14,
+                    ..RendezvousTotals::default()
+                },
+                intro: IntroTotals {
+                    introduced: base + 15,
+                    establish_malformed: base + 16,
+                    ..IntroTotals::default()
+                },
+                circpad: CircpadTotals {
+                    drops_sent: base + 17,
+                    started: base + 18,
+                    ..CircpadTotals::default()
+                },
                 ..Totals::default()
             },
         }
@@ -92,12 +108,14 @@ mod tests {
     pub(super) fn snapshot() -> Snapshot {
         let mut counts = weft_core::controller::Counts::default();
         counts.relay_onionskins.ntor_v3.dropped = 8;
+        (counts.intro_unsigned, counts.introduce_limited) = (26, 27);
         let mut exits = weft_exit::ExitCounts::default();
         (exits.begins, exits.resolves, exits.ports_exhausted) = (13, 14, 2);
         Snapshot {
             started: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
             reports: vec![report(0), report(1)],
             counts,
+            introductions: 21,
             dos: weft_core::dos::DosCounts::default(),
             connections: connections(),
             max_connections: 19968,
@@ -156,6 +174,10 @@ mod tests {
             "tor_relay_load_global_rate_limit_reached_total{side=\"read\"} 124",
             "tor_relay_dos_total{type=\"circuit_killed_max_cell\"} 6",
             "tor_relay_dos_total{type=\"circuit_killed_max_cell_outq\"} 4",
+            "tor_relay_dos_total{type=\"introduce2_rejected\"} 27",
+            "tor_relay_est_intro_total{action=\"malformed\"} 158",
+            "tor_relay_intro1_total{action=\"success\"} 130",
+            "tor_relay_intro1_total{action=\"rate_limited\"} 27",
             "tor_relay_load_onionskins_total{type=\"ntor_v3\",action=\"dropped\"} 8",
             "tor_relay_load_socket_total{state=\"opened\"} 49",
             "tor_relay_load_socket_total 19968",
@@ -190,6 +212,10 @@ mod tests {
             "weft_threads_in_use 2",
             "weft_thread_stuck_cells{thread=\"0\"} 7",
             "weft_thread_buffered_bytes{thread=\"1\"} 101",
+            "weft_introduction_circuits 21",
+            "weft_rendezvous_cells_total 128",
+            "weft_circuit_padding_cells_total{result=\"sent\"} 134",
+            "weft_circuit_padding_machines_total{event=\"started\"} 136",
             "weft_onionskins_waiting{worker=\"0\"} 1",
             "weft_onionskin_work_seconds_total{worker=\"0\"} 0.00025",
             "weft_onionskin_wait_seconds_total{worker=\"0\"} 2",

@@ -19,6 +19,8 @@ pub(crate) struct Snapshot {
     pub reports: Vec<Report>,
     /// The relay controller's counters.
     pub counts: Counts,
+    /// Introduction circuits of onion services.
+    pub introductions: usize,
     /// The counters of its defences against denial of service.
     pub dos: DosCounts,
     /// Connections of every type, in C tor's order, but for the open ones to the MetricsPort.

@@ -19,6 +19,7 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot, open: FamilyCounts) {
     circuits(text, snapshot);
     load(text, snapshot, &all);
     defences(text, snapshot);
+    introductions(text, snapshot);
     rendezvous(text, snapshot);
     exits(text, snapshot);
     network(text, snapshot);
@@ -178,9 +179,50 @@ fn defences(text: &mut Text, snapshot: &Snapshot) {
         ("conn_rejected", dos.connections_too_fast),
         ("concurrent_conn_rejected", dos.connections_concurrent),
         ("single_hop_refused", dos.single_hop),
+        ("introduce2_rejected", snapshot.counts.introduce_limited),
         ("stream_rejected", totals.streams.too_many),
     ] {
         text.sample(&[("type", of)], count);
+    }
+}
+
+/// Introduction circuits of onion services, and the clients that are introduced on them.
+fn introductions(text: &mut Text, snapshot: &Snapshot) {
+    let (totals, counts) = (snapshot.totals().intro, &snapshot.counts);
+    text.family(
+        "tor_relay_est_intro_total",
+        Kind::Counter,
+        "Total number of EST_INTRO cells we received",
+    );
+    for (action, count) in [
+        ("success", totals.established),
+        (
+            "malformed",
+            totals.establish_malformed + counts.intro_unsigned,
+        ),
+        ("unsuitable_circuit", totals.establish_unsuitable),
+        ("circuit_dead", totals.establish_dead),
+    ] {
+        text.sample(&[("action", action)], count);
+    }
+    text.family(
+        "tor_relay_intro1_total",
+        Kind::Counter,
+        "Total number of INTRO1 cells we received",
+    );
+    for (action, count) in [
+        ("success", totals.introduced),
+        ("circuit_dead", totals.introduce_dead),
+        (
+            "malformed",
+            totals.introduce_malformed + counts.introduce_malformed,
+        ),
+        ("unknown_service", counts.introduce_unknown),
+        ("rate_limited", counts.introduce_limited),
+        ("circuit_reused", totals.introduce_reused),
+        ("single_hop", counts.introduce_single_hop),
+    ] {
+        text.sample(&[("action", action)], count);
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     onionskins(text, snapshot);
     main_thread(text, snapshot);
     tunnels(text, snapshot);
+    onion_services(text, snapshot);
     if let Some(counts) = &snapshot.abra {
         abra(text, snapshot, counts);
     }
@@ -54,6 +55,49 @@ fn tunnels(text: &mut Text, snapshot: &Snapshot) {
         ("reordered", totals.reordered),
     ] {
         text.sample(&[("message", message)], count);
+    }
+}
+
+/// Circuits of onion services and of their clients, and how they are padded.
+fn onion_services(text: &mut Text, snapshot: &Snapshot) {
+    let totals = snapshot.totals();
+    text.single(
+        "weft_introduction_circuits",
+        Kind::Gauge,
+        "Introduction circuits of onion services",
+        snapshot.introductions,
+    );
+    text.single(
+        "weft_rendezvous_cells_total",
+        Kind::Counter,
+        "Relay cells passed on between circuits that met here",
+        totals.rendezvous.cells,
+    );
+    let padding = &totals.circpad;
+    text.family(
+        "weft_circuit_padding_machines_total",
+        Kind::Counter,
+        "Padding machines of circuits: started, stopped by clients, at their end; and requests for one that is not known",
+    );
+    for (event, count) in [
+        ("started", padding.started),
+        ("stopped", padding.stopped),
+        ("ended", padding.ended),
+        ("refused", padding.refused),
+    ] {
+        text.sample(&[("event", event)], count);
+    }
+    text.family(
+        "weft_circuit_padding_cells_total",
+        Kind::Counter,
+        "DROPs for the padding of circuits: received, sent, and not sent because much waited",
+    );
+    for (result, count) in [
+        ("received", totals.drops_received),
+        ("sent", padding.drops_sent),
+        ("held", padding.drops_held),
+    ] {
+        text.sample(&[("result", result)], count);
     }
 }
 
@@ -256,6 +300,7 @@ fn relay(text: &mut Text, snapshot: &Snapshot) {
         ("open", counts.open_displaced),
         ("extends", counts.extends_displaced),
         ("rendezvous", counts.cookies_displaced),
+        ("introductions", counts.intros_displaced),
         ("names", snapshot.exits.look_ups_refused),
     ] {
         text.sample(&[("of", of)], count);

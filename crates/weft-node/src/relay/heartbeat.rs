@@ -106,6 +106,16 @@ impl Heartbeat {
                 totals.protocol_errors
             ),
             format!(
+                "Onion services: {} introduction circuits, {} introductions, {} rendezvous with {} cells; circuits \
+                 padded: {}, with {} cells.",
+                controller.introductions(),
+                totals.intro.introduced,
+                totals.rendezvous.joined,
+                totals.rendezvous.cells,
+                totals.circpad.started,
+                totals.circpad.drops_sent
+            ),
+            format!(
                 "DoS mitigation since startup: {} connections refused ({} concurrent, {} too \
                  fast), {} circuits refused, {} addresses marked for circuits, {} for queues.",
                 counts.refused_dos,

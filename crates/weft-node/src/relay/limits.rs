@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use weft_config::Options;
 use weft_config::options::SchedulerKind;
+use weft_core::circpad::CircpadParams;
 use weft_core::controller::{ControllerParams, Sharing};
-use weft_core::dos::DosParams;
+use weft_core::dos::{DosParams, IntroDosParams};
 use weft_core::padding::PaddingParams;
 use weft_core::params::RelayParams;
 use weft_core::stream_dos::{StreamDefense, StreamDosParams};
@@ -76,6 +77,12 @@ pub(super) fn relay_params(
             pad_relays: consensus.nf_pad_relays,
         },
         stream_dos: stream_dos(options, consensus),
+        circpad: CircpadParams {
+            disabled: consensus.circpad_padding_disabled,
+            global_allowed_cells: consensus.circpad_global_allowed_cells,
+            global_max_padding_pct: consensus.circpad_global_max_padding_pct,
+            max_circ_queued_cells: size(consensus.circpad_max_circ_queued_cells),
+        },
         cc: congestion::cc_params(consensus),
         sendme_emit: congestion::byte(consensus.sendme_emit_min_version),
         sendme_accept: congestion::byte(consensus.sendme_accept_min_version),
@@ -214,6 +221,11 @@ fn dos_params(options: &Options, consensus: &Params) -> DosParams {
         refuse_single_hop_rendezvous: torrc
             .refuse_single_hop_rendezvous
             .unwrap_or(consensus.dos_refuse_single_hop_client_rendezvous),
+        intro: IntroDosParams {
+            enabled: consensus.intro_dos_defense,
+            rate: consensus.intro_dos_rate,
+            burst: consensus.intro_dos_burst,
+        },
     }
 }
 
@@ -481,9 +493,37 @@ mod tests {
             circuit_creation_defense_time: Duration::from_secs(8),
             circuit_max_queue_overflows: 3,
             refuse_single_hop_rendezvous: true,
+            intro: IntroDosParams::default(),
         };
         assert_eq!(format!("{dos:?}"), format!("{expected:?}"));
         assert!(!controller("").dos.connection_enabled);
+    }
+
+    #[test]
+    fn onion_services_are_defended_and_circuits_padded_as_the_consensus_sets() {
+        let mut consensus = Params::default();
+        consensus.intro_dos_defense = true;
+        (consensus.intro_dos_rate, consensus.intro_dos_burst) = (3, 4);
+        let expected = IntroDosParams {
+            enabled: true,
+            rate: 3,
+            burst: 4,
+        };
+        let options = with("");
+        let params = controller_params(&options, &consensus, 1000, 2, Some(16 << 30));
+        assert_eq!(params.dos.intro, expected);
+        consensus.circpad_padding_disabled = true;
+        consensus.circpad_global_allowed_cells = 5;
+        consensus.circpad_global_max_padding_pct = 6;
+        consensus.circpad_max_circ_queued_cells = 7;
+        let expected = CircpadParams {
+            disabled: true,
+            global_allowed_cells: 5,
+            global_max_padding_pct: 6,
+            max_circ_queued_cells: 7,
+        };
+        let params = relay_params(&options, &consensus, [1; 20].into(), [2; 32].into(), false);
+        assert_eq!(params.circpad, expected);
     }
 
     #[test]

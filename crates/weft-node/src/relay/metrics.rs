@@ -185,6 +185,7 @@ impl Relay {
             started: metrics.started,
             reports: self.controller.reports().cloned().collect(),
             counts: self.controller.counts(),
+            introductions: self.controller.introductions(),
             dos: self.controller.dos_counts(),
             connections,
             max_connections: self.process.max_files,

@@ -290,6 +290,9 @@ impl ConnectionThread {
         if due {
             self.tick(now);
         }
+        if self.manager.circpad_due().is_some_and(|at| at <= now) {
+            self.manager.send_circpad(now);
+        }
         self.schedule_and_write(now);
         self.write_edges(now);
         self.send_messages(now);
@@ -352,7 +355,8 @@ impl ConnectionThread {
             Some(Some(at)) => until = until.min(at),
             None => {}
         }
-        for again in [self.reading.resume_at, self.writing.retry_at]
+        let circpad = self.manager.circpad_due();
+        for again in [self.reading.resume_at, self.writing.retry_at, circpad]
             .into_iter()
             .flatten()
         {

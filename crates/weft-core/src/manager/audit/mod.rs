@@ -37,6 +37,7 @@ impl LocalConnectionManager {
             "every half that moved something lately is listed",
         )?;
         self.audit_subscribers()?;
+        self.audit_circpad()?;
         self.audit_tunnels()?;
         Self::audit_streams(&[self])
     }

@@ -14,7 +14,7 @@ use crate::early::{Early, Kept};
 use crate::edge::StreamAt;
 use crate::ended::Left;
 use crate::flow::{Side, Terms};
-use crate::half::{CircuitHalf, Purpose, Role};
+use crate::half::{CircuitHalf, Role};
 use crate::manager::requests::Asker;
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Control, EdgeControl, StreamAsk, StreamRequest, ToController};
@@ -78,7 +78,7 @@ impl LocalConnectionManager {
     /// refused, or the circuit closed.
     fn may_open(&mut self, slot: HalfKey, stream: u16, opener: StreamOpener, now: Instant) -> bool {
         let streams = match self.halves.get_mut(slot).map(|half| &mut half.role) {
-            Some(Role::Backward(backward)) if backward.purpose == Purpose::General => {
+            Some(Role::Backward(backward)) if backward.purpose.is_general() => {
                 backward.streams_or_new(&self.params.cc)
             }
             Some(Role::Tunnel(tunnel)) => &mut tunnel.streams,
@@ -132,7 +132,7 @@ impl LocalConnectionManager {
         };
         let state = self.halves.get_mut(slot).map(|half| &mut half.role);
         let streams = match state {
-            Some(Role::Backward(backward)) if backward.purpose == Purpose::General => {
+            Some(Role::Backward(backward)) if backward.purpose.is_general() => {
                 backward.streams_or_new(&self.params.cc)
             }
             Some(Role::Tunnel(tunnel)) => &mut tunnel.streams,

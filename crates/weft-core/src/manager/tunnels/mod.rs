@@ -117,7 +117,7 @@ impl LocalConnectionManager {
         // A circuit that has streams, or had some, may have messages under way that are no one's. Conflux counts on the windows
         // of congestion control.
         let fits = unused
-            && backward.purpose == Purpose::General
+            && backward.purpose.is_general()
             && (backward.sendme_inc.is_some() || kind.policy() == Policy::Mtor)
             && (backward.streams.as_ref()).is_none_or(|streams| streams.is_unused());
         if !fits {

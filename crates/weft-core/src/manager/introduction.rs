@@ -1,0 +1,169 @@
+//! Circuits by which clients are introduced to onion services: this relay as an introduction point (rend-spec-v3 3.1,
+//! 3.2). The controller, which knows all circuits, keeps the services' keys, and verifies their signatures.
+
+use std::time::Instant;
+
+use weft_cell::RelayCmd;
+use weft_cell::hs_msg::{
+    EstablishIntro, HsMsgError, INTRO_ESTABLISHED, IntroduceStatus, LEGACY_KEY_ID_LEN,
+};
+use weft_cell::reason::DestroyReason;
+
+use super::requests::Asker;
+use super::{LocalConnectionManager, Notify};
+use crate::address::{HalfAddr, HopIndex};
+use crate::half::{Peer, Purpose};
+use crate::message::{EstablishRequest, HalfControl, IntroNews, IntroOrder};
+use crate::slots::HalfKey;
+
+impl LocalConnectionManager {
+    /// ESTABLISH_INTRO: its MAC is checked here, where the circuit's keys are; the rest is the controller's.
+    pub(super) fn on_establish_intro(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+        let Some(half) = self.unused_end(slot, Purpose::Introduction) else {
+            self.totals.intro.establish_unsuitable += 1;
+            let what = "ESTABLISH_INTRO on a circuit that is for something else";
+            return self.protocol_error(slot, what, now);
+        };
+        let read = match EstablishIntro::decode(data) {
+            Ok(read) => read,
+            Err(error) => {
+                self.totals.intro.establish_malformed += 1;
+                if error == HsMsgError::Obsolete {
+                    // Old services are no reason to complain about the hop before.
+                    let reason = DestroyReason::PROTOCOL;
+                    return self.close_half(slot, reason, Notify::Both, now);
+                }
+                return self.protocol_error(slot, "an ESTABLISH_INTRO that cannot be parsed", now);
+            }
+        };
+        let ours = self
+            .halves
+            .backward(slot)
+            .and_then(|(_, link, _, backward)| {
+                let crypt = backward.crypt.as_ref()?;
+                let link = self.links.get(link)?;
+                crypt
+                    .authenticates(read.authenticated, &read.handshake_auth)
+                    .then_some((link.connection, link.network))
+            });
+        let Some((connection, network)) = ours else {
+            self.totals.intro.establish_malformed += 1;
+            let what = "an ESTABLISH_INTRO whose MAC is not of its circuit";
+            return self.protocol_error(slot, what, now);
+        };
+        let request = Box::new(EstablishRequest {
+            auth_key: read.auth_key,
+            defense: read.defense,
+            signed: read.signed.to_vec(),
+            signature: read.signature,
+        });
+        let news = IntroNews::Establish {
+            half,
+            connection,
+            request,
+        };
+        self.ask(network, Asker::Half(half), news.into(), now);
+    }
+
+    /// INTRODUCE1: the controller knows whom it is for. A circuit brings one.
+    pub(super) fn on_introduce1(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+        if data.len() < LEGACY_KEY_ID_LEN {
+            self.totals.intro.introduce_malformed += 1;
+            return self.protocol_error(slot, "an INTRODUCE1 that is too short", now);
+        }
+        let Some((half, link, peer, backward)) = self.halves.backward(slot) else {
+            return;
+        };
+        if *peer != Peer::None || !backward.purpose.is_general() {
+            let what = "INTRODUCE1 on a circuit that is for something else";
+            return self.protocol_error(slot, what, now);
+        }
+        if backward.purpose == Purpose::Introduced {
+            self.totals.intro.introduce_reused += 1;
+            return self.protocol_error(slot, "a second INTRODUCE1 on one circuit", now);
+        }
+        let Some(link) = self.links.get(link) else {
+            return;
+        };
+        backward.purpose = Purpose::Introduced;
+        let (connection, network) = (link.connection, link.network);
+        let news = IntroNews::Introduce {
+            half,
+            connection,
+            message: data.to_vec(),
+        };
+        self.ask(network, Asker::Half(half), news.into(), now);
+    }
+
+    /// An order of the controller's.
+    pub(super) fn on_intro_order(&mut self, order: IntroOrder, now: Instant) {
+        match order {
+            IntroOrder::Established { half } => self.on_intro_established(half, now),
+            IntroOrder::Introduce {
+                half,
+                client,
+                message,
+            } => self.on_introduce2(half, client, &message, now),
+            IntroOrder::Refused { half, status } => self.on_introduced(half, status, now),
+        }
+    }
+
+    /// The circuit's key is kept: the service gets INTRO_ESTABLISHED.
+    fn on_intro_established(&mut self, half: HalfAddr, now: Instant) {
+        if self.halves.at(half).is_none() {
+            self.totals.intro.establish_dead += 1;
+            return;
+        }
+        self.totals.intro.established += 1;
+        self.send_relay_msg(
+            self.halves.slot(half),
+            HopIndex::ORIGIN,
+            RelayCmd::INTRO_ESTABLISHED,
+            0,
+            &INTRO_ESTABLISHED,
+            now,
+        );
+    }
+
+    /// A client is introduced to this service. One that does not read what was sent to it gets no more: its circuit would
+    /// end by a full queue, and the client's rendezvous would be over when it reads of it.
+    fn on_introduce2(&mut self, service: HalfAddr, client: HalfAddr, message: &[u8], now: Instant) {
+        let bound = self.params.queue_low;
+        let takes = self
+            .halves
+            .peek(service)
+            .is_some_and(|half| half.queue.len() < bound);
+        let status = match takes {
+            true => {
+                self.totals.intro.introduced += 1;
+                let (slot, command) = (self.halves.slot(service), RelayCmd::INTRODUCE2);
+                self.send_relay_msg(slot, HopIndex::ORIGIN, command, 0, message, now);
+                IntroduceStatus::Success
+            }
+            false => {
+                self.totals.intro.introduce_dead += 1;
+                IntroduceStatus::UnknownId
+            }
+        };
+        self.send_control(HalfControl::Introduced { to: client, status });
+    }
+
+    /// What became of a client's INTRODUCE1: the client gets INTRODUCE_ACK.
+    pub(super) fn on_introduced(
+        &mut self,
+        client: HalfAddr,
+        status: IntroduceStatus,
+        now: Instant,
+    ) {
+        if self.halves.at(client).is_some() {
+            self.send_relay_msg(
+                self.halves.slot(client),
+                HopIndex::ORIGIN,
+                RelayCmd::INTRODUCE_ACK,
+                0,
+                &status.encode(),
+                now,
+            );
+        }
+    }
+}
