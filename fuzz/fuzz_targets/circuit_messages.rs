@@ -1,13 +1,16 @@
 //! The messages that build and cut circuits, read and written again.
 //!
 //! Input: `c`, a cell command and a body, without the zeros at its end; or `e`
-//! (EXTEND2), `x` (EXTENDED2), `t` (TRUNCATED) or `w` (ABRA_WEIGHT) and the data of a relay message.
+//! (EXTEND2), `x` (EXTENDED2), `t` (TRUNCATED), `w` (ABRA_WEIGHT), `i` (ESTABLISH_INTRO), `j` (INTRODUCE1) or `p`
+//! (PADDING_NEGOTIATE) and the data of a relay message.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use weft_cell::ChanCmd;
 use weft_cell::abra::{self, Statement};
 use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2, Truncated};
+use weft_cell::circpad_msg::CircpadNegotiate;
+use weft_cell::hs_msg::{EstablishIntro, IntroDefense, introduce1_auth_key};
 use weft_cell::relay::MAX_DATA;
 use weft_fuzz::zero_padded;
 
@@ -63,6 +66,27 @@ fn relay_message(kind: u8, data: &[u8]) {
                     .expect("this came in a message");
                 again.extend_from_slice(&statement.signature);
                 assert_eq!(again, data);
+            }
+        }
+        b'i' => {
+            if let Ok(read) = EstablishIntro::decode(data) {
+                assert!(data.starts_with(read.signed));
+                assert!(read.signed.starts_with(read.authenticated));
+                assert!(read.signed.ends_with(&read.handshake_auth));
+                assert_eq!(&data[3..35], read.auth_key.as_bytes());
+                if let IntroDefense::Limit { rate, burst } = read.defense {
+                    assert!(rate > 0 && rate <= burst && i32::try_from(burst).is_ok());
+                }
+            }
+        }
+        b'j' => {
+            if let Ok(key) = introduce1_auth_key(data) {
+                assert_eq!(&data[23..55], key.as_bytes());
+            }
+        }
+        b'p' => {
+            if let Ok(read) = CircpadNegotiate::decode(data) {
+                assert_eq!(CircpadNegotiate::decode(&read.encode()), Ok(read));
             }
         }
         _ => {}

@@ -17,8 +17,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
+use tor_llcrypto::pk::ed25519::Keypair;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
+use weft_cell::circpad_msg::{CircpadCommand, CircpadNegotiate};
 use weft_cell::conflux_msg::{DesiredUx, Link, Switch};
+use weft_cell::hs_msg::ESTABLISH_INTRO_PREFIX;
 use weft_cell::link_msg::Destroy;
 use weft_cell::mtor_msg::{
     self, Join, MtorAck, MtorDrop, Multipath, MultipathAck, SequenceNumber, TunnelId,
@@ -37,6 +40,7 @@ use weft_core::message::FromController;
 use weft_core::origin::LinkFailure;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::fast;
+use weft_crypto::intro::{KH_LEN, handshake_auth};
 use weft_fuzz::{Bytes, zero_padded};
 use world::{Circuit, World, relay_identity};
 
@@ -69,6 +73,8 @@ struct Play {
     asked: BTreeMap<(ConnectionId, u32), fast::ClientState>,
     /// Circuits that clients have the keys of.
     circuits: BTreeMap<(ConnectionId, u32), OriginCircuit>,
+    /// And the KH of their handshakes.
+    khs: BTreeMap<(ConnectionId, u32), [u8; KH_LEN]>,
     /// Circuits that the relay extended to a peer.
     extended: Vec<(ConnectionId, u32)>,
     /// Tunnels that it made.
@@ -84,6 +90,7 @@ impl Play {
             links: Vec::new(),
             asked: BTreeMap::new(),
             circuits: BTreeMap::new(),
+            khs: BTreeMap::new(),
             extended: Vec::new(),
             tunnels: Vec::new(),
         }
@@ -328,6 +335,7 @@ impl Play {
                 [vec![input.byte() % 4; 20], vec![3; 64]].concat(),
             ),
             9..=12 => self.of_tunnel(input),
+            13 => self.of_onion_service((connection, circ_id), input),
             _ => (RelayCmd::from(input.byte()), input.data().to_vec()),
         };
         let outer = match how & 16 {
@@ -405,6 +413,47 @@ impl Play {
                     RelayCommand::Subdata.wire(),
                     [&sequence[..], &within].concat(),
                 )
+            }
+        }
+    }
+
+    /// A message of one of three onion services, of its clients, or about padding.
+    fn of_onion_service(
+        &self,
+        circuit: (ConnectionId, u32),
+        input: &mut Bytes<'_>,
+    ) -> (RelayCmd, Vec<u8>) {
+        let (how, number) = (input.byte(), input.byte());
+        let key = Keypair::from_bytes(&[number % 3; 32]);
+        let public = key.verifying_key().to_bytes();
+        match how % 3 {
+            0 => {
+                let defense = [&[1, 1, 10, 1, 1][..], &u64::from(how).to_be_bytes()].concat();
+                let extensions = if how & 64 == 0 { vec![0] } else { defense };
+                let mut data = [&[2, 0, 32][..], &public, &extensions].concat();
+                let kh = self.khs.get(&circuit).copied().unwrap_or_default();
+                data.extend(handshake_auth(&kh, &data));
+                let signed = [ESTABLISH_INTRO_PREFIX, &data].concat();
+                let signature = key.sign(&signed).to_bytes();
+                data.extend([0, 64].into_iter().chain(signature));
+                (RelayCmd::ESTABLISH_INTRO, data)
+            }
+            1 => {
+                let start = [&[0; 20][..], &[2, 0, 32], &public, &[0]].concat();
+                let length = usize::from(input.byte()) * 2;
+                let data = [&start[..], &vec![7; length.min(442)]].concat();
+                (RelayCmd::INTRODUCE1, data)
+            }
+            _ => {
+                let asked = CircpadNegotiate {
+                    command: match how & 64 {
+                        0 => CircpadCommand::Start,
+                        _ => CircpadCommand::Stop,
+                    },
+                    machine: number % 3,
+                    counter: u32::from(number / 3 % 4),
+                };
+                (RelayCmd::PADDING_NEGOTIATE, asked.encode().to_vec())
             }
         }
     }
@@ -504,6 +553,7 @@ impl Play {
             && let Ok(keys) = state.finish(&y, &kh)
         {
             let mut crypt = OriginCircuit::new();
+            self.khs.insert(circuit, keys.kh);
             crypt.add_hop(&keys.into());
             self.circuits.insert(circuit, crypt);
         }
@@ -547,6 +597,9 @@ impl Play {
         self.fail_connects();
         self.world.audit();
         assert_eq!(self.world.halves(), 0, "every half has closed");
+        self.world.settle();
+        let introductions = self.world.controller.introductions();
+        assert_eq!(introductions, 0, "no key outlives its circuit");
         // Decisions that come too late.
         for request in std::mem::take(&mut self.world.streams) {
             self.world.serve(&request);
