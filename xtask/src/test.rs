@@ -269,7 +269,7 @@ fn interop() -> Result<Outcome> {
             .args(["--test", "client", "--test", "control"])
             .args([
                 "--test", "networks", "--test", "conflux", "--test", "mtor", "--test", "edges",
-                "--test", "lab_up", "--",
+                "--test", "onion", "--test", "lab_up", "--",
             ])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),

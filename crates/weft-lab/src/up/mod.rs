@@ -329,6 +329,14 @@ impl Up {
             .collect()
     }
 
+    /// The identity of a relay.
+    ///
+    /// # Errors
+    /// There is none of this nickname, or it has written none.
+    pub fn fingerprint(&self, nickname: &str) -> Result<String> {
+        Ok(self.nodes.relay(nickname)?.fingerprint()?.to_string())
+    }
+
     /// Nickname of every relay, authority first, and the program that runs it.
     pub fn relays(&self) -> impl Iterator<Item = (&str, &Program)> {
         let relays = self.nodes.relays().iter();
