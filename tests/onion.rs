@@ -6,14 +6,16 @@ mod private_network {
     use std::thread::sleep;
     use std::time::{Duration, Instant};
 
-    use anyhow::{Context as _, Result, ensure};
+    use anyhow::{Context as _, Result, bail, ensure};
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     use weft_lab::network::Program;
     use weft_lab::traffic::{Direction, Far, Request, transfer};
     use weft_lab::up::{Kind, More, Plan, Up};
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_secs(120);
+    /// Behind the first descriptors that are up, the others are, if they come.
+    const SOON: Duration = Duration::from_secs(3);
 
     /// Weft's relays, among them all exits, and two of C tor's, which keep the service's descriptor.
     fn plan() -> Plan {
@@ -69,7 +71,7 @@ mod private_network {
                 sleep(Duration::from_millis(20));
             };
             let [circuits, introductions, rendezvous, cells, padded, padding] = numbers[..] else {
-                anyhow::bail!("{nickname}: {numbers:?}");
+                bail!("{nickname}: {numbers:?}");
             };
             done.circuits += circuits;
             done.introductions += introductions;
@@ -115,9 +117,16 @@ mod private_network {
             // Of this time period and of the next, at both directories.
             let mut uploaded = 0;
             while uploaded < 4 {
-                let event = control.event(end)?;
-                let event = event.with_context(|| format!("{uploaded} descriptors are there"))?;
-                uploaded += u32::from(event.contains(" UPLOADED "));
+                let until = if uploaded < 2 {
+                    end
+                } else {
+                    Instant::now() + SOON
+                };
+                match control.event(until)? {
+                    Some(event) => uploaded += u32::from(event.contains(" UPLOADED ")),
+                    None if uploaded < 2 => bail!("{uploaded} descriptors are up"),
+                    None => break,
+                }
             }
             eprintln!("the service has its descriptors up");
             let visitor = network.client("visitor")?.socks();
@@ -137,6 +146,8 @@ mod private_network {
                 let moved = transfer(visitor, &user, Far::Name(&name, 80), request)?;
                 eprintln!("{direction:?} {bytes} bytes: {:.1?}", moved.last_byte);
             }
+            // Threads report four times a second.
+            sleep(Duration::from_secs(1));
             let done = done(&network)?;
             eprintln!("{done:?}");
             ensure!(done.circuits >= 3, "introduction circuits");
