@@ -26,7 +26,6 @@ mod private_network {
             exits: 4,
             clients: 0,
             more: More {
-                relays: vec!["ServerDNSDetectHijacking 0".to_owned()],
                 exits: vec!["ServerDNSDetectHijacking 0".to_owned()],
                 ..More::default()
             },
