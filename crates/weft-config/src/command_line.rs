@@ -21,6 +21,8 @@ pub enum Action {
     VerifyConfig,
     /// Print the relay's fingerprint.
     ListFingerprint(FingerprintKind),
+    /// Make the key of a family.
+    KeygenFamily,
     /// Print the configuration.
     DumpConfig(DumpKind),
     /// Print the version.
@@ -84,6 +86,8 @@ pub struct CommandLine {
     pub allow_missing_torrc: bool,
     /// The password of `--hash-password`.
     pub password: Option<OsString>,
+    /// The name of the family of `--keygen-family`.
+    pub family: Option<PathBuf>,
     /// Torrc options.
     pub options: Vec<Line>,
     /// What to warn about.
@@ -91,9 +95,8 @@ pub struct CommandLine {
 }
 
 /// Flags of C tor that Weft does not have.
-const FLAGS_OF_TOR: [&str; 10] = [
+const FLAGS_OF_TOR: [&str; 9] = [
     "--keygen",
-    "--keygen-family",
     "--key-expiration",
     "--format",
     "--newpass",
@@ -116,6 +119,7 @@ impl CommandLine {
             ignore_missing_torrc: false,
             allow_missing_torrc: false,
             password: None,
+            family: None,
             options: Vec::new(),
             report: Report::default(),
         }
@@ -266,6 +270,10 @@ impl CommandLine {
                 Some("full") => self.action = Action::DumpConfig(DumpKind::Full),
                 _ => self.error("--dump-config takes short or full".to_owned()),
             },
+            "--keygen-family" => {
+                self.action = Action::KeygenFamily;
+                self.family = value.map(PathBuf::from);
+            }
             "--hash-password" => {
                 self.action = Action::HashPassword;
                 self.password = value.cloned();

@@ -21,6 +21,8 @@ pub struct FileOptions {
     pub data_directory: PathBuf,
     /// `KeyDirectory`; `keys` in the data directory unless set.
     pub key_directory: PathBuf,
+    /// `FamilyKeyDirectory`; the key directory unless set.
+    pub family_key_directory: PathBuf,
     /// `CacheDirectory`; the data directory unless set.
     pub cache_directory: PathBuf,
     /// `DataDirectoryGroupReadable`.
@@ -55,6 +57,13 @@ pub(crate) fn read(settings: &Settings, host: &dyn Host, report: &mut Report) ->
         host,
         report,
     );
+    let family_key_directory = directory_of(
+        keys::FamilyKeyDirectory,
+        Some(key_directory.clone()),
+        settings,
+        host,
+        report,
+    );
     let cache_directory = directory_of(
         keys::CacheDirectory,
         Some(data_directory.clone()),
@@ -78,6 +87,7 @@ pub(crate) fn read(settings: &Settings, host: &dyn Host, report: &mut Report) ->
         pid_file: settings.text(keys::PidFile).map(PathBuf::from),
         data_directory,
         key_directory,
+        family_key_directory,
         cache_directory,
     }
 }
@@ -116,6 +126,10 @@ pub(crate) fn check_relative(
             files.data_directory.as_path(),
         ),
         (keys::KeyDirectory.untyped(), files.key_directory.as_path()),
+        (
+            keys::FamilyKeyDirectory.untyped(),
+            files.family_key_directory.as_path(),
+        ),
         (
             keys::CacheDirectory.untyped(),
             files.cache_directory.as_path(),

@@ -141,6 +141,12 @@ pub const FLAGS: [Flag; 16] = [
     )
     .takes(Argument::MaybeOneOf(&["rsa", "ed25519"])),
     flag(
+        "--keygen-family",
+        Purpose::Instead,
+        "make the key of a family of relays, WORD.secret_family_key, and print its FamilyId line",
+    )
+    .takes(Argument::Word),
+    flag(
         "--hash-password",
         Purpose::Instead,
         "print what HashedControlPassword wants",

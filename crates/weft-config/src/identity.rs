@@ -1,5 +1,7 @@
 //! The relay's identity: its name, contact and family.
 
+use base64ct::{Base64Unpadded, Encoding as _};
+
 use crate::authority::{is_legal_nickname, parse_fingerprint};
 use crate::report::Report;
 use crate::settings::Settings;
@@ -15,6 +17,17 @@ pub struct IdentityOptions {
     /// `MyFamily`: relays of the same operator, each a `$FINGERPRINT` in upper case or a nickname in
     /// lower case.
     pub my_family: Vec<String>,
+    /// `FamilyId`: the families whose keys the relay has.
+    pub families: Option<FamilyIds>,
+}
+
+/// Families by their keys' identities (proposal 321).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FamilyIds {
+    /// Those of all keys that are found (`*`).
+    pub all: bool,
+    /// Those whose keys must be there: Ed25519 identities.
+    pub ids: Vec<[u8; 32]>,
 }
 
 /// Checks them; a relay without a name gets C tor's.
@@ -52,6 +65,7 @@ pub(crate) fn read(settings: &Settings, report: &mut Report) -> IdentityOptions 
             .to_owned(),
         contact_info: settings.text(keys::ContactInfo).map(str::to_owned),
         my_family: my_family(settings, report),
+        families: families(settings, report),
     }
 }
 
@@ -88,6 +102,27 @@ fn my_family(settings: &Settings, report: &mut Report) -> Vec<String> {
     family
 }
 
+/// Families of `FamilyId` (relay_config.c, `options_validate_relay_mode`).
+fn families(settings: &Settings, report: &mut Report) -> Option<FamilyIds> {
+    let mut families = None;
+    for line in settings.lines(keys::FamilyId) {
+        let families = families.get_or_insert_with(FamilyIds::default);
+        let mut id = [0; 32];
+        let text = line.value.trim_end_matches('=');
+        if line.value == "*" {
+            families.all = true;
+        } else if Base64Unpadded::decode(text, &mut id).is_ok_and(|bytes| bytes.len() == 32) {
+            families.ids.push(id);
+        } else {
+            report.error(
+                Some(&line.origin),
+                format!("Invalid FamilyId {}", line.value),
+            );
+        }
+    }
+    families
+}
+
 /// Forty hexadecimal digits, and behind `=` or `~` the relay's nickname (nickname.c,
 /// `is_legal_hexdigest`).
 fn is_hex_digest(text: &str) -> bool {
@@ -96,4 +131,41 @@ fn is_hex_digest(text: &str) -> bool {
         None => (text, None),
     };
     parse_fingerprint(digest).is_some() && nickname.is_none_or(is_legal_nickname)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::MemoryHost;
+    use crate::load::load_text;
+
+    const RELAY: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\nDataDirectory /d\n";
+
+    #[test]
+    fn families_are_named_by_their_identities_or_all_at_once() {
+        let read = |lines: &str| {
+            let loaded = load_text(&format!("{RELAY}{lines}"), &MemoryHost::new());
+            loaded
+                .map(|loaded| loaded.options)
+                .map_err(|why| why.to_string())
+        };
+        let options = read("").unwrap();
+        assert_eq!(options.identity.families, None);
+        assert_eq!(options.files.family_key_directory.to_str(), Some("/d/keys"));
+        let id = Base64Unpadded::encode_string(&[7; 32]);
+        let padded = format!("{id}=");
+        let lines =
+            format!("FamilyId {id}\nFamilyId *\nFamilyId {padded}\nFamilyKeyDirectory /f\n");
+        let options = read(&lines).unwrap();
+        let families = FamilyIds {
+            all: true,
+            ids: vec![[7; 32], [7; 32]],
+        };
+        assert_eq!(options.identity.families, Some(families));
+        assert_eq!(options.files.family_key_directory.to_str(), Some("/f"));
+        for bad in ["x", "**", &id[1..], &format!("{id}AA")] {
+            let why = read(&format!("FamilyId {bad}\n")).unwrap_err();
+            assert!(why.contains(&format!("Invalid FamilyId {bad}")), "{why}");
+        }
+    }
 }

@@ -77,6 +77,7 @@ mod report;
 mod resources;
 mod scheduling;
 pub mod settings;
+mod statistics;
 pub mod table;
 mod testing;
 #[cfg(test)]

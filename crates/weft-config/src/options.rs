@@ -12,7 +12,8 @@ use crate::report::Report;
 use crate::settings::Settings;
 use crate::{
     applications, bandwidth, circuits, control, directory, dos, exit, files, identity, lifetimes,
-    logs, metrics, network, paths, private_authority, process, resources, scheduling, testing,
+    logs, metrics, network, paths, private_authority, process, resources, scheduling, statistics,
+    testing,
 };
 
 pub use crate::applications::AppOptions;
@@ -33,6 +34,7 @@ pub use crate::private_authority::AuthorityOptions;
 pub use crate::process::ProcessOptions;
 pub use crate::resources::{MIN_MEM_IN_QUEUES, ResourceOptions};
 pub use crate::scheduling::{SchedulerKind, SchedulingOptions};
+pub use crate::statistics::StatisticsOptions;
 pub use crate::testing::TestingOptions;
 
 /// A whole, valid configuration.
@@ -78,6 +80,8 @@ pub struct Options {
     pub circuits: CircuitOptions,
     /// What only private networks change.
     pub testing: TestingOptions,
+    /// What is counted of a relay's day, to be published.
+    pub statistics: StatisticsOptions,
     /// How the process behaves.
     pub process: ProcessOptions,
     /// What the operator wrote, for `--dump-config` and to find what a reload changed.
@@ -127,6 +131,7 @@ pub(crate) fn build(
         authority: private_authority::authority_options(&settings, host, report),
         circuits: circuits::circuit_options(&settings, report),
         testing: testing::read(&settings),
+        statistics: statistics::read(&settings, is_relay),
         process: process::read(&settings),
         files,
         log,

@@ -162,6 +162,16 @@ impl LinkPadding {
         self.times.announce.take()
     }
 
+    /// The peer pads, too.
+    pub(crate) fn is_negotiated(&self) -> bool {
+        self.negotiated
+    }
+
+    /// A timeout runs at whose end padding is sent.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.times.due.is_some()
+    }
+
     /// The link is used for this, or has been. Never goes back.
     pub(crate) fn carries(&mut self, usage: LinkUse) {
         self.carries = self.carries.max(usage);

@@ -89,6 +89,8 @@ pub enum Command {
     },
     /// Bytes moved since the node's start; send every second or so.
     Bandwidth(Totals),
+    /// The statistics of the next extra-info document, without histories of bandwidth: whole lines in each.
+    Statistics(Vec<String>),
     /// We were overloaded at this moment (onionskins dropped, memory or bandwidth exhausted).
     Overloaded(SystemTime),
     /// Write caches, send the state, end.

@@ -19,6 +19,7 @@
 //! - `publish`: when to publish them and what the authorities answered
 //! - [`bandwidth`]: observed bandwidth and the histories that are published
 //! - [`private_authority`]: a small directory authority, for private networks alone
+//! - `tap`: whether they have a TAP key
 //! - `schedule`: when to fetch next, and how long to wait after a failure
 //! - [`task`]: the asynchronous task that drives all of these for a node, by [`command`]s and events
 //!
@@ -60,6 +61,7 @@ pub mod private_authority;
 mod publish;
 mod schedule;
 pub mod sockets;
+mod tap;
 pub mod task;
 #[cfg(test)]
 mod testing;

@@ -188,6 +188,7 @@ pub(crate) fn relay_at(seed: u64, now: SystemTime) -> OwnDescriptor {
             signing_cert,
             ntor: curve25519::StaticSecret::random_from_rng(&mut rng),
             tap: KeyPair::generate(&mut rng).unwrap(),
+            families: Vec::new(),
         }),
         nickname: "weft1".into(),
         ipv4: "127.0.0.1:9001".parse().unwrap(),
@@ -222,6 +223,7 @@ pub(crate) fn moment() -> Moment {
         onion_key_lifetime: secs(28 * 86_400),
         with_tap: true,
         with_family: true,
+        statistics: Vec::new(),
         history: vec!["write-history 2026-11-20 01:00:00 (86400 s) 1024".into()],
     }
 }

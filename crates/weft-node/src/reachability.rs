@@ -14,6 +14,7 @@
 
 use weft_cell::identity::RsaIdentity;
 
+pub(crate) mod bandwidth_test;
 mod error;
 mod link;
 mod probe;
@@ -100,6 +101,12 @@ impl Reachability {
             assume_v4,
             assume_v6,
         }
+    }
+
+    /// The IPv4 address, once it may be published.
+    pub(crate) fn reachable_v4(&self) -> Option<SocketAddr> {
+        let port = self.v4.as_ref()?;
+        (self.assume_v4 || port.is_reachable()).then_some(port.addr)
     }
 
     /// Replaces the relay's addresses. The test of an address that has changed starts again; the others keep

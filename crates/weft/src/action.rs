@@ -1,5 +1,6 @@
 //! What the program is asked to do instead of, or before, running the node.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +8,7 @@ use anyhow::{Context as _, bail};
 use rand::RngExt as _;
 use weft_config::table::{self, deprecated_names};
 use weft_config::{Action, CommandLine, FingerprintKind, Loaded, Options, Quiet, dump};
-use weft_datadir::keys::RelayKeys;
+use weft_datadir::keys::{RelayKeys, family};
 use weft_datadir::lock::{DataDirLock, LockError};
 use weft_node::hash_password;
 use weft_node::logging::Logging;
@@ -32,6 +33,12 @@ pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
             let password = command_line.password.as_deref().unwrap_or_default();
             let hashed = hash_password(password.as_encoded_bytes(), rand::rng().random());
             print(format!("{hashed}\n"))?;
+        }
+        Action::KeygenFamily => {
+            let name = command_line.family.as_deref().unwrap_or(Path::new(""));
+            let made = family::create(name, &mut rand::rng())?;
+            let (path, id) = (made.path.display(), made.id);
+            print(format!("# Generated {path}\nFamilyId {id}\n"))?;
         }
         Action::ListModules => print("relay: yes\ndirauth: yes\ndircache: yes\npow: no\n")?,
         Action::ListTorrcOptions => {

@@ -13,11 +13,11 @@ options! {
     /// most.
     MyFamily: Lines;
 
-    /// The family that the relay is in, by the family's key.
-    FamilyId: Lines,
-        lost(&[], "this relay will NOT be in the family of this key: list its relays in MyFamily");
+    /// A family that the relay is in, by the family's identity, whose key is in FamilyKeyDirectory; `*`: those of
+    /// all keys that are there.
+    FamilyId: Lines;
 
-    /// The directory of family keys.
+    /// The directory of family keys, `NAME.secret_family_key`; KeyDirectory unless set.
     FamilyKeyDirectory: Path,
-        immutable, harmless("it only describes FamilyId, which has a warning of its own");
+        immutable;
 }

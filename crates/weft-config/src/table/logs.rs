@@ -47,25 +47,22 @@ options! {
     CellStatistics: Bool = "0", harmless("these statistics are neither collected nor published");
 
     /// Publish how much padding is sent.
-    PaddingStatistics: Bool = "1", harmless("these statistics are neither collected nor published");
+    PaddingStatistics: Bool = "1";
 
     /// Publish directory requests by country.
-    DirReqStatistics: Bool = "1", harmless("these statistics are neither collected nor published");
+    DirReqStatistics: Bool = "1";
 
     /// Publish which way connections are used.
-    ConnDirectionStatistics: Bool = "0",
-        harmless("these statistics are neither collected nor published");
+    ConnDirectionStatistics: Bool = "0";
 
     /// Publish clients by country.
-    EntryStatistics: Bool = "0", harmless("these statistics are neither collected nor published");
+    EntryStatistics: Bool = "0";
 
     /// Publish exit traffic by port.
-    ExitPortStatistics: Bool = "0",
-        harmless("these statistics are neither collected nor published");
+    ExitPortStatistics: Bool = "0";
 
     /// Publish traffic of onion services.
-    HiddenServiceStatistics: Bool = "1",
-        harmless("these statistics are neither collected nor published");
+    HiddenServiceStatistics: Bool = "1";
 
     /// How long C tor remembers how relays behaved.
     RephistTrackTime: Seconds = "24 hours",

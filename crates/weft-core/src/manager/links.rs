@@ -7,7 +7,7 @@ use std::time::Instant;
 use rand::Rng as _;
 use weft_cell::frame::{self, Frame};
 use weft_cell::reason::DestroyReason;
-use weft_cell::{CellView, ChanCmd};
+use weft_cell::{CELL_LEN, CellView, ChanCmd};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::ConnectionId;
@@ -159,7 +159,7 @@ impl LocalConnectionManager {
         bytes: &[u8],
         now: Instant,
     ) -> Result<Received, LinkError> {
-        let mut used = 0;
+        let (mut used, mut variable, padding) = (0, 0, self.totals.padding_received);
         while let Some((frame, length)) =
             frame::next(bytes.get(used..).unwrap_or_default(), MAX_VARIABLE)?
         {
@@ -173,6 +173,7 @@ impl LocalConnectionManager {
                     }
                 }
                 Frame::Variable { command, .. } => {
+                    variable += length;
                     if command == ChanCmd::VPADDING {
                         self.totals.padding_received += 1;
                     } else {
@@ -183,6 +184,8 @@ impl LocalConnectionManager {
         }
         self.settle(now);
         // No opened link needs a variable-length cell: nothing of one is kept.
+        let cells = (used.saturating_sub(variable) / CELL_LEN) as u64;
+        let padding = self.totals.padding_received - padding;
         let rest = bytes.get(used..).unwrap_or_default();
         let skip = frame::missing_of_variable(rest).unwrap_or(0);
         if skip > 0 {
@@ -190,9 +193,14 @@ impl LocalConnectionManager {
             used = bytes.len();
         }
         let received = Received { used, skip };
+        self.totals.link_cells.read += cells;
         let Some(link) = self.links.get_mut(key) else {
             return Ok(received);
         };
+        if link.padding.is_negotiated() {
+            self.totals.link_cells.padded_read += cells;
+            self.totals.link_cells.padding_read += padding;
+        }
         if used > 0 {
             link.padding.cell_received(now);
             link.load.add(used as u64);

@@ -157,6 +157,14 @@ impl LocalConnectionManager {
         }
     }
 
+    /// Counts cells of a link that were written.
+    pub fn count_written(&mut self, key: LinkKey, cells: u64) {
+        self.totals.link_cells.written += cells;
+        if (self.links.get(key)).is_some_and(|link| link.padding.is_negotiated()) {
+            self.totals.link_cells.padded_written += cells;
+        }
+    }
+
     /// Notes that cells of a link were written.
     pub fn wrote(&mut self, key: LinkKey, now: Instant) {
         if let Some(link) = self.links.get_mut(key) {

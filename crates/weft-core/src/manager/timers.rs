@@ -42,7 +42,7 @@ impl LocalConnectionManager {
                 now,
             );
         }
-        let mut padding = Vec::new();
+        let (mut padding, mut timers) = (Vec::new(), 0);
         let mut expired = Vec::new();
         let keepalive = self.params.keepalive;
         for (key, link) in self.links.iter_mut() {
@@ -52,7 +52,11 @@ impl LocalConnectionManager {
             }
             let silent = now.saturating_duration_since(link.last_written);
             let padding_due = link.padding.poll(now, &mut self.rng);
+            timers += u64::from(link.padding.is_timed());
             if empty && (padding_due || silent >= keepalive) {
+                if link.padding.is_negotiated() {
+                    self.totals.link_cells.padding_written += 1;
+                }
                 padding.push(key);
             }
             if empty && silent >= TRIM_AFTER && link.trim() {
@@ -77,6 +81,7 @@ impl LocalConnectionManager {
                 expired.push((link.connection, Expiry::Idle));
             }
         }
+        self.totals.link_cells.timers = timers;
         self.pool.trim();
         self.halves.trim();
         self.send_circpad(now);

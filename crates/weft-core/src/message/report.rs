@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::address::ThreadId;
 use crate::balance::HeavyLink;
 use crate::ledger::Ledger;
+use weft_extrainfo::{Directions, PaddingTotals, PortTraffic};
 
 /// The report of a connection thread, sent several times a second.
 #[derive(Clone, Debug)]
@@ -34,6 +35,10 @@ pub struct Report {
     pub rings: RingDepths,
     /// Processor time of the thread since it started.
     pub cpu: Duration,
+    /// What exits moved by port, since the last report; only while that is counted.
+    pub exit_ports: PortTraffic,
+    /// Connections by the way that they were used, since the thread started; only while that is counted.
+    pub directions: Directions,
     /// Totals since the thread started.
     pub totals: Totals,
 }
@@ -92,6 +97,8 @@ pub struct Totals {
     pub padding_received: u64,
     /// Padding cells sent.
     pub padding_sent: u64,
+    /// Fixed-length cells of links.
+    pub link_cells: LinkCells,
     /// DESTROY cells received.
     pub destroys_received: u64,
     /// RELAY_DROP messages received.
@@ -149,6 +156,27 @@ pub struct Totals {
     pub abra_sent: u64,
     /// Statements of other relays that were dropped because too many came.
     pub abra_dropped: u64,
+}
+
+impl Totals {
+    /// What padding cost, for the extra-info document.
+    #[must_use]
+    pub fn padding(&self) -> PaddingTotals {
+        let cells = self.link_cells;
+        PaddingTotals {
+            // Relays send none on circuits of others.
+            write_drop: 0,
+            write_pad: self.padding_sent,
+            write_total: cells.written,
+            read_drop: self.drops_received,
+            read_pad: self.padding_received,
+            read_total: cells.read,
+            enabled_read_pad: cells.padding_read,
+            enabled_read_total: cells.padded_read,
+            enabled_write_pad: cells.padding_written,
+            enabled_write_total: cells.padded_written,
+        }
+    }
 }
 
 /// Results of requests about rendezvous (rend-spec-v3 4.1), as far as connection threads decide
@@ -212,6 +240,25 @@ pub struct CircpadTotals {
     pub drops_sent: u64,
     /// DROPs that were not sent, because too much waited in the circuit's queue.
     pub drops_held: u64,
+}
+
+/// Fixed-length cells of open links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCells {
+    /// Cells received.
+    pub read: u64,
+    /// Cells sent.
+    pub written: u64,
+    /// Of `read`, on links where padding is on.
+    pub padded_read: u64,
+    /// Of `written`, on links where padding is on.
+    pub padded_written: u64,
+    /// Of `padded_read`, PADDING.
+    pub padding_read: u64,
+    /// Of `padded_written`, PADDING.
+    pub padding_written: u64,
+    /// Links that a timer for padding runs for, now.
+    pub timers: u64,
 }
 
 /// What tunnels that end here did.
@@ -301,6 +348,16 @@ add_counters!(StreamTotals {
     too_many,
 });
 
+add_counters!(LinkCells {
+    read,
+    written,
+    padded_read,
+    padded_written,
+    padding_read,
+    padding_written,
+    timers,
+});
+
 add_counters!(RendezvousTotals {
     established,
     establish_unsuitable,
@@ -359,6 +416,7 @@ add_counters!(Totals {
     cells_dropped,
     padding_received,
     padding_sent,
+    link_cells,
     destroys_received,
     drops_received,
     queues_overflowed,

@@ -52,6 +52,12 @@ impl Kind {
         tag: "type4",
         len: Some(64),
     };
+    /// The key of a family: 64 bytes, see [`ed25519_key`].
+    pub const FAMILY_SECRET: Self = Self {
+        type_name: "ed25519v1-secret",
+        tag: "fmly-id",
+        len: Some(64),
+    };
     /// The certificate of the signing key.
     pub const SIGNING_CERT: Self = Self {
         type_name: "ed25519v1-cert",

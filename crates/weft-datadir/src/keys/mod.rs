@@ -8,6 +8,7 @@
 
 mod ed;
 mod error;
+pub mod family;
 pub mod format;
 mod onion;
 mod store;

@@ -10,6 +10,7 @@ mod documents;
 mod pieces;
 mod places;
 mod request;
+mod requests;
 mod stored;
 
 use std::io;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use weft_extrainfo::Way;
 use weft_share::PreviousHop;
 
 use crate::clock::Clock;
@@ -27,6 +29,7 @@ pub use answer::Answer;
 pub use documents::CachedDocuments;
 pub use pieces::Pieces;
 pub use request::{Accepts, MAX_HEAD, Parsed, Request, parse};
+pub use requests::{Countries, Requests};
 
 pub(crate) use stored::{Body, Forms};
 
@@ -58,6 +61,8 @@ pub struct CacheServer {
     clock: Arc<dyn Clock>,
     /// Streams that are open.
     places: Arc<Places>,
+    /// What is counted of requests.
+    requests: Arc<Requests>,
 }
 
 impl CacheServer {
@@ -65,9 +70,26 @@ impl CacheServer {
     pub fn new(documents: Arc<CachedDocuments>, clock: Arc<dyn Clock>) -> Self {
         Self {
             documents,
+            requests: Arc::new(Requests::new(clock.clone())),
             clock,
             places: Arc::default(),
         }
+    }
+
+    /// What is counted of requests.
+    pub fn requests(&self) -> &Arc<Requests> {
+        &self.requests
+    }
+
+    /// Serves a stream of a circuit; see [`serve`](Self::serve).
+    pub async fn serve_tunneled(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        peer: IpAddr,
+        hop: PreviousHop,
+    ) {
+        let stream = self.requests.watch(stream, peer, Way::Tunneled);
+        self.serve(stream, peer, hop).await;
     }
 
     /// Accepts connections, as long as it is polled.
@@ -78,6 +100,7 @@ impl CacheServer {
                     let server = self.clone();
                     tokio::spawn(async move {
                         let hop = PreviousHop::at(peer.ip());
+                        let stream = server.requests.watch(stream, peer.ip(), Way::Direct);
                         server.serve(stream, peer.ip(), hop).await;
                     });
                 }

@@ -43,6 +43,8 @@ pub struct DescriptorKeys {
     pub ntor: curve25519::StaticSecret,
     /// The dummy TAP onion key; published if the network asks for it.
     pub tap: rsa::KeyPair,
+    /// The keys of the families that the relay is in (proposal 321).
+    pub families: Vec<ExpandedKeypair>,
 }
 
 impl std::fmt::Debug for DescriptorKeys {
@@ -50,6 +52,14 @@ impl std::fmt::Debug for DescriptorKeys {
         f.debug_struct("DescriptorKeys")
             .field("ed_identity", &self.ed_identity)
             .finish_non_exhaustive()
+    }
+}
+
+impl DescriptorKeys {
+    /// The identities of the families.
+    fn family_ids(&self) -> Vec<Ed25519Identity> {
+        let identity = |key: &ExpandedKeypair| Ed25519Identity::from(*key.public());
+        self.families.iter().map(identity).collect()
     }
 }
 
@@ -115,6 +125,8 @@ pub struct Moment {
     pub with_family: bool,
     /// Bandwidth history lines of the extra-info document.
     pub history: Vec<String>,
+    /// Its other statistics: whole lines in each. The last are left out where there is no room.
+    pub statistics: Vec<String>,
 }
 
 /// A descriptor and its extra-info document, signed.
@@ -198,7 +210,8 @@ impl OwnDescriptor {
                 || curve25519::PublicKey::from(&self.keys.ntor)
                     != curve25519::PublicKey::from(&newer.keys.ntor)
                 || self.keys.tap.to_public_key().to_der()
-                    != newer.keys.tap.to_public_key().to_der());
+                    != newer.keys.tap.to_public_key().to_der()
+                || self.keys.family_ids() != newer.keys.family_ids());
         if keys_differ {
             return Some("keys have changed");
         }

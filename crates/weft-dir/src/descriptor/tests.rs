@@ -205,6 +205,7 @@ fn a_certificate_for_other_keys_is_refused() {
             signing_cert: cert,
             ntor: ours.keys.ntor.clone(),
             tap: ours.keys.tap.as_key().clone().into(),
+            families: Vec::new(),
         };
         OwnDescriptor {
             keys: Arc::new(keys),

@@ -10,6 +10,7 @@ use base64ct::{Base64, Base64Unpadded, Encoding};
 use digest::Digest;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
 use tor_llcrypto::d::{Sha1, Sha256};
+use tor_llcrypto::pk::ed25519::{Ed25519Identity, ExpandedKeypair};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_llcrypto::pk::{curve25519, keymanip};
 use tor_netdoc::encode::NetdocEncoder;
@@ -22,6 +23,9 @@ const ED25519_SIGNATURE_PREFIX: &[u8] = b"Tor router descriptor signature v1";
 /// How long a moment of overload is published (`overload-general`; C tor: 72 hours).
 const OVERLOAD_IS_NEWS: Duration = Duration::from_secs(72 * 3600);
 
+/// How long a family's certificate is good.
+const FAMILY_CERT_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+
 /// `sign` failures of the libraries, in our words.
 fn signing(error: impl Display) -> DescriptorError {
     DescriptorError::Signing(error.to_string())
@@ -30,6 +34,22 @@ fn signing(error: impl Display) -> DescriptorError {
 impl OwnDescriptor {
     /// The extra-info document.
     pub(super) fn extra_info(&self, moment: &Moment) -> Result<String, DescriptorError> {
+        let mut statistics = moment.statistics.as_slice();
+        loop {
+            let made = self.extra_info_with(moment, statistics);
+            match (made, statistics.split_last()) {
+                (Err(DescriptorError::TooLong { .. }), Some((_, fewer))) => statistics = fewer,
+                (made, _) => return made,
+            }
+        }
+    }
+
+    /// The extra-info document with these statistics.
+    fn extra_info_with(
+        &self,
+        moment: &Moment,
+        statistics: &[String],
+    ) -> Result<String, DescriptorError> {
         let mut doc = NetdocEncoder::new();
         args(
             &mut doc,
@@ -46,6 +66,9 @@ impl OwnDescriptor {
         if self.extra_info_statistics {
             for line in &moment.history {
                 doc.push_raw_string(&format_args!("{line}\n"));
+            }
+            for lines in statistics {
+                doc.push_raw_string(lines);
             }
         }
         self.signatures(doc, "extra-info document", MAX_EXTRA_INFO)
@@ -127,6 +150,10 @@ impl OwnDescriptor {
         }
         if self.hidden_service_dir {
             doc.item("hidden-service-dir").finish();
+        }
+        for family in &keys.families {
+            doc.item("family-cert")
+                .object_bytes("FAMILY CERT", self.family_cert(family, moment)?);
         }
         if let Some(contact) = self.contact.as_ref().filter(|contact| !contact.is_empty()) {
             args(&mut doc, "contact", contact);
@@ -210,6 +237,22 @@ impl OwnDescriptor {
     fn tap_crosscert(&self) -> Result<Vec<u8>, DescriptorError> {
         let signed = [self.rsa_id().as_bytes(), self.keys.ed_identity.as_bytes()].concat();
         self.keys.tap.sign(&signed).map_err(signing)
+    }
+
+    /// The family's key certifies our identity (proposal 321).
+    fn family_cert(
+        &self,
+        family: &ExpandedKeypair,
+        moment: &Moment,
+    ) -> Result<Vec<u8>, DescriptorError> {
+        let cert = Ed25519Cert::builder()
+            .cert_type(CertType::FAMILY_V_IDENTITY)
+            .cert_key(CertifiedKey::Ed25519(self.keys.ed_identity))
+            .signing_key(Ed25519Identity::from(*family.public()))
+            .expiration(moment.published + FAMILY_CERT_LIFETIME)
+            .encode_and_sign(family)
+            .map_err(signing)?;
+        Ok(cert.encoded().to_vec())
     }
 
     /// Proof that the holder of the ntor key agrees: its ed25519 form certifies our identity.

@@ -336,6 +336,7 @@ fn forged_old_future_foreign_and_huge_uploads_are_refused_with_a_reason() {
             signing_cert: keys.signing_cert.clone(),
             ntor: keys.ntor.clone(),
             tap: KeyPair::from(keys.tap.as_key().clone()),
+            families: Vec::new(),
         }),
         ..described(1)
     };

@@ -11,7 +11,7 @@ use weft_share::PreviousHop;
 
 use super::{Config, DirectoryTask, EventSink};
 use crate::PairSocket;
-use crate::cache_server::CacheServer;
+use crate::cache_server::{CacheServer, Requests};
 use crate::clock::SystemClock;
 use crate::command::Command;
 use crate::sockets::Sockets;
@@ -39,6 +39,7 @@ pub struct DirectoryHandle {
     /// Where streams go.
     incoming: mpsc::Sender<Incoming>,
     sockets: Arc<Sockets>,
+    requests: Arc<Requests>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -58,10 +59,11 @@ impl DirectoryHandle {
         let clock = Arc::new(SystemClock::default());
         let task = DirectoryTask::new(config, clock.clone(), events);
         let sockets = task.sockets();
+        let server = CacheServer::new(task.documents(), clock);
+        let requests = server.requests().clone();
         let thread = std::thread::Builder::new()
             .name("directory".into())
             .spawn(move || {
-                let server = CacheServer::new(task.documents(), clock);
                 runtime.spawn(serve_all(server, waiting));
                 runtime.block_on(task.run(receiver));
                 // What is being compressed is not waited for: its file appears whole or not at all.
@@ -71,6 +73,7 @@ impl DirectoryHandle {
             commands: sender,
             incoming,
             sockets,
+            requests,
             thread: Some(thread),
         })
     }
@@ -78,6 +81,11 @@ impl DirectoryHandle {
     /// Connections to authorities.
     pub fn sockets(&self) -> &Sockets {
         &self.sockets
+    }
+
+    /// What is counted of the requests that are served.
+    pub fn requests(&self) -> &Requests {
+        &self.requests
     }
 
     /// Sends a command without waiting.
@@ -117,7 +125,7 @@ async fn serve_all(server: CacheServer, mut incoming: mpsc::Receiver<Incoming>) 
         match incoming {
             Incoming::Stream(stream, peer, hop) => {
                 if let Ok(stream) = PairSocket::from_std(stream) {
-                    tokio::spawn(async move { server.serve(stream, peer, hop).await });
+                    tokio::spawn(async move { server.serve_tunneled(stream, peer, hop).await });
                 }
             }
             Incoming::Listener(listener) => {

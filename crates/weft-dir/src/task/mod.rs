@@ -37,6 +37,7 @@ use crate::microdesc::{DigestFetch, MicrodescFetch};
 use crate::params::Params;
 use crate::publish::{OwnListing, Publisher, Situation};
 use crate::sockets::Sockets;
+use crate::tap::TapForm;
 
 use making::Making;
 use request::{Finished, Purpose};
@@ -80,6 +81,8 @@ pub struct DirectoryTask {
     /// What is made of consensuses besides: compressions, and diffs.
     making: Making,
     publisher: Publisher,
+    /// Whether it has a TAP key.
+    tap: TapForm,
     /// The contents of our descriptor.
     descriptor: Option<Box<OwnDescriptor>>,
     /// What has been signed last, and why.
@@ -88,6 +91,8 @@ pub struct DirectoryTask {
     /// Whether IPv4 and IPv6 ORPort have been found reachable.
     reachable: (bool, bool),
     bandwidth: BandwidthHistory,
+    /// The other statistics of the extra-info document.
+    statistics: Vec<String>,
     /// Start of the hour of the last overload.
     overloaded: Option<SystemTime>,
     /// Monotonic time of the start.
@@ -142,11 +147,13 @@ impl DirectoryTask {
             rng,
             events,
             publisher: Publisher::default(),
+            tap: TapForm::default(),
             descriptor: None,
             signed: None,
             generation: 0,
             reachable: (false, false),
             bandwidth,
+            statistics: Vec::new(),
             overloaded: None,
             started: monotonic,
             checked: monotonic,
@@ -313,6 +320,7 @@ impl DirectoryTask {
             Command::Publish(reason) => self.publisher.mark_dirty(reason),
             Command::Reachable { ipv4, ipv6 } => self.reachable = (ipv4, ipv6),
             Command::Bandwidth(totals) => self.bandwidth.note(now, totals),
+            Command::Statistics(lines) => self.statistics = lines,
             Command::Overloaded(when) => self.overloaded = Some(start_of_hour(when)),
             // `run` ends the loop itself.
             Command::Shutdown => {}
@@ -408,9 +416,10 @@ impl DirectoryTask {
             observed: situation.observed,
             overload_general: self.overloaded,
             onion_key_lifetime: params.onion_key_lifetime,
-            with_tap: params.publish_dummy_tap_key,
+            with_tap: self.tap.next(params.publish_dummy_tap_key),
             with_family: params.publish_family_list,
             history: self.bandwidth.lines(descriptor.relay_bandwidth_rate),
+            statistics: self.statistics.clone(),
         };
         match descriptor.sign(&moment) {
             Ok(signed) => {

@@ -100,6 +100,13 @@ impl DirectoryTask {
         outcome: UploadOutcome,
     ) {
         let monotonic = self.clock.monotonic();
+        if let UploadOutcome::Refused(reason) = &outcome
+            && generation == self.generation
+            && self.tap.refused(reason)
+        {
+            self.publisher
+                .mark_dirty("an authority wants another form of TAP key");
+        }
         let round =
             self.publisher
                 .ended(generation, &authority, &outcome, monotonic, &mut self.rng);

@@ -58,6 +58,8 @@ mod tests {
                 stuck_cells: 7,
             },
             cpu: Duration::from_millis(2500),
+            exit_ports: Default::default(),
+            directions: Default::default(),
             totals: Totals {
                 bytes_read: base + 10,
                 destroys_received: base + 11,

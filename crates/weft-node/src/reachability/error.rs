@@ -26,6 +26,8 @@ pub enum Step {
     CreateFast,
     /// Extend the circuit to this relay.
     Extend,
+    /// Take cells for this relay.
+    Drops,
 }
 
 impl std::fmt::Display for Step {
@@ -35,6 +37,7 @@ impl std::fmt::Display for Step {
             Self::LinkHandshake => "the link handshake with it",
             Self::CreateFast => "making a circuit through it",
             Self::Extend => "waiting for it to extend the circuit to us",
+            Self::Drops => "sending cells to us through it",
         })
     }
 }

@@ -16,7 +16,7 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2, Extended2, Trunca
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
-use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_cell::{CELL_LEN, Cell, ChanCmd, RelayCmd};
 use weft_core::handshake::Role;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::{fast, ntor};
@@ -28,6 +28,10 @@ use weft_tls::LinkTls;
 
 /// The upper bound of [`Probe::timeout`].
 pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// How long a circuit stays open behind the last cell that is sent on it: as long as a slow relay takes to pass on what
+/// waits there.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// A request to the relay `via` to extend a circuit to this relay.
 #[derive(Clone, Debug)]
@@ -65,6 +69,28 @@ impl Probe {
     /// Runs the probe; blocks for at most [`timeout`](Self::timeout). Success means that the relay reached
     /// a node at `own_addr` that has our onion key.
     pub fn run(&self, rng: &mut impl CryptoRng) -> Result<(), ProbeError> {
+        self.circuit(rng).map(ProbeCircuit::close)
+    }
+
+    /// Runs the probe, and sends cells without meaning (DROP) to ourselves, `pace` apart. Returns how many bytes of
+    /// cells were sent.
+    pub fn send_drops(
+        &self,
+        drops: u32,
+        pace: Duration,
+        rng: &mut impl CryptoRng,
+    ) -> Result<u64, ProbeError> {
+        let mut circuit = self.circuit(rng)?;
+        let sent = circuit.send_drops(drops, pace, rng);
+        // What waits at the relay is lost with the circuit.
+        std::thread::sleep(LINGER);
+        circuit.close();
+        sent.map_err(|source| self.via_failed(Step::Drops, source))?;
+        Ok(u64::from(drops) * CELL_LEN as u64)
+    }
+
+    /// Makes the circuit.
+    fn circuit(&self, rng: &mut impl CryptoRng) -> Result<ProbeCircuit, ProbeError> {
         let timeout = self.timeout.min(LONGEST_TIMEOUT);
         let deadline = Instant::now() + timeout;
         // First the checks that need no network.
@@ -87,7 +113,18 @@ impl Probe {
         let mut crypt = create_fast(&mut link, circ_id, rng)
             .map_err(|source| self.via_failed(Step::CreateFast, source))?;
         let verdict = match extend(&mut link, circ_id, &mut crypt, &extend2, rng) {
-            Ok(Extension::Extended(reply)) => self.check_reply(onionskin, &reply),
+            Ok(Extension::Extended(reply)) => match self.check_reply(onionskin, &reply) {
+                Ok(keys) => {
+                    crypt.add_hop(&keys.into());
+                    let link = Box::new(link);
+                    return Ok(ProbeCircuit {
+                        link,
+                        circ_id,
+                        crypt,
+                    });
+                }
+                Err(error) => Err(error),
+            },
             Ok(Extension::Failed { reason, truncated }) => {
                 Err(self.not_extended(reason, truncated))
             }
@@ -98,9 +135,7 @@ impl Probe {
             }),
             Err(source) => Err(self.via_failed(Step::Extend, source)),
         };
-        // With a DESTROY both relays forget the circuit at once. An origin sends no reason but NONE.
-        let _ = link.send_cell(&Cell::new(circ_id, ChanCmd::DESTROY));
-        link.close();
+        destroy(link, circ_id);
         verdict
     }
 
@@ -158,15 +193,16 @@ impl Probe {
     }
 
     /// Checks that the answer to the onionskin is ours.
-    fn check_reply(&self, onionskin: ntor::ClientState, reply: &[u8]) -> Result<(), ProbeError> {
-        match onionskin.finish(reply) {
-            Ok(_keys) => Ok(()),
-            Err(source) => Err(ProbeError::NotUs {
-                via: self.via,
-                own_addr: self.own_addr,
-                source,
-            }),
-        }
+    fn check_reply(
+        &self,
+        onionskin: ntor::ClientState,
+        reply: &[u8],
+    ) -> Result<Tor1Keys, ProbeError> {
+        onionskin.finish(reply).map_err(|source| ProbeError::NotUs {
+            via: self.via,
+            own_addr: self.own_addr,
+            source,
+        })
     }
 
     /// The error for a circuit that was not extended. A relay that cannot connect sends one of the first four
@@ -198,6 +234,45 @@ impl Probe {
             source,
         }
     }
+}
+
+/// A circuit of two hops, of which this relay is the second.
+struct ProbeCircuit {
+    link: Box<Link>,
+    circ_id: u32,
+    crypt: OriginCircuit,
+}
+
+impl ProbeCircuit {
+    fn send_drops(
+        &mut self,
+        drops: u32,
+        pace: Duration,
+        rng: &mut impl CryptoRng,
+    ) -> Result<(), LinkFault> {
+        for _ in 0..drops {
+            let mut cell = Cell::new(self.circ_id, ChanCmd::RELAY);
+            relay::encode(cell.body_mut(), RelayCmd::DROP, 0, &[], rng)?;
+            self.crypt
+                .encrypt_forward(1, cell.command(), cell.body_mut())?;
+            self.link.send_cell(&cell)?;
+            if !pace.is_zero() {
+                std::thread::sleep(pace);
+            }
+        }
+        Ok(())
+    }
+
+    fn close(self) {
+        destroy(*self.link, self.circ_id);
+    }
+}
+
+/// Closes a circuit and its link. With a DESTROY both relays forget the circuit at once. An origin sends no reason but
+/// NONE.
+fn destroy(mut link: Link, circ_id: u32) {
+    let _ = link.send_cell(&Cell::new(circ_id, ChanCmd::DESTROY));
+    link.close();
 }
 
 /// Requests the connection from a proxy.

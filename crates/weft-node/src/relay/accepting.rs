@@ -11,6 +11,7 @@ use weft_core::handshake::Role;
 use super::listen_socket::Accepted;
 use super::listeners::Service;
 use super::{Relay, outgoing};
+use crate::exit::connect_errors::is_resource_exhaustion;
 use crate::thread::Adopt;
 use crate::thread::mesh::ToThread;
 
@@ -43,6 +44,9 @@ impl Relay {
                     if let Some(more) = self.log_limits.accept.check(now) {
                         tracing::warn!("Could not accept a connection to {service}: {error}{more}");
                     }
+                    if is_resource_exhaustion(&error) {
+                        self.note_files_exhausted();
+                    }
                     // Out of descriptors, most likely: the tick tries again.
                     return;
                 }
@@ -71,6 +75,7 @@ impl Relay {
             return;
         }
         if let Some((id, thread)) = self.controller.accepted(peer, now) {
+            self.note_client(peer.ip());
             // Latency before packing: the thread writes whole batches.
             let _ = socket.set_nodelay(true);
             outgoing::constrain(

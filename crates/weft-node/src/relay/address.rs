@@ -276,9 +276,8 @@ impl Relay {
             self.own.addresses = found;
             self.send_thread_params();
             self.apply_exits(false, Instant::now());
-            self.self_test
-                .reachability
-                .set_addresses(found.v4.map(SocketAddr::V4), found.v6.map(SocketAddr::V6));
+            let addresses = &self.own.addresses;
+            self.self_test.set_addresses(addresses, Instant::now());
             let (ipv4, ipv6) = self.self_test.reachability.is_reachable();
             self.directory(Command::Reachable { ipv4, ipv6 });
             self.publish_descriptor();

@@ -10,6 +10,7 @@ use weft_core::message::ToController;
 use weft_core::origin::LinkFailure;
 
 use super::{Relay, outgoing};
+use crate::exit::connect_errors::is_resource_exhaustion;
 use crate::logging::safe;
 use crate::thread::mesh::ToThread;
 use crate::thread::{Adopt, io_failure};
@@ -58,7 +59,13 @@ impl Relay {
             Err(error) => {
                 // Without an address to bind to, this only happens when every port is in use.
                 let exhausted = error.kind() == io::ErrorKind::AddrNotAvailable;
-                self.metrics.ports_exhausted += u64::from(exhausted && from.is_none());
+                if exhausted && from.is_none() {
+                    self.metrics.ports_exhausted += 1;
+                    self.overloaded();
+                }
+                if is_resource_exhaustion(&error) {
+                    self.note_files_exhausted();
+                }
                 tracing::info!("Could not connect to {}: {error}", safe(to));
                 self.controller.handle(failed(io_failure(&error)), now);
             }

@@ -321,8 +321,10 @@ impl Relay {
             .as_ref()
             .ok_or("Only relays have descriptors")?;
         let (addresses, policy) = (&self.own.addresses, self.exits.policy());
-        let own = super::descriptor::own_descriptor(&self.options, keys, addresses, policy)
-            .ok_or("Cannot get relay address while generating descriptor")?;
+        let families = &self.identity.families;
+        let own =
+            super::descriptor::own_descriptor(&self.options, keys, families, addresses, policy)
+                .ok_or("Cannot get relay address while generating descriptor")?;
         let moment = Moment {
             published: SystemTime::now(),
             uptime: self.control.started.elapsed(),
@@ -332,6 +334,7 @@ impl Relay {
             with_tap: self.network.params.publish_dummy_tap_key,
             with_family: self.network.params.publish_family_list,
             history: Vec::new(),
+            statistics: self.statistics_lines(),
         };
         match own.sign(&moment) {
             Ok(signed) => Ok(format!("{}{}", signed.router, signed.extra_info)),

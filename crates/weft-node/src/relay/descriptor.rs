@@ -36,6 +36,7 @@ const NO_PORT: &str = "reject 1-65535";
 pub(super) fn own_descriptor(
     options: &Options,
     keys: &RelayKeys,
+    families: &[ExpandedKeypair],
     addresses: &Addresses,
     policy: &ExitPolicy,
 ) -> Option<OwnDescriptor> {
@@ -60,10 +61,11 @@ pub(super) fn own_descriptor(
         keys: Arc::new(DescriptorKeys {
             rsa_identity: rsa_copy(&keys.rsa_identity),
             ed_identity: keys.ed_identity,
-            signing: ExpandedKeypair::from_secret_key_bytes(keys.signing.to_secret_key_bytes())?,
+            signing: ed25519_copy(&keys.signing)?,
             signing_cert: keys.signing_cert.clone(),
             ntor: curve25519::StaticSecret::from(*keys.ntor.current.secret),
             tap: rsa_copy(&keys.tap),
+            families: families.iter().filter_map(ed25519_copy).collect(),
         }),
         nickname: options.identity.nickname.clone(),
         ipv4,
@@ -115,6 +117,11 @@ fn family(members: &[String], nickname: &str, fingerprint: &str) -> Vec<String> 
 /// The same key pair again; the type has no `Clone`.
 fn rsa_copy(pair: &rsa::KeyPair) -> rsa::KeyPair {
     rsa::KeyPair::from(pair.as_key().clone())
+}
+
+/// The same; `None` where the key was none.
+fn ed25519_copy(key: &ExpandedKeypair) -> Option<ExpandedKeypair> {
+    ExpandedKeypair::from_secret_key_bytes(key.to_secret_key_bytes())
 }
 
 /// What the directory task follows.
@@ -224,7 +231,7 @@ mod tests {
         };
         let own = |torrc: &str| {
             let options = options(&format!("{RELAY}{torrc}"));
-            own_descriptor(&options, &keys, &addresses, &options.exit.policy).unwrap()
+            own_descriptor(&options, &keys, &[], &addresses, &options.exit.policy).unwrap()
         };
         let plain = own("");
         assert_eq!(plain.nickname, "me");
@@ -252,7 +259,7 @@ mod tests {
         assert!(!is_directory(&own("DirCache 0\n")));
         let nowhere = Addresses::default();
         let policy = ExitPolicy::reject_all();
-        assert!(own_descriptor(&options(RELAY), &keys, &nowhere, &policy).is_none());
+        assert!(own_descriptor(&options(RELAY), &keys, &[], &nowhere, &policy).is_none());
         assert!(plain.exit_policy.is_empty() && plain.ipv6_policy.is_none());
         let exit =
             own("ExitRelay 1\nExitPolicyRejectPrivate 0\nExitPolicy accept *:80,reject *:*\n");

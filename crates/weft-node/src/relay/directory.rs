@@ -122,6 +122,7 @@ impl Relay {
         match descriptor::own_descriptor(
             &self.options,
             keys,
+            &self.identity.families,
             &self.own.addresses,
             self.exits.policy(),
         ) {
@@ -137,6 +138,7 @@ impl Relay {
                 self.network.params = consensus.params.clone();
                 self.network.consensus = Some(consensus);
                 self.apply_params();
+                self.check_families();
             }
             // A client in the same process reports its own start: programs wait for its end before they
             // ask for circuits.
@@ -160,6 +162,7 @@ impl Relay {
                 observed,
             } => {
                 self.network.accepted = accepted > 0;
+                self.self_test.published = observed;
                 logging::log(&self.uploads.published(accepted, of, reason, observed));
             }
             Event::Downloads(downloads) => {

@@ -5,6 +5,7 @@ use std::io;
 use weft_datadir::dir::DirError;
 use weft_datadir::file;
 use weft_datadir::keys::KeyError;
+use weft_datadir::keys::family::FamilyError;
 use weft_datadir::lock::LockError;
 use weft_datadir::state;
 use weft_tls::LinkTlsError;
@@ -44,6 +45,9 @@ pub enum StartError {
     /// Keys or their directories.
     #[error(transparent)]
     Keys(#[from] KeyError),
+    /// The keys of the families that torrc names.
+    #[error(transparent)]
+    Families(#[from] FamilyError),
     /// Another process has the DataDirectory.
     #[error(transparent)]
     Lock(#[from] LockError),

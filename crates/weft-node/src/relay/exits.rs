@@ -439,6 +439,9 @@ impl Relay {
         let ports = is_port_exhaustion(error);
         counts.ports_exhausted += u64::from(ports);
         counts.resources_exhausted += u64::from(is_resource_exhaustion(error));
+        if is_resource_exhaustion(error) {
+            self.note_files_exhausted();
+        }
         if !ports && !is_resource_exhaustion(error) {
             tracing::info!("Could not connect to {}: {error}", safe(to));
         } else if let Some(more) = self.exits.exhausted.check(now) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rand::CryptoRng;
+use tor_llcrypto::pk::ed25519::ExpandedKeypair;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_config::Options;
 use weft_core::handshake::{IdentityKeys, LinkCertLifetimes};
@@ -13,6 +14,7 @@ use weft_datadir::keys::{KeyConfig, RelayKeys};
 use weft_tls::{LinkLifetimes, LinkTls, LinkTlsError};
 
 use super::error::StartError;
+use super::family;
 
 /// How often the signing key's lifetime is checked, as C tor does.
 pub(super) const SIGNING_CHECK: Duration = Duration::from_secs(30);
@@ -24,6 +26,10 @@ pub(super) const SIGNING_CHECK: Duration = Duration::from_secs(30);
 pub(super) struct Identity {
     /// `None`: the node is a client alone.
     pub(super) keys: Option<RelayKeys>,
+    /// The keys of the families that the relay is in.
+    pub(super) families: Vec<ExpandedKeypair>,
+    /// Whether the operator was warned of a family without a list.
+    pub(super) warned_of_family: bool,
     /// For the onionskin workers.
     pub(super) onion_keys: Option<OnionKeys>,
     /// For links.
@@ -53,6 +59,8 @@ impl Identity {
             None => LinkTls::client()?,
         });
         Ok(Identity {
+            families: family::load(options)?,
+            warned_of_family: false,
             onion_keys: keys.as_ref().map(onion_keys),
             keys,
             tls,

@@ -120,6 +120,8 @@ pub(super) fn thread_params(
         known_relays: known_relays.clone(),
         my_addrs,
         protocol_warnings: options.log.protocol_warnings,
+        count_exit_ports: options.statistics.exit_ports,
+        count_directions: options.statistics.directions,
         socks_timeout: options.apps.timeout,
     }
 }

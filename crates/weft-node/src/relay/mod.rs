@@ -18,6 +18,7 @@ mod directory;
 mod error;
 mod event_loop;
 mod exits;
+mod family;
 mod heartbeat;
 mod identity;
 mod limits;
@@ -33,6 +34,7 @@ mod self_test;
 mod shutdown;
 mod signals;
 mod start;
+mod statistics;
 #[cfg(test)]
 mod testing;
 mod threads;
@@ -73,6 +75,7 @@ use process::Process;
 use self_test::SelfTest;
 use shutdown::Shutdown;
 use signals::Signals;
+use statistics::StatisticsSide;
 use threads::Threads;
 use uploads::UploadLines;
 
@@ -129,6 +132,7 @@ struct Relay {
     client: Option<ClientSide>,
     exits: ExitSide,
     metrics: Metrics,
+    statistics: StatisticsSide,
     log_limits: LogLimits,
     uploads: UploadLines,
     shutdown: Shutdown,
@@ -244,6 +248,7 @@ impl Relay {
                     break;
                 };
                 self.note_reachable(&message);
+                self.note_statistics(&message);
                 self.controller.handle(message, now);
                 self.act(now);
             }

@@ -39,6 +39,7 @@ impl Relay {
                 Err(error) => tracing::warn!("Could not read the keys again: {error}"),
             }
         }
+        self.reload_families();
         self.publish_descriptor();
         if let Some(reason) = republish {
             self.directory(Command::Publish(reason));
@@ -121,6 +122,7 @@ impl Relay {
             self.controller.close_all_connections();
         }
         self.reload_control();
+        self.configure_statistics();
         if let Err(error) = prepare_directories(&self.options) {
             tracing::warn!("{error}");
         }

@@ -4,16 +4,20 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
 use weft_cell::identity::RsaIdentity;
 use weft_config::Options;
 use weft_core::handshake::PeerIdentity;
 use weft_core::message::ToController;
 use weft_dir::command::Command;
+use weft_dir::consensus::Consensus;
 
 use super::Relay;
 use super::address::Addresses;
 use crate::notice;
+use crate::reachability::bandwidth_test::{BandwidthTest, CIRCUITS, cells_per_circuit, pace};
 use crate::reachability::{Candidate, Probe, ProbeError, Reachability};
 
 /// How long a probe of our own ORPort may take.
@@ -25,11 +29,21 @@ pub(super) struct SelfTest {
     pub(super) reachability: Reachability,
     /// Probes that run, by the address that they test.
     probes: Vec<(SocketAddr, JoinHandle<Result<(), ProbeError>>)>,
+    /// The measurement of our own bandwidth.
+    bandwidth: BandwidthTest,
+    /// Its circuits that run.
+    circuits: Vec<JoinHandle<Result<u64, ProbeError>>>,
+    /// Whether one of them has carried its cells.
+    carried: bool,
+    /// The bandwidth that was published last.
+    pub(super) published: u64,
+    /// Bytes that tests have sent, which no thread counts.
+    pub(super) sent: u64,
 }
 
 impl SelfTest {
     /// A test of these addresses that has not begun.
-    pub(super) fn new(options: &Options, addresses: &Addresses) -> Self {
+    pub(super) fn new(options: &Options, addresses: &Addresses, now: Instant) -> Self {
         SelfTest {
             reachability: Reachability::new(
                 addresses.v4.map(SocketAddr::V4),
@@ -38,6 +52,21 @@ impl SelfTest {
                 options.directory.assume_reachable_ipv6,
             ),
             probes: Vec::new(),
+            bandwidth: BandwidthTest::new(now),
+            circuits: Vec::new(),
+            carried: false,
+            published: 0,
+            sent: 0,
+        }
+    }
+
+    /// The relay's addresses are these now.
+    pub(super) fn set_addresses(&mut self, addresses: &Addresses, now: Instant) {
+        let before = self.reachability.reachable_v4();
+        let (v4, v6) = (addresses.v4.map(SocketAddr::V4), addresses.v6);
+        self.reachability.set_addresses(v4, v6.map(SocketAddr::V6));
+        if before.is_some() && before != v4 {
+            self.bandwidth.address_changed(now);
         }
     }
 }
@@ -98,30 +127,9 @@ impl Relay {
         else {
             return;
         };
-        let Some(own_ntor) = self
-            .identity
-            .keys
-            .as_ref()
-            .map(|keys| keys.ntor.current.public)
-        else {
-            return;
-        };
-        let own = self.threads.params.own_rsa;
-        let candidates: Vec<Candidate> = consensus
-            .relays()
-            .filter_map(|(id, relay)| {
-                let rsa = RsaIdentity::from(id);
-                // Over a link that is open already a relay would prove nothing.
-                if rsa == own || self.controller.has_link_to(&rsa) {
-                    return None;
-                }
-                let via = relay
-                    .or_ports
-                    .iter()
-                    .find(|port| port.is_ipv4() == addr.is_ipv4())?;
-                Some(Candidate { addr: *via, rsa })
-            })
-            .collect();
+        let mut candidates = self.candidates(&consensus, addr);
+        // Over a link that is open already a relay would prove nothing.
+        candidates.retain(|candidate| !self.controller.has_link_to(&candidate.rsa));
         let Some(via) = self
             .self_test
             .reachability
@@ -129,28 +137,97 @@ impl Relay {
         else {
             return;
         };
-        let probe = Probe {
-            via: via.addr,
-            via_rsa: via.rsa,
-            own_addr: addr,
-            own_rsa: self.threads.params.own_rsa,
-            own_ed25519: self
-                .names_ed25519()
-                .then_some(self.threads.params.own_ed25519),
-            own_ntor,
-            route: self.options.network.route(via.addr),
-            timeout: PROBE_TIMEOUT,
+        let Some(probe) = self.probe(via, addr) else {
+            return;
         };
-        let mut rng = {
-            use rand::SeedableRng as _;
-            StdRng::from_rng(&mut self.rng)
-        };
+        let mut rng = StdRng::from_rng(&mut self.rng);
         let started = std::thread::Builder::new()
             .name("reachability".into())
             .spawn(move || probe.run(&mut rng));
         if let Ok(handle) = started {
             self.self_test.reachability.started(addr, now);
             self.self_test.probes.push((addr, handle));
+        }
+    }
+
+    /// The relays that can be asked to extend to an address of ours.
+    fn candidates(&self, consensus: &Consensus, addr: SocketAddr) -> Vec<Candidate> {
+        let own = self.threads.params.own_rsa;
+        let relays = consensus.relays().filter_map(|(id, relay)| {
+            let rsa = RsaIdentity::from(id);
+            let mut ports = relay.or_ports.iter();
+            let via = ports.find(|port| port.is_ipv4() == addr.is_ipv4())?;
+            (rsa != own).then_some(Candidate { addr: *via, rsa })
+        });
+        relays.collect()
+    }
+
+    /// A probe of our address through a relay.
+    fn probe(&self, via: Candidate, own_addr: SocketAddr) -> Option<Probe> {
+        Some(Probe {
+            via: via.addr,
+            via_rsa: via.rsa,
+            own_addr,
+            own_rsa: self.threads.params.own_rsa,
+            own_ed25519: self
+                .names_ed25519()
+                .then_some(self.threads.params.own_ed25519),
+            own_ntor: self.identity.keys.as_ref()?.ntor.current.public,
+            route: self.options.network.route(via.addr),
+            timeout: PROBE_TIMEOUT,
+        })
+    }
+
+    /// Measures our own bandwidth, once others can reach us; collects the result of a measurement.
+    pub(super) fn test_bandwidth(&mut self, now: Instant) {
+        let test = &mut self.self_test;
+        let (done, running): (Vec<_>, Vec<_>) = std::mem::take(&mut test.circuits)
+            .into_iter()
+            .partition(JoinHandle::is_finished);
+        test.circuits = running;
+        let any = !done.is_empty();
+        for circuit in done {
+            match circuit.join() {
+                Ok(Ok(bytes)) => {
+                    test.sent += bytes;
+                    test.carried = true;
+                }
+                Ok(Err(error)) => tracing::info!("Measuring our own bandwidth: {error}"),
+                Err(_) => {}
+            }
+        }
+        if any && test.circuits.is_empty() {
+            if test.carried {
+                notice!("Performing bandwidth self-test...done.");
+            }
+            test.bandwidth.ended(test.carried, now);
+        }
+        let rate = self.options.bandwidth.rate;
+        let Some(addr) = test.reachability.reachable_v4() else {
+            return;
+        };
+        if self.options.network.disabled || !test.bandwidth.due(test.published, rate, now) {
+            return;
+        }
+        let Some(consensus) = self.network.consensus.clone() else {
+            return;
+        };
+        let mut candidates = self.candidates(&consensus, addr);
+        candidates.shuffle(&mut self.rng);
+        let (cells, pace) = (cells_per_circuit(rate), pace(rate));
+        for via in candidates.iter().cycle().take(CIRCUITS as usize) {
+            let Some(probe) = self.probe(*via, addr) else {
+                return;
+            };
+            let mut rng = StdRng::from_rng(&mut self.rng);
+            let started = std::thread::Builder::new()
+                .name("bandwidth".into())
+                .spawn(move || probe.send_drops(cells, pace, &mut rng));
+            self.self_test.circuits.extend(started);
+        }
+        if !self.self_test.circuits.is_empty() {
+            self.self_test.carried = false;
+            self.self_test.bandwidth.started();
         }
     }
 

@@ -31,6 +31,7 @@ use super::process::Process;
 use super::self_test::SelfTest;
 use super::shutdown::Shutdown;
 use super::signals::Signals;
+use super::statistics::StatisticsSide;
 use super::threads::{self, Setup, Threads};
 use super::uploads::UploadLines;
 use super::{Context, Relay, SIGNAL, limits};
@@ -124,8 +125,9 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     log_start(&options, &identity, client.is_some(), &workers);
     warn_of_risks(&options, client.is_some());
     let relay = Relay {
-        self_test: SelfTest::new(&options, &own.addresses),
+        self_test: SelfTest::new(&options, &own.addresses, now),
         metrics: Metrics::new(usize::from(threads.count())),
+        statistics: StatisticsSide::new(&options, now, wall),
         options,
         context,
         event_loop,
@@ -279,6 +281,7 @@ impl Relay {
     /// started this one.
     fn announce(mut self) -> Result<Self, StartError> {
         self.start_control();
+        self.configure_statistics();
         let (ipv4, ipv6) = self.self_test.reachability.is_reachable();
         self.directory(Command::Reachable { ipv4, ipv6 });
         self.publish_descriptor();

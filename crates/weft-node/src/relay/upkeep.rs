@@ -29,18 +29,21 @@ impl Relay {
             self.fail(thread_ended("a connection thread"), now);
         }
         let totals = self.controller.totals();
+        let requests = self.directory.handle.as_ref();
+        let (dir_read, dir_written) = requests.map_or((0, 0), |handle| handle.requests().bytes());
         self.directory(Command::Bandwidth(Totals {
             read: totals.bytes_read,
-            written: totals.bytes_written,
+            written: totals.bytes_written + self.self_test.sent,
             read_ipv6: totals.bytes_read_ipv6,
             written_ipv6: totals.bytes_written_ipv6,
-            // This version answers no directory requests.
-            ..Totals::default()
+            dir_read,
+            dir_written,
         }));
         if self.controller.adapts_threads() && self.threads.ends.len() > 1 {
             let idle = self.process.idle_cores.since_last(now);
             self.controller.set_idle_cores(idle);
         }
+        self.tick_statistics(&totals, now);
         let jump = self.process.wall_clock.note(now, SystemTime::now());
         if now >= self.identity.next_signing_check || jump.is_some() {
             self.identity.next_signing_check = now + SIGNING_CHECK;
@@ -58,6 +61,7 @@ impl Relay {
             self.find_addresses();
         }
         self.test_reachability(now);
+        self.test_bandwidth(now);
         self.tick_exits(now);
         self.publish_metrics(now);
         if let Some(period) = self.options.log.heartbeat_period {

@@ -173,6 +173,8 @@ pub(super) struct Connection {
     pub(super) wire_out: Vec<u8>,
     /// The other end.
     pub(super) peer: SocketAddr,
+    /// Bytes read and written in this interval, while connections are counted by them.
+    pub(super) moved: (u64, u64),
 }
 
 /// What a read brought.

@@ -29,6 +29,10 @@ pub(crate) struct ThreadParams {
     pub my_addrs: Vec<IpAddr>,
     /// Peers that break the protocol are warned of (`ProtocolWarnings`).
     pub protocol_warnings: bool,
+    /// What exits move is counted by port (`ExitPortStatistics`).
+    pub count_exit_ports: bool,
+    /// Connections are counted by the way that they are used (`ConnDirectionStatistics`).
+    pub count_directions: bool,
     /// How long an application may take to send its request (`SocksTimeout`).
     pub socks_timeout: Duration,
 }
@@ -45,6 +49,8 @@ impl Default for ThreadParams {
             known_relays: Arc::default(),
             my_addrs: Vec::new(),
             protocol_warnings: false,
+            count_exit_ports: false,
+            count_directions: false,
             socks_timeout: Duration::from_secs(120),
         }
     }

@@ -137,6 +137,7 @@ impl ConnectionThread {
             wire_out: Vec::new(),
             blocked: false,
             limit: KnownLimit::default(),
+            moved: (0, 0),
         }));
         self.sockets.by_id.insert(id, token);
         // Connections come and go faster than their time runs out.
@@ -216,6 +217,9 @@ impl ConnectionThread {
                 self.reports
                     .moved
                     .add(&connection.allowance, direction, used);
+                if self.params.count_directions && connection.allowance.is_counted() {
+                    connection.moved.0 += used as u64;
+                }
                 connection.listed = connection.readable && result.is_ok();
                 if connection.listed {
                     self.reading.queue.push_back(listed);

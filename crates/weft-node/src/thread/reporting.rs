@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use weft_core::load::Load;
 use weft_core::manager::ControllerLoad;
 use weft_core::message::{Report, RingDepths, ToController, Totals};
+use weft_extrainfo::{Directions, PortTraffic};
 
 use super::ConnectionThread;
 use super::closing::protocol_warning;
@@ -31,6 +32,7 @@ impl ConnectionThread {
             }
         }
         if now.saturating_duration_since(self.reports.last) >= REPORT {
+            self.count_directions(now);
             self.reports.last = now;
             let report = self.report(now);
             self.reports
@@ -89,7 +91,23 @@ impl ConnectionThread {
             heaviest: self.manager.heaviest(now),
             rings,
             cpu: cpu::thread_time(),
+            exit_ports: std::mem::take(&mut self.reports.exit_ports),
+            directions: self.reports.directions,
             totals,
+        }
+    }
+
+    /// Counts connections by the way that they were used since the last call, a whole interval later.
+    fn count_directions(&mut self, now: Instant) {
+        let since = now.saturating_duration_since(self.reports.directions_at);
+        if !self.params.count_directions || since < Directions::INTERVAL {
+            return;
+        }
+        self.reports.directions_at = now;
+        for (_, connection) in &mut self.sockets.all {
+            let (read, written) = std::mem::take(&mut connection.moved);
+            let ipv6 = connection.allowance.is_ipv6();
+            self.reports.directions.add(read, written, ipv6);
         }
     }
 
@@ -131,6 +149,12 @@ pub(super) struct Reports {
     pub(super) link_reads: u64,
     /// Times that a link's socket took bytes.
     pub(super) link_writes: u64,
+    /// What exits moved by port since the last report, while that is counted.
+    pub(super) exit_ports: PortTraffic,
+    /// Connections by the way that they were used, while that is counted.
+    pub(super) directions: Directions,
+    /// When they were counted last.
+    pub(super) directions_at: Instant,
     /// Messages that the ring to the controller had no room for.
     pub(super) stuck: VecDeque<ToController>,
 }
@@ -145,6 +169,9 @@ impl Reports {
             turns: 0,
             link_reads: 0,
             link_writes: 0,
+            exit_ports: PortTraffic::default(),
+            directions: Directions::default(),
+            directions_at: now,
             stuck: VecDeque::new(),
         }
     }

@@ -126,11 +126,18 @@ impl ConnectionThread {
             .moved
             .add(&connection.allowance, direction, written);
         self.reports.load.add(written as u64);
+        if self.params.count_directions && connection.allowance.is_counted() {
+            connection.moved.1 += written as u64;
+        }
         if written > 0 {
             connection.limit.wrote(written as u64);
             self.moved += written;
             self.reports.link_writes += 1;
             self.manager.wrote(link, now);
+        }
+        if !self.writing.spent.is_empty() {
+            let cells = self.writing.spent.len() as u64;
+            self.manager.count_written(link, cells);
         }
         for cell in self.writing.spent.drain(..) {
             self.manager.recycle(cell);

@@ -347,6 +347,8 @@ impl Thread {
             heaviest: self.manager.heaviest(now),
             rings: RingDepths::default(),
             cpu: Duration::from_nanos(self.worked),
+            exit_ports: Default::default(),
+            directions: Default::default(),
             totals: self.manager.totals(),
         }
     }

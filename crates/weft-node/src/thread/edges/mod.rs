@@ -20,6 +20,7 @@ use weft_core::address::ConnectionId;
 use weft_core::edge::EdgeNews;
 use weft_core::manager::LocalConnectionManager;
 use weft_core::slots::{EdgeKey, SlotKey as _};
+use weft_extrainfo::PortUse;
 
 use self::applications::Warnings;
 use self::socket::{EdgeConnection, Socket, Stage, end_reason};
@@ -228,9 +229,12 @@ impl ConnectionThread {
             EdgeSocket::Unix(socket) => Socket::Unix(UnixStream::from_std(socket)),
             EdgeSocket::None => Socket::None,
         };
-        let mut deadline = None;
+        let (mut deadline, mut port) = (None, 0);
         let (stage, peer) = match kind {
             AdoptKind::Exit { peer, ttl, .. } => {
+                if let Some(peer) = peer.filter(|_| self.params.count_exit_ports) {
+                    port = peer.port();
+                }
                 let peer = peer.map(|peer| peer.ip());
                 (Stage::Connecting(peer, ttl), peer)
             }
@@ -247,6 +251,7 @@ impl ConnectionThread {
             id,
             edge,
             socket,
+            port,
             allowance: peer.map(|peer| Allowance::new(peer, &self.params, now)),
             readable: false,
             writable: false,
@@ -296,6 +301,13 @@ impl ConnectionThread {
             && let Stage::Connecting(addr, ttl) = connection.stage
         {
             connection.stage = Stage::Open;
+            if connection.port != 0 {
+                let opened = PortUse {
+                    streams: 1,
+                    ..PortUse::default()
+                };
+                self.reports.exit_ports.add(connection.port, opened);
+            }
             let edge = connection.edge;
             self.manager.edge_connected(edge, addr, ttl, now);
         }
@@ -399,6 +411,13 @@ impl ConnectionThread {
         if let Some(allowance) = &mut connection.allowance {
             allowance.settle(&mut self.limit, Direction::Read, grant, count);
             self.reports.moved.add(allowance, Direction::Read, count);
+            if connection.port != 0 && allowance.is_counted() {
+                let read = PortUse {
+                    read: count as u64,
+                    ..PortUse::default()
+                };
+                self.reports.exit_ports.add(connection.port, read);
+            }
         }
         match result {
             Ok(0) => Err(EndReason::DONE),
@@ -554,6 +573,13 @@ impl ConnectionThread {
         if let Some(allowance) = &mut connection.allowance {
             allowance.settle(&mut self.limit, Direction::Write, grant, count);
             self.reports.moved.add(allowance, Direction::Write, count);
+            if connection.port != 0 && allowance.is_counted() {
+                let written = PortUse {
+                    written: count as u64,
+                    ..PortUse::default()
+                };
+                self.reports.exit_ports.add(connection.port, written);
+            }
         }
         match result {
             Ok(count) => {

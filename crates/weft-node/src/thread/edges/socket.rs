@@ -114,6 +114,8 @@ pub(super) struct EdgeConnection {
     pub(super) edge: EdgeKey,
     pub(super) socket: Socket,
     pub(super) stage: Stage,
+    /// The destination's port; 0: it is none, or ports are not counted.
+    pub(super) port: u16,
     /// How much it may move; not asked for Unix sockets.
     pub(super) allowance: Option<Allowance>,
     pub(super) readable: bool,

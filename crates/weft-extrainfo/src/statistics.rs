@@ -1,0 +1,298 @@
+//! All that a relay counts for its extra-info document, and the lines of it.
+
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use rand::Rng;
+
+use crate::cells::{Cells, CircuitCells};
+use crate::clients::{Clients, Country};
+use crate::directions::Directions;
+use crate::exits::PortTraffic;
+use crate::file::StatsFile;
+use crate::moment::{Day, next_noon};
+use crate::onions::Onions;
+use crate::overload::Overload;
+use crate::padding::PaddingTotals;
+
+/// Which statistics are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// ExtraInfoStatistics: they are published at all.
+    pub published: bool,
+    /// DirReqStatistics, where the countries of addresses are known.
+    pub dir_requests: bool,
+    /// EntryStatistics, where the countries of addresses are known.
+    pub entry: bool,
+    /// CellStatistics.
+    pub cells: bool,
+    /// ExitPortStatistics.
+    pub exits: bool,
+    /// HiddenServiceStatistics.
+    pub onions: bool,
+    /// ConnDirectionStatistics.
+    pub directions: bool,
+    /// PaddingStatistics.
+    pub padding: bool,
+    /// OverloadStatistics.
+    pub overload: bool,
+}
+
+impl Switches {
+    /// Whether what is in a file is kept and published.
+    fn has(&self, file: StatsFile) -> bool {
+        match file {
+            StatsFile::DirRequests => self.dir_requests,
+            StatsFile::Onions => self.onions,
+            StatsFile::Entry => self.entry,
+            StatsFile::Cells => self.cells,
+            StatsFile::Exits => self.exits,
+            StatsFile::Connections => self.directions,
+        }
+    }
+}
+
+/// SHA-1 of the tables of countries in use, in upper-case hexadecimal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GeoipDigests {
+    /// GeoIPFile.
+    pub v4: Option<String>,
+    /// GeoIPv6File.
+    pub v6: Option<String>,
+}
+
+/// Totals since the node's start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OverloadSeen {
+    /// Times that reading waited for the bandwidth that all connections share.
+    pub reads_limited: u64,
+    /// The same of writing.
+    pub writes_limited: u64,
+}
+
+/// What a relay counts; see the crate.
+#[derive(Clone, Debug)]
+pub struct Statistics {
+    switches: Switches,
+    /// The results of the last days.
+    files: [Option<String>; StatsFile::ALL.len()],
+    entry: Option<Day<Clients>>,
+    cells: Option<Day<Cells>>,
+    exits: Option<Day<PortTraffic>>,
+    onions: Option<Day<Onions>>,
+    directions: Option<Day<Directions>>,
+    /// The total of cells of onion services, as last noted.
+    onion_cells: u64,
+    /// The total of connections, as last noted.
+    directions_seen: Directions,
+    /// The totals at the beginning of the day.
+    padding: Day<PaddingTotals>,
+    padding_seen: PaddingTotals,
+    padding_timers: u64,
+    padding_line: Option<String>,
+    overload: Overload,
+}
+
+impl Statistics {
+    /// Nothing is counted yet.
+    #[must_use]
+    pub fn new(now: SystemTime) -> Self {
+        Self {
+            switches: Switches::default(),
+            files: Default::default(),
+            entry: None,
+            cells: None,
+            exits: None,
+            onions: None,
+            directions: None,
+            onion_cells: 0,
+            directions_seen: Directions::default(),
+            padding: Day::new(now, PaddingTotals::default()),
+            padding_seen: PaddingTotals::default(),
+            padding_timers: 0,
+            padding_line: None,
+            overload: Overload::default(),
+        }
+    }
+
+    /// Begins what is switched on, and forgets what is not.
+    pub fn configure(&mut self, switches: Switches, now: SystemTime, rng: &mut impl Rng) {
+        self.switches = switches;
+        follow(&mut self.entry, switches.entry, || {
+            Day::new(now, Clients::new(rng))
+        });
+        follow(&mut self.cells, switches.cells, || {
+            Day::new(now, Cells::default())
+        });
+        follow(&mut self.exits, switches.exits, || {
+            Day::new(now, PortTraffic::default())
+        });
+        follow(&mut self.onions, switches.onions, || {
+            Day::new(next_noon(now), Onions::default())
+        });
+        follow(&mut self.directions, switches.directions, || {
+            Day::new(now, Directions::default())
+        });
+    }
+
+    /// What is kept.
+    #[must_use]
+    pub fn switches(&self) -> Switches {
+        self.switches
+    }
+
+    /// A client's connection was accepted. `country` is asked only if that is counted.
+    pub fn note_client(&mut self, addr: IpAddr, country: impl FnOnce(IpAddr) -> Country) {
+        if let Some(day) = &mut self.entry {
+            day.counts.note(addr, country);
+        }
+    }
+
+    /// A circuit has ended, or the day has.
+    pub fn note_circuit(&mut self, circuit: CircuitCells, rng: &mut impl Rng) {
+        if let Some(day) = &mut self.cells {
+            day.counts.add(circuit, rng);
+        }
+    }
+
+    /// What exits moved since the last call.
+    pub fn note_exits(&mut self, traffic: &PortTraffic) {
+        if let Some(day) = &mut self.exits {
+            day.counts.add_all(traffic);
+        }
+    }
+
+    /// Since when different onion services are to be counted: from noon to noon, so that this may be later than
+    /// now. `None`: not at all.
+    #[must_use]
+    pub fn onions_from(&self) -> Option<SystemTime> {
+        self.onions.as_ref().map(Day::since)
+    }
+
+    /// What onion services made of this relay: the total of cells that were passed on at this rendezvous point since the
+    /// start, and the different services whose descriptors were stored since
+    /// [`onions_from`](Self::onions_from).
+    pub fn note_onions(&mut self, cells: u64, services: u64, now: SystemTime) {
+        let more = cells.saturating_sub(std::mem::replace(&mut self.onion_cells, cells));
+        if let Some(day) = self.onions.as_mut().filter(|day| now >= day.since()) {
+            day.counts.cells = day.counts.cells.saturating_add(more);
+            day.counts.services = services;
+        }
+    }
+
+    /// The total of connections by the way that they were used.
+    pub fn note_directions(&mut self, total: Directions) {
+        let more = total - std::mem::replace(&mut self.directions_seen, total);
+        if let Some(day) = &mut self.directions {
+            day.counts += more;
+        }
+    }
+
+    /// Totals of padding, and the timers for it that run now.
+    pub fn note_padding(&mut self, totals: PaddingTotals, timers: u64) {
+        self.padding_seen = totals;
+        self.padding_timers = self.padding_timers.max(timers);
+    }
+
+    /// Totals of waits for bandwidth.
+    pub fn note_limits(&mut self, seen: OverloadSeen, now: SystemTime) {
+        self.overload
+            .note_limits(seen.reads_limited, seen.writes_limited, now);
+    }
+
+    /// There was no file descriptor left.
+    pub fn note_files_exhausted(&mut self, now: SystemTime) {
+        self.overload.note_files(now);
+    }
+
+    /// Ends the days that are over; the results, to be written to files.
+    pub fn end_days(&mut self, now: SystemTime, rng: &mut impl Rng) -> Vec<(StatsFile, String)> {
+        let mut results = Vec::new();
+        if let Some(day) = &mut self.onions
+            && let Some((counts, end)) = day.end(now, Onions::default())
+        {
+            results.push((StatsFile::Onions, counts.lines(&end, rng)));
+        }
+        if let Some(day) = &mut self.entry
+            && let Some((counts, end)) = day.end(now, Clients::new(rng))
+        {
+            let text = format!("entry-stats-end {end}\nentry-ips {}\n", counts.list());
+            results.push((StatsFile::Entry, text));
+        }
+        if let Some(day) = &mut self.cells
+            && let Some((counts, end)) = day.end(now, Cells::default())
+        {
+            results.push((StatsFile::Cells, counts.lines(&end)));
+        }
+        if let Some(day) = &mut self.exits
+            && let Some((counts, end)) = day.end(now, PortTraffic::default())
+        {
+            results.push((StatsFile::Exits, counts.lines(&end)));
+        }
+        if let Some(day) = &mut self.directions
+            && let Some((counts, end)) = day.end(now, Directions::default())
+        {
+            results.push((StatsFile::Connections, counts.lines(&end)));
+        }
+        if let Some((before, end)) = self.padding.end(now, self.padding_seen) {
+            let timers = std::mem::take(&mut self.padding_timers);
+            let counts = self.padding_seen - before;
+            self.padding_line = counts.line(&end, timers).filter(|_| self.switches.padding);
+        }
+        for (file, text) in &results {
+            self.keep(*file, text.clone());
+        }
+        results
+    }
+
+    /// Keeps a day's result, from a file or of the directory's [`DirRequests`](crate::DirRequests).
+    pub fn keep(&mut self, file: StatsFile, text: String) {
+        if let Some(kept) = self.files.get_mut(file as usize) {
+            *kept = Some(text);
+        }
+    }
+
+    /// What is published, behind the histories of bandwidth: whole lines in each. `rates` are BandwidthRate
+    /// and BandwidthBurst.
+    #[must_use]
+    pub fn lines(&self, digests: &GeoipDigests, rates: (u64, u64), now: SystemTime) -> Vec<String> {
+        if !self.switches.published {
+            return Vec::new();
+        }
+        let digest = |keyword, digest: &Option<String>| {
+            digest
+                .as_ref()
+                .map(|digest| format!("{keyword} {digest}\n"))
+        };
+        let files = StatsFile::ALL.iter().zip(&self.files);
+        let files = files.filter_map(|(file, text)| {
+            text.clone().filter(|text| {
+                self.switches.has(*file) && file.recent(text, now).is_ok_and(|recent| recent)
+            })
+        });
+        let padding = self.padding_line.clone();
+        let overload = self.overload.lines(rates, now);
+        [
+            digest("geoip-db-digest", &digests.v4),
+            digest("geoip6-db-digest", &digests.v6),
+        ]
+        .into_iter()
+        .flatten()
+        .chain(files)
+        .chain(padding.filter(|_| self.switches.padding))
+        .chain(Some(overload).filter(|text| self.switches.overload && !text.is_empty()))
+        .collect()
+    }
+}
+
+/// Begins what is wanted and not there; ends what is not wanted.
+fn follow<T>(day: &mut Option<T>, wanted: bool, begin: impl FnOnce() -> T) {
+    match (&day, wanted) {
+        (None, true) => *day = Some(begin()),
+        (Some(_), false) => *day = None,
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;
