@@ -88,7 +88,7 @@ impl Flag {
 }
 
 /// Every flag, in the order of help.
-pub const FLAGS: [Flag; 16] = [
+pub const FLAGS: [Flag; 17] = [
     flag(
         "--torrc-file",
         Purpose::Run,

@@ -41,7 +41,13 @@ pub(crate) fn read(settings: &Settings, is_relay: bool) -> StatisticsOptions {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::options;
+    use crate::host::MemoryHost;
+    use crate::load::load_text;
+    use crate::options::Options;
+
+    fn options(torrc: &str) -> Options {
+        load_text(torrc, &MemoryHost::new()).unwrap().options
+    }
 
     #[test]
     fn statistics_are_those_of_c_tor_and_of_relays_alone() {

@@ -227,3 +227,91 @@ pub(crate) fn moment() -> Moment {
         history: vec!["write-history 2026-11-20 01:00:00 (86400 s) 1024".into()],
     }
 }
+
+/// Every kind of statistics, of a day that ended at noon before `now`.
+pub(crate) fn statistics(now: SystemTime) -> Vec<String> {
+    use weft_extrainfo::{
+        Directions, GeoipDigests, OverloadSeen, PERIOD, PaddingTotals, PortTraffic, PortUse,
+        Response, Statistics, Switches, Way,
+    };
+    let mut rng = ChaCha12Rng::seed_from_u64(1);
+    let seconds = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let noon = SystemTime::UNIX_EPOCH + secs((seconds - 43_200) / 86_400 * 86_400 + 43_200);
+    let start = noon - PERIOD - secs(1);
+    let mut statistics = Statistics::new(start);
+    let switches = Switches {
+        published: true,
+        dir_requests: true,
+        entry: true,
+        cells: true,
+        exits: true,
+        onions: true,
+        directions: true,
+        padding: true,
+        overload: true,
+    };
+    statistics.configure(switches, start, &mut rng);
+    statistics.note_client([192, 0, 2, 1].into(), |_| *b"de");
+    let mut ports = PortTraffic::default();
+    let used = PortUse {
+        written: 5000,
+        read: 70_000,
+        streams: 3,
+    };
+    ports.add(443, used);
+    statistics.note_exits(&ports);
+    let mut directions = Directions::default();
+    directions.add(1_000_000, 1, true);
+    statistics.note_directions(directions);
+    let padding = PaddingTotals {
+        read_total: 1,
+        write_total: 1,
+        ..PaddingTotals::default()
+    };
+    statistics.note_padding(padding, 3);
+    statistics.note_files_exhausted(now);
+    let seen = OverloadSeen {
+        reads_limited: 1,
+        writes_limited: 0,
+    };
+    statistics.note_limits(seen, now);
+    let mut requests = weft_extrainfo::DirRequests::new(start, &mut rng);
+    for _ in 0..20 {
+        let country = |_| *b"us";
+        let peer = [192, 0, 2, 7].into();
+        let now = secs(1);
+        let download = requests.answered(Response::Ok, peer, country, Way::Tunneled, now);
+        requests.complete(download.unwrap(), 1000, secs(2), &mut rng);
+    }
+    let (kind, text) = requests.end_day(noon, secs(3), &mut rng).unwrap();
+    statistics.keep(kind, text);
+    statistics.end_days(noon, &mut rng);
+    let digests = GeoipDigests {
+        v4: Some("A".repeat(40)),
+        v6: Some("B".repeat(40)),
+    };
+    statistics.lines(&digests, (1 << 30, 1 << 30), now)
+}
+
+/// The relay with a key of a family.
+pub(crate) fn with_family(relay: OwnDescriptor, seed: u64) -> OwnDescriptor {
+    let mut rng = ChaCha12Rng::seed_from_u64(seed);
+    let keys = &relay.keys;
+    let family = ExpandedKeypair::from(&Keypair::generate(&mut rng));
+    OwnDescriptor {
+        keys: Arc::new(DescriptorKeys {
+            rsa_identity: keys.rsa_identity.as_key().clone().into(),
+            ed_identity: keys.ed_identity,
+            signing: ExpandedKeypair::from_secret_key_bytes(keys.signing.to_secret_key_bytes())
+                .unwrap(),
+            signing_cert: keys.signing_cert.clone(),
+            ntor: keys.ntor.clone(),
+            tap: keys.tap.as_key().clone().into(),
+            families: vec![family],
+        }),
+        ..relay
+    }
+}

@@ -161,11 +161,7 @@ fn an_authority_takes_our_descriptor_and_we_take_its_consensus() {
         .log()
         .lines()
         .filter(|line| line.contains("[warn]") || line.contains("[err]"))
-        .filter(|line| {
-            !EXPECTED_WARNINGS
-                .iter()
-                .any(|expected| line.contains(expected))
-        })
+        .filter(|line| !is_expected(line))
         .map(String::from)
         .collect();
     assert!(warnings.is_empty(), "{warnings:#?}");
@@ -188,6 +184,12 @@ const EXPECTED_WARNINGS: &[&str] = &[
     "No available nodes when trying to choose node",
 ];
 
+/// Whether a warning is none about our documents.
+fn is_expected(line: &str) -> bool {
+    let mut expected = EXPECTED_WARNINGS.iter();
+    expected.any(|expected| line.contains(expected))
+}
+
 #[test]
 fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that_is_right() {
     let tor = CTor::start();
@@ -204,7 +206,7 @@ fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that
         exit_policy: vec!["accept *:80".into(), "reject *:*".into()],
         ipv6_policy: Some("accept 80".into()),
         hidden_service_dir: true,
-        ..testing::relay_at(31, now)
+        ..testing::with_family(testing::relay_at(31, now), 32)
     };
     let overloaded = Moment {
         overload_general: Some(now - Duration::from_secs(7200)),
@@ -212,6 +214,7 @@ fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that
             "write-history 2026-11-20 01:00:00 (86400 s) 1024,2048".into(),
             "read-history 2026-11-20 01:00:00 (86400 s) 1024,2048".into(),
         ],
+        statistics: testing::statistics(now),
         ..moment(now)
     };
     let signed = full.sign(&overloaded).unwrap();
@@ -230,9 +233,20 @@ fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that
             .contains("\noverload-general 1 ")
     );
     assert!(
-        tor.get(&format!("/tor/extra/fp/{id}"))
-            .contains("\nread-history ")
+        tor.get(&format!("/tor/server/fp/{id}"))
+            .contains("\nfamily-cert\n")
     );
+    let extra_info = tor.get(&format!("/tor/extra/fp/{id}"));
+    for keyword in ["read-history", "dirreq-v3-resp", "overload-fd-exhausted"] {
+        assert!(
+            extra_info.contains(&format!("\n{keyword} ")),
+            "{extra_info}"
+        );
+    }
+    let about_us = |line: &&str| line.contains("[warn]") && !is_expected(line);
+    let log = tor.log();
+    let warnings: Vec<&str> = log.lines().filter(about_us).collect();
+    assert!(warnings.is_empty(), "{warnings:#?}");
 
     // The same again is not news.
     let again = full.sign(&moment(now + Duration::from_secs(5))).unwrap();

@@ -1,7 +1,7 @@
 //! Two parsers and C tor accept our descriptors, and read the right values.
 
 use super::*;
-use crate::testing::{moment, now, relay, secs};
+use crate::testing::{moment, now, relay, secs, statistics, with_family};
 use digest::Digest;
 use tor_checkable::{SelfSigned, TimeBound};
 use tor_llcrypto::d::Sha1;
@@ -243,4 +243,135 @@ fn only_what_others_see_counts_as_a_change() {
         ..relay(1)
     };
     assert_eq!(before.changed(&contact), Some("config change"));
+}
+
+#[test]
+fn statistics_follow_the_histories_and_the_last_give_way_where_there_is_no_room() {
+    let published = |statistics: Vec<String>| {
+        let moment = Moment {
+            statistics,
+            ..moment()
+        };
+        relay(1).sign(&moment).unwrap().extra_info
+    };
+    let all = statistics(now());
+    let text = published(all.clone());
+    let whole = format!("(86400 s) 1024\n{}router-sig-ed25519 ", all.concat());
+    assert!(text.contains(&whole), "{text}");
+    let long = format!("dirreq-v3-ips {}\n", "x".repeat(MAX_EXTRA_INFO));
+    let text = published(vec!["a 1\n".into(), "b 2\n".into(), long, "c 3\n".into()]);
+    assert!(text.contains("\na 1\nb 2\nrouter-sig-ed25519 "), "{text}");
+    let quiet = OwnDescriptor {
+        extra_info_statistics: false,
+        ..relay(1)
+    };
+    let moment = Moment {
+        statistics: all,
+        ..moment()
+    };
+    let text = quiet.sign(&moment).unwrap().extra_info;
+    assert!(!text.contains("stats-end"), "{text}");
+}
+
+#[test]
+fn a_family_certifies_the_identity_by_its_key() {
+    let relay = with_family(
+        OwnDescriptor {
+            hidden_service_dir: true,
+            contact: Some("x".into()),
+            ..relay(1)
+        },
+        9,
+    );
+    let text = relay.sign(&moment()).unwrap().router;
+    accepted(&text);
+    let place = "\nhidden-service-dir\nfamily-cert\n-----BEGIN FAMILY CERT-----\n";
+    let (_, rest) = text.split_once(place).unwrap();
+    let (base64, rest) = rest.split_once("-----END FAMILY CERT-----\n").unwrap();
+    assert!(rest.starts_with("contact x\n"), "{rest}");
+    use base64ct::{Base64, Encoding as _};
+    let bytes = Base64::decode_vec(&base64.replace('\n', "")).unwrap();
+    let cert = Ed25519Cert::decode(&bytes).unwrap();
+    let cert = cert.should_have_signing_key().unwrap();
+    let family = Ed25519Identity::from(*relay.keys.families[0].public());
+    assert_eq!(cert.peek_signing_key(), &family);
+    let cert = cert.check_signature().unwrap();
+    let cert = cert.if_valid_at(&(now() + secs(29 * 86_400))).unwrap();
+    let subject = cert.subject_key().as_ed25519();
+    assert_eq!(subject, Some(&relay.keys.ed_identity));
+    assert_eq!(cert.cert_type(), tor_cert::CertType::FAMILY_V_IDENTITY);
+    let expired = Ed25519Cert::decode(&bytes).unwrap();
+    let expired = expired.should_have_signing_key().unwrap();
+    let expired = expired.check_signature().unwrap();
+    assert!(expired.if_valid_at(&(now() + secs(31 * 86_400))).is_err());
+    let without = OwnDescriptor {
+        keys: crate::testing::relay(1).keys,
+        ..relay.clone()
+    };
+    assert_eq!(without.changed(&relay), Some("keys have changed"));
+}
+
+/// Stem, with which services read all documents of the network. The module's name marks the tests that need it, for
+/// `cargo xtask test`, which installs it.
+mod with_stem {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    const PROGRAM: &str = r#"
+import io, sys
+from stem.descriptor import parse_file
+router, extra = sys.stdin.buffer.read().split(b'\0')
+[router] = parse_file(io.BytesIO(router), 'server-descriptor 1.0', validate=True)
+assert router.nickname == 'weft1', router.nickname
+assert router.certificate is not None and router.onion_key is not None
+assert router.observed_bandwidth == 123456, router.observed_bandwidth
+assert 'family-cert' in router.get_bytes().decode()
+[extra] = parse_file(io.BytesIO(extra), 'extra-info 1.0', validate=True)
+assert router.extra_info_digest == extra.digest(), (router.extra_info_digest, extra.digest())
+assert extra.geoip_db_digest == 'A' * 40 and extra.geoip6_db_digest == 'B' * 40
+assert extra.dir_v3_ips == {'us': 8} and extra.dir_v3_requests == {'us': 24}, extra.dir_v3_ips
+assert extra.dir_v3_responses, extra.dir_v3_responses
+assert extra.entry_ips == {'de': 8}, extra.entry_ips
+assert extra.exit_kibibytes_written == {443: 5, 'other': 0}, extra.exit_kibibytes_written
+assert extra.exit_kibibytes_read == {443: 69, 'other': 0}, extra.exit_kibibytes_read
+assert extra.exit_streams_opened == {443: 4, 'other': 0}, extra.exit_streams_opened
+assert extra.conn_bi_direct_read == 1, extra.conn_bi_direct_read
+assert len(extra.cell_processed_cells) == 10, extra.cell_processed_cells
+assert extra.write_history_values == [1024], extra.write_history_values
+assert extra.padding_counts['read-total'] == 10000, extra.padding_counts
+print('stem is content')
+"#;
+
+    #[test]
+    fn stem_reads_both_documents_with_everything_in_them() {
+        let Some(python) = std::env::var_os("WEFT_STEM_PYTHON") else {
+            weft_testing::not_run!(
+                "WEFT_STEM_PYTHON names no Python that has Stem; `cargo xtask test --only stem` makes one"
+            );
+            return;
+        };
+        let moment = Moment {
+            overload_general: Some(now()),
+            statistics: statistics(now()),
+            ..moment()
+        };
+        let signed = with_family(full(), 9).sign(&moment).unwrap();
+        let mut process = Command::new(&python)
+            .args(["-c", PROGRAM])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let documents = format!("{}\0{}", signed.router, signed.extra_info);
+        let mut stdin = process.stdin.take().unwrap();
+        stdin.write_all(documents.as_bytes()).unwrap();
+        drop(stdin);
+        let output = process.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("stem is content"), "{text}");
+    }
 }

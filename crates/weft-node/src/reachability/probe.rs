@@ -18,6 +18,7 @@ use weft_cell::reason::DestroyReason;
 use weft_cell::relay::{self, RelayBody};
 use weft_cell::{CELL_LEN, Cell, ChanCmd, RelayCmd};
 use weft_core::handshake::Role;
+use weft_crypto::Tor1Keys;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::{fast, ntor};
 use weft_proxy::Route;

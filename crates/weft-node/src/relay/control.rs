@@ -321,7 +321,7 @@ impl Relay {
             .as_ref()
             .ok_or("Only relays have descriptors")?;
         let (addresses, policy) = (&self.own.addresses, self.exits.policy());
-        let families = &self.identity.families;
+        let families = &self.identity.families.0;
         let own =
             super::descriptor::own_descriptor(&self.options, keys, families, addresses, policy)
                 .ok_or("Cannot get relay address while generating descriptor")?;

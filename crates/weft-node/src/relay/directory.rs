@@ -122,7 +122,7 @@ impl Relay {
         match descriptor::own_descriptor(
             &self.options,
             keys,
-            &self.identity.families,
+            &self.identity.families.0,
             &self.own.addresses,
             self.exits.policy(),
         ) {

@@ -6,24 +6,36 @@ use weft_datadir::keys::family::{self, FamilyError};
 
 use super::Relay;
 
+/// The families' keys.
+#[derive(Default)]
+pub(super) struct Families(pub(super) Vec<ExpandedKeypair>);
+
+impl std::fmt::Debug for Families {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(family::identity))
+            .finish()
+    }
+}
+
 /// Reads the keys of the families that torrc names.
 ///
 /// # Errors
 ///
 /// A family's key is missing, or something that is called a key is none.
-pub(super) fn load(options: &Options) -> Result<Vec<ExpandedKeypair>, FamilyError> {
+pub(super) fn load(options: &Options) -> Result<Families, FamilyError> {
     let Some(families) = options
         .identity
         .families
         .as_ref()
         .filter(|_| options.is_relay())
     else {
-        return Ok(Vec::new());
+        return Ok(Families::default());
     };
     let expected: Vec<Ed25519Identity> = families.ids.iter().map(|id| (*id).into()).collect();
     let keys = family::load(&options.files.family_key_directory, &expected, families.all)?;
     tracing::info!("Found {} family ID keys", keys.len());
-    Ok(keys)
+    Ok(Families(keys))
 }
 
 impl Relay {

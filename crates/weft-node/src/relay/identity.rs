@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use rand::CryptoRng;
-use tor_llcrypto::pk::ed25519::ExpandedKeypair;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_config::Options;
 use weft_core::handshake::{IdentityKeys, LinkCertLifetimes};
@@ -14,7 +13,7 @@ use weft_datadir::keys::{KeyConfig, RelayKeys};
 use weft_tls::{LinkLifetimes, LinkTls, LinkTlsError};
 
 use super::error::StartError;
-use super::family;
+use super::family::{self, Families};
 
 /// How often the signing key's lifetime is checked, as C tor does.
 pub(super) const SIGNING_CHECK: Duration = Duration::from_secs(30);
@@ -27,7 +26,7 @@ pub(super) struct Identity {
     /// `None`: the node is a client alone.
     pub(super) keys: Option<RelayKeys>,
     /// The keys of the families that the relay is in.
-    pub(super) families: Vec<ExpandedKeypair>,
+    pub(super) families: Families,
     /// Whether the operator was warned of a family without a list.
     pub(super) warned_of_family: bool,
     /// For the onionskin workers.

@@ -11,6 +11,7 @@ use weft_cell::identity::RsaIdentity;
 use weft_config::Options;
 use weft_core::handshake::PeerIdentity;
 use weft_core::message::ToController;
+use weft_core::routable::is_public;
 use weft_dir::command::Command;
 use weft_dir::consensus::Consensus;
 
@@ -32,7 +33,7 @@ pub(super) struct SelfTest {
     /// The measurement of our own bandwidth.
     bandwidth: BandwidthTest,
     /// Its circuits that run.
-    circuits: Vec<JoinHandle<Result<u64, ProbeError>>>,
+    circuits: Vec<(Candidate, JoinHandle<Result<u64, ProbeError>>)>,
     /// Whether one of them has carried its cells.
     carried: bool,
     /// The bandwidth that was published last.
@@ -183,13 +184,16 @@ impl Relay {
         let test = &mut self.self_test;
         let (done, running): (Vec<_>, Vec<_>) = std::mem::take(&mut test.circuits)
             .into_iter()
-            .partition(JoinHandle::is_finished);
+            .partition(|(_, circuit)| circuit.is_finished());
         test.circuits = running;
         let any = !done.is_empty();
-        for circuit in done {
+        for (via, circuit) in done {
             match circuit.join() {
                 Ok(Ok(bytes)) => {
-                    test.sent += bytes;
+                    // As threads count, which do not see what a test sends.
+                    if self.options.bandwidth.count_private || is_public(via.addr.ip()) {
+                        test.sent += bytes;
+                    }
                     test.carried = true;
                 }
                 Ok(Err(error)) => tracing::info!("Measuring our own bandwidth: {error}"),
@@ -223,6 +227,7 @@ impl Relay {
             let started = std::thread::Builder::new()
                 .name("bandwidth".into())
                 .spawn(move || probe.send_drops(cells, pace, &mut rng));
+            let started = started.map(|circuit| (*via, circuit));
             self.self_test.circuits.extend(started);
         }
         if !self.self_test.circuits.is_empty() {
