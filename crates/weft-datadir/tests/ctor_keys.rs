@@ -13,6 +13,8 @@ use nix::unistd::Pid;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use tempfile::TempDir;
+use tor_llcrypto::pk::ed25519::Ed25519Identity;
+use weft_datadir::keys::family;
 use weft_datadir::keys::{KeyConfig, OnionKeyParams, RelayKeys, Rotation};
 use weft_datadir::lock::{DataDirLock, LockError};
 use weft_datadir::state;
@@ -400,4 +402,44 @@ fn an_encrypted_master_key_of_tor_keygen_is_recognised() {
         error.contains("passphrase") && error.contains("--keygen"),
         "{error}"
     );
+}
+
+#[test]
+fn tor_and_weft_read_each_others_keys_of_families() {
+    let relay = Relay::new();
+    let directory = &relay.cfg.key_directory;
+    relay.start_tor().stop();
+    let mut rng = ChaCha20Rng::seed_from_u64(61);
+    let ours = family::create(&directory.join("ours"), &mut rng)
+        .unwrap()
+        .id;
+    let base = directory.join("theirs");
+    let mut command = Command::new("tor");
+    let (ok, printed) = output(command.arg("--keygen-family").arg(&base));
+    assert!(ok, "{printed}");
+    let line = printed
+        .lines()
+        .find(|line| line.starts_with("FamilyId "))
+        .unwrap();
+    let theirs = line.trim_start_matches("FamilyId ");
+    let ids = |expected: &[Ed25519Identity], all| -> Vec<String> {
+        let keys = family::load(directory, expected, all).unwrap();
+        keys.iter()
+            .map(|key| family::identity(key).to_string())
+            .collect()
+    };
+    assert_eq!(ids(&[], true), [ours.to_string(), theirs.to_owned()]);
+    assert_eq!(ids(&[ours], false), [ours.to_string()]);
+    let public = fs::read_to_string(directory.join("theirs.public_family_id")).unwrap();
+    assert_eq!(public, format!("{theirs}\n"));
+    // tor does not start without the key of a family that it names.
+    relay.torrc(&format!("FamilyId {ours}\nFamilyId {theirs}\nMyFamily x\n"));
+    let mut running = relay.start_tor();
+    assert!(
+        !running.log.contains("unexpected FamilyID"),
+        "{}",
+        running.log
+    );
+    running.child.kill().unwrap();
+    running.child.wait().unwrap();
 }

@@ -303,3 +303,31 @@ fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that
         tor.log()
     );
 }
+
+#[test]
+fn an_authority_that_wants_a_tap_key_gets_one_although_its_consensus_does_not() {
+    let tor = CTor::with_params("publish-dummy-tap-key=0");
+    let folder = tempfile::tempdir().unwrap();
+    let descriptor = testing::relay_at(71, SystemTime::now());
+    let id = hex::encode_upper(descriptor.rsa_id().as_bytes());
+    let mut node = Node::start(tor.options(folder.path()));
+    let without = node.wait("a consensus", |event| match event {
+        Event::Consensus(consensus) => Some(!consensus.params.publish_dummy_tap_key),
+        _ => None,
+    });
+    assert!(without);
+    let descriptor = Command::Descriptor(Box::new(descriptor));
+    node.handle.send(descriptor).unwrap();
+    let mut outcome = |what| {
+        node.wait(what, |event| match event {
+            Event::Uploaded { outcome, .. } => Some(outcome.clone()),
+            _ => None,
+        })
+    };
+    let refused = UploadOutcome::Refused("Missing TAP key in descriptor.".into());
+    assert_eq!(outcome("the refusal"), refused);
+    assert_eq!(outcome("the other form"), UploadOutcome::Accepted);
+    let router = tor.get(&format!("/tor/server/fp/{id}"));
+    assert!(router.contains("\nonion-key\n"), "{router}");
+    node.handle.shutdown();
+}

@@ -78,6 +78,11 @@ fn fingerprint(text: &str, keyword: &str) -> RsaIdentity {
 impl CTor {
     /// Starts the authority and waits until it answers.
     pub(crate) fn start() -> Self {
+        Self::with_params("")
+    }
+
+    /// The same, with these parameters more in its consensus.
+    pub(crate) fn with_params(params: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
         let (or_port, dir_port) = (free_port(), free_port());
@@ -137,7 +142,7 @@ impl CTor {
              TestingV3AuthInitialVotingInterval 10\nTestingV3AuthInitialVoteDelay 2\nTestingV3AuthInitialDistDelay 2\n\
              V3AuthVotingInterval 20\nV3AuthVoteDelay 4\nV3AuthDistDelay 4\n\
              TestingDirAuthVoteGuard *\nAuthDirMaxServersPerAddr 0\nAuthDirTestReachability 0\nTestingMinExitFlagThreshold 0\n\
-             ConsensusParams KISTSchedRunInterval=9 circwindow=777\n\
+             ConsensusParams KISTSchedRunInterval=9 circwindow=777 {params}\n\
              DirAuthority auth orport={or_port} no-v2 v3ident={} 127.0.0.1:{dir_port} {}\n\
              Log notice file {}\n",
             path(""),

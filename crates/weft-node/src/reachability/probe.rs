@@ -30,10 +30,6 @@ use weft_tls::LinkTls;
 /// The upper bound of [`Probe::timeout`].
 pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// How long a circuit stays open behind the last cell that is sent on it: as long as a slow relay takes to pass on what
-/// waits there.
-const LINGER: Duration = Duration::from_secs(10);
-
 /// A request to the relay `via` to extend a circuit to this relay.
 #[derive(Clone, Debug)]
 pub struct Probe {
@@ -73,18 +69,17 @@ impl Probe {
         self.circuit(rng).map(ProbeCircuit::close)
     }
 
-    /// Runs the probe, and sends cells without meaning (DROP) to ourselves, `pace` apart. Returns how many bytes of
-    /// cells were sent.
+    /// Runs the probe, and sends cells without meaning (DROP) to ourselves, `pace` apart. The circuit stays open for
+    /// `linger` behind them: what still waits at the relay then is lost. Returns how many bytes of cells were sent.
     pub fn send_drops(
         &self,
         drops: u32,
-        pace: Duration,
+        (pace, linger): (Duration, Duration),
         rng: &mut impl CryptoRng,
     ) -> Result<u64, ProbeError> {
         let mut circuit = self.circuit(rng)?;
         let sent = circuit.send_drops(drops, pace, rng);
-        // What waits at the relay is lost with the circuit.
-        std::thread::sleep(LINGER);
+        std::thread::sleep(linger);
         circuit.close();
         sent.map_err(|source| self.via_failed(Step::Drops, source))?;
         Ok(u64::from(drops) * CELL_LEN as u64)

@@ -352,6 +352,51 @@ fn the_circuit_is_extended_to_exactly_the_address_under_test() {
 }
 
 #[test]
+fn a_measurement_sends_cells_without_meaning_to_ourselves() {
+    let (probe, relay) = probe_through(|link| {
+        let (circ_id, mut crypt, extend2) = read_extend2(link);
+        let reply = ntor::server(&extend2.handshake, &own_keys(), &mut rng(7)).unwrap();
+        let data = reply.data.to_vec();
+        let data = Extended2 { data }.encode().unwrap();
+        let extended = message(circ_id, &mut crypt, RelayCmd::EXTENDED2, &data);
+        link.send_cell(&extended).unwrap();
+        let mut own = RelayCrypt::new(&reply.keys);
+        let mut drops = 0;
+        loop {
+            let mut cell = link.next_cell().unwrap();
+            if cell.command() == ChanCmd::DESTROY {
+                return drops;
+            }
+            assert_eq!((cell.circ_id(), cell.command()), (circ_id, ChanCmd::RELAY));
+            assert!(
+                !crypt.decrypt_forward(cell.body_mut()),
+                "not for this relay"
+            );
+            assert!(own.decrypt_forward(cell.body_mut()));
+            let message = RelayBody::new(cell.body());
+            assert_eq!(message.command(), RelayCmd::DROP);
+            assert_eq!(message.data().unwrap(), b"");
+            drops += 1;
+        }
+    });
+    let none = (Duration::ZERO, Duration::ZERO);
+    let bytes = probe.send_drops(250, none, &mut rng(6)).unwrap();
+    assert_eq!(bytes, 250 * 514);
+    assert_eq!(relay.join().unwrap(), 250);
+}
+
+#[test]
+fn a_measurement_through_a_relay_that_closes_has_sent_nothing() {
+    let (probe, relay) = probe_through(|link| {
+        read_extend2(link);
+    });
+    let none = (Duration::ZERO, Duration::ZERO);
+    let error = probe.send_drops(10, none, &mut rng(6)).unwrap_err();
+    relay.join().unwrap();
+    assert!(matches!(error, ProbeError::Via { .. }), "{error:?}");
+}
+
+#[test]
 fn failing_the_first_hop_is_the_asked_relays_fault() {
     let error = create_answered_with(|id, _| destroy(id, DestroyReason::RESOURCELIMIT));
     assert!(error.to_string().contains("RESOURCELIMIT"), "{error}");

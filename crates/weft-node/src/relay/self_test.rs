@@ -24,6 +24,10 @@ use crate::reachability::{Candidate, Probe, ProbeError, Reachability};
 /// How long a probe of our own ORPort may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a circuit that measures our bandwidth stays open behind its last cell: as long as a slow relay takes to pass
+/// on what waits there.
+const LINGER: Duration = Duration::from_secs(10);
+
 /// The test of our ORPort.
 #[derive(Debug)]
 pub(super) struct SelfTest {
@@ -226,7 +230,7 @@ impl Relay {
             let mut rng = StdRng::from_rng(&mut self.rng);
             let started = std::thread::Builder::new()
                 .name("bandwidth".into())
-                .spawn(move || probe.send_drops(cells, pace, &mut rng));
+                .spawn(move || probe.send_drops(cells, (pace, LINGER), &mut rng));
             let started = started.map(|circuit| (*via, circuit));
             self.self_test.circuits.extend(started);
         }
