@@ -48,7 +48,7 @@ pub(crate) fn check(settings: &mut Settings, host: &dyn Host, report: &mut Repor
     {
         testing_only(settings, report);
     }
-    directory::check(settings, report);
+    directory::check(settings, is_relay, report);
     ports.unwrap_or_default()
 }
 

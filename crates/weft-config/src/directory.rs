@@ -1,10 +1,15 @@
 //! Where directory documents are from, and what is published.
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::access::AccessPolicy;
 use crate::authority::{DEFAULT_AUTHORITIES, DirAuthority, parse_dir_authority};
 use crate::fallback::{DEFAULT_FALLBACKS, FallbackDir, default_fallbacks, parse_fallback_dir};
+use crate::host::Host;
 use crate::key::Key;
+use crate::ports::{OrPort, parse_relay_ports};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
@@ -47,6 +52,12 @@ pub struct DirectoryOptions {
     pub download_extra_info: bool,
     /// `MaxConsensusAgeForDiffs`: how old a consensus may be of which a diff is made; `None`: as the consensus has it.
     pub max_diff_age: Option<Duration>,
+    /// `DirPort` of a relay that is no authority, ready to bind; never advertised.
+    pub dir_ports: Vec<OrPort>,
+    /// `DirPolicy`: which addresses are [refused](AccessPolicy::rejects) there.
+    pub policy: AccessPolicy,
+    /// `DirPortFrontPage`: what it shows to people.
+    pub front_page: Option<PathBuf>,
 }
 
 /// Checks what is published.
@@ -88,7 +99,7 @@ pub(crate) fn check_publishing(settings: &Settings, report: &mut Report) {
 }
 
 /// Checks the rest.
-pub(crate) fn check(settings: &Settings, report: &mut Report) {
+pub(crate) fn check(settings: &Settings, is_relay: bool, report: &mut Report) {
     let set = |key| !settings.lines(key).is_empty();
     let alternate = set(keys::AlternateDirAuthority) || set(keys::AlternateBridgeAuthority);
     if set(keys::DirAuthority) && alternate {
@@ -104,6 +115,30 @@ pub(crate) fn check(settings: &Settings, report: &mut Report) {
              network's: this node will be part of their network",
         );
     }
+    let dir_port = settings
+        .lines(keys::DirPortLines)
+        .iter()
+        .find(|line| line.value.trim() != "0");
+    if let Some(line) = dir_port {
+        if !settings.flag(keys::DirCache) {
+            report.error(
+                Some(&line.origin),
+                "DirPort configured but DirCache disabled. DirPort requires DirCache",
+            );
+        }
+        if !is_relay {
+            report.warn(
+                Some(&line.origin),
+                "DirPort is opened by relays only; without an ORPort it is ignored",
+            );
+        }
+        if settings.flag(keys::ConstrainedSockets) {
+            report.warn(
+                settings.origin(keys::ConstrainedSockets),
+                "ConstrainedSockets makes the DirPort slow; it is better not to have both",
+            );
+        }
+    }
     if settings.flag(keys::FetchDirInfoExtraEarly) && !settings.flag(keys::FetchDirInfoEarly) {
         report.error(
             settings.origin(keys::FetchDirInfoExtraEarly),
@@ -113,7 +148,7 @@ pub(crate) fn check(settings: &Settings, report: &mut Report) {
 }
 
 /// Reads them.
-pub(crate) fn read(settings: &Settings, report: &mut Report) -> DirectoryOptions {
+pub(crate) fn read(settings: &Settings, host: &dyn Host, report: &mut Report) -> DirectoryOptions {
     let own = authorities(keys::DirAuthority, settings, report);
     let alternate = authorities(keys::AlternateDirAuthority, settings, report);
     let mut unused = Vec::new();
@@ -130,6 +165,10 @@ pub(crate) fn read(settings: &Settings, report: &mut Report) -> DirectoryOptions
             .collect()
     } else {
         builtin.by_ref().collect()
+    };
+    let dir_ports = match settings.flag(keys::AuthoritativeDirectory) {
+        true => Vec::new(),
+        false => dir_ports(settings, host, report),
     };
     let none = |key| settings.lines(key).is_empty();
     let publish = settings.words(keys::PublishServerDescriptor);
@@ -153,7 +192,51 @@ pub(crate) fn read(settings: &Settings, report: &mut Report) -> DirectoryOptions
         download_extra_info: settings.flag(keys::DownloadExtraInfo),
         max_diff_age: Some(settings.time(keys::MaxConsensusAgeForDiffs))
             .filter(|age| !age.is_zero()),
+        dir_ports,
+        policy: policy(settings, report),
+        front_page: settings.text(keys::DirPortFrontPage).map(PathBuf::from),
     }
+}
+
+/// The DirPorts, as they stand in torrc.
+pub(crate) fn dir_ports(settings: &Settings, host: &dyn Host, report: &mut Report) -> Vec<OrPort> {
+    let key = keys::DirPortLines;
+    let lines: Vec<&str> = settings
+        .lines(key)
+        .iter()
+        .map(|line| line.value.as_str())
+        .collect();
+    let mut warnings = Vec::new();
+    // A line without address stands for IPv4: documents name no other address of a DirPort.
+    let families = [IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+    let parsed = parse_relay_ports(
+        "DirPort",
+        &lines,
+        &families,
+        &|name| host.resolve(name),
+        &mut warnings,
+    );
+    let origin = settings.origin(key);
+    for warning in warnings {
+        report.warn(origin, warning);
+    }
+    parsed.unwrap_or_else(|why| {
+        report.error(origin, why);
+        Vec::new()
+    })
+}
+
+fn policy(settings: &Settings, report: &mut Report) -> AccessPolicy {
+    let mut policy = AccessPolicy::default();
+    for line in settings.lines(keys::DirPolicy) {
+        let mut warnings = Vec::new();
+        // What is wrong with a policy was reported when settings were checked.
+        let _ = policy.add(&line.value, &mut warnings);
+        for warning in warnings {
+            report.warn(Some(&line.origin), format!("DirPolicy: {warning}"));
+        }
+    }
+    policy
 }
 
 /// `FallbackDir` lines; without them the network's own, if its authorities are used (C tor
@@ -195,4 +278,70 @@ fn authorities(
         }
     }
     authorities
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{MemoryHost, Options, Report, load_text};
+
+    fn load(torrc: &str) -> Result<(Options, Report), Report> {
+        let torrc = format!("ContactInfo x\nNickname x\nExitRelay 0\n{torrc}");
+        load_text(&torrc, &MemoryHost::new()).map(|loaded| (loaded.options, loaded.report))
+    }
+
+    fn messages(report: &Report) -> String {
+        let messages: Vec<_> = report.messages().iter().map(ToString::to_string).collect();
+        messages.join("\n")
+    }
+
+    #[test]
+    fn a_relay_has_dirports_where_it_is_a_cache() {
+        let ports = |torrc: &str| {
+            let (options, _) = load(torrc).unwrap();
+            let ports = options.directory.dir_ports.iter();
+            ports
+                .map(|port| port.to_bind().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert!(ports("ORPort 9001\n").is_empty() && ports("ORPort 9001\nDirPort 0\n").is_empty());
+        assert_eq!(
+            ports("ORPort 9001\nDirPort 9030\nDirPort 127.0.0.1:9031 NoAdvertise\n"),
+            ["0.0.0.0:9030", "127.0.0.1:9031"]
+        );
+        let (options, _) = load("ORPort 9001\nDirPortFrontPage /etc/tor/page.html\n").unwrap();
+        let page = options.directory.front_page.unwrap();
+        assert_eq!(page.to_str(), Some("/etc/tor/page.html"));
+        let error = load("ORPort 9001\nDirPort 9030\nDirCache 0\n").unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("DirPort requires DirCache"), "{error}");
+        assert!(load("ORPort 9001\nDirPort 0\nDirCache 0\n").is_ok());
+        for (torrc, warning) in [
+            (
+                "SocksPort 9050\nDirPort 9030\n",
+                "DirPort is opened by relays only",
+            ),
+            (
+                "ORPort 9001\nDirPort 9030\nConstrainedSockets 1\n",
+                "makes the DirPort slow",
+            ),
+        ] {
+            let (_, report) = load(torrc).unwrap();
+            assert!(messages(&report).contains(warning), "{torrc}");
+        }
+    }
+
+    #[test]
+    fn dirpolicy_names_who_may_not_use_the_dirport() {
+        let lines = "DirPolicy accept 10.1.0.0/16\nDirPolicy reject 10.0.0.0/8:80,reject6 [2001:db8::]/32\n";
+        let (options, report) = load(&format!("ORPort 9001\n{lines}")).unwrap();
+        let rejects = |addr: &str| options.directory.policy.rejects(addr.parse().unwrap());
+        assert!(!rejects("10.1.2.3") && rejects("10.2.2.3") && !rejects("192.0.2.1"));
+        assert!(rejects("2001:db8::1") && !rejects("2001:db9::1"));
+        let messages = messages(&report);
+        assert!(
+            messages.contains("DirPolicy: ignored the ports"),
+            "{messages}"
+        );
+        assert!(load("ORPort 9001\nDirPolicy refuse *\n").is_err());
+    }
 }

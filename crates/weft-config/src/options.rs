@@ -119,7 +119,7 @@ pub(crate) fn build(
         bandwidth: bandwidth::read(&settings),
         resources: resources::read(&settings),
         scheduling: scheduling::read(&settings),
-        directory: directory::read(&settings, report),
+        directory: directory::read(&settings, host, report),
         exit: exit::read(&settings, is_relay, report),
         dos: dos::read(&settings),
         keys: lifetimes::read(&settings),

@@ -1,16 +1,17 @@
 //! The authority of a private network (dirauth_options.inc; dirauth_config.c).
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use weft_cell::identity::RsaIdentity;
 
 use super::authority::parse_fingerprint;
+use super::directory::dir_ports;
 use super::host::Host;
 use super::key::Key;
-use super::ports::{PortNumber, parse_relay_ports};
+use super::ports::PortNumber;
 use super::report::Report;
 use super::settings::Settings;
 use super::table::keys;
@@ -36,6 +37,8 @@ pub struct AuthorityOptions {
     pub exits: GrantedFlag,
     /// `TestingDirAuthVoteHSDir`.
     pub hidden_service_dirs: GrantedFlag,
+    /// `MinUptimeHidServDirectoryV2`.
+    pub hs_dir_min_uptime: Duration,
     /// `V3BandwidthsFile`.
     pub bandwidths: Option<PathBuf>,
 }
@@ -78,16 +81,14 @@ pub(super) fn authority_options(
     host: &dyn Host,
     report: &mut Report,
 ) -> Option<AuthorityOptions> {
-    let dir_ports = dir_ports(settings, host, report);
     if !settings.flag(keys::AuthoritativeDirectory) {
-        if !dir_ports.is_empty() {
-            report.warn(
-                settings.origin(keys::DirPortLines),
-                "DirPort is opened by authorities only; it is ignored",
-            );
-        }
         return None;
     }
+    let dir_ports: Vec<SocketAddr> = dir_ports(settings, host, report)
+        .iter()
+        .filter(|port| port.listen && port.port != PortNumber::Auto)
+        .map(|port| port.to_bind())
+        .collect();
     let origin = settings.origin(keys::AuthoritativeDirectory);
     if !settings.flag(keys::V3AuthoritativeDirectory) {
         report.error(
@@ -140,43 +141,9 @@ pub(super) fn authority_options(
             settings,
             report,
         ),
+        hs_dir_min_uptime: settings.time(keys::MinUptimeHidServDirectoryV2),
         bandwidths: settings.text(keys::V3BandwidthsFile).map(PathBuf::from),
     })
-}
-
-fn dir_ports(settings: &Settings, host: &dyn Host, report: &mut Report) -> Vec<SocketAddr> {
-    let key = keys::DirPortLines;
-    let lines: Vec<&str> = settings
-        .lines(key)
-        .iter()
-        .map(|line| line.value.as_str())
-        .collect();
-    let mut warnings = Vec::new();
-    // A line without address stands for IPv4: documents name no other address of a DirPort.
-    let families = [IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
-    let parsed = parse_relay_ports(
-        "DirPort",
-        &lines,
-        &families,
-        &|name| host.resolve(name),
-        &mut warnings,
-    );
-    let origin = settings.origin(key);
-    for warning in warnings {
-        report.warn(origin, warning);
-    }
-    let ports = match parsed {
-        Ok(ports) => ports,
-        Err(why) => {
-            report.error(origin, why);
-            return Vec::new();
-        }
-    };
-    ports
-        .iter()
-        .filter(|port| port.listen && port.port != PortNumber::Auto)
-        .map(|port| port.to_bind())
-        .collect()
 }
 
 /// `name=value` words, later ones over earlier ones.

@@ -18,6 +18,8 @@ pub struct ResourceOptions {
     /// `MaxMemInQueues`, in bytes, at least [`MIN_MEM_IN_QUEUES`]; `None`: see
     /// [`max_mem_in_queues`](ResourceOptions::max_mem_in_queues).
     pub max_mem_in_queues_set: Option<u64>,
+    /// `MaxHSDirCacheBytes`: what descriptors of onion services may take (`None`: a part of the above).
+    pub max_hs_dir_cache: Option<u64>,
     /// `NumCPUs`: how many threads do onionskins (`None`: as many as there are cores).
     pub num_cpus: Option<u32>,
     /// `ConnectionThreads` (Weft's own): threads that own links. `None`: the cores that the process
@@ -94,6 +96,7 @@ pub(crate) fn read(settings: &Settings) -> ResourceOptions {
         max_mem_in_queues_set: settings
             .amount_or_none(keys::MaxMemInQueues)
             .map(|bytes| bytes.max(MIN_MEM_IN_QUEUES)),
+        max_hs_dir_cache: settings.amount_or_none(keys::MaxHSDirCacheBytes),
         num_cpus: settings.count_or_none(keys::NumCPUs),
         connection_threads: settings
             .auto_number(keys::ConnectionThreads)

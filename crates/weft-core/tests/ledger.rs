@@ -10,11 +10,13 @@ use weft_cell::reason::EndReason;
 use weft_cell::relay::RelayBody;
 use weft_cell::stream_msg::{Begin, BeginFlags, End};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::address::ThreadId;
+use weft_core::controller::Notice;
 use weft_core::credit::CIRCUIT_CREDIT;
 use weft_core::early::MAX_EARLY_XOFF;
 use weft_core::flow::Terms;
-use weft_core::ledger::Cut;
-use weft_core::message::FromController;
+use weft_core::ledger::{Cut, Ledger};
+use weft_core::message::{FromController, Report, RingDepths, ToController, Totals};
 use world::{Circuit, World, relay_identity};
 
 /// A stream's BEGIN.
@@ -399,4 +401,46 @@ fn what_a_burst_needed_is_given_back_within_seconds() {
     );
     assert_eq!(world.halves(), 2 * circuits.len());
     world.audit_at_rest();
+}
+
+/// A thread's report that it holds nothing and has freed memory so often.
+fn report(memory_rounds: u64) -> ToController {
+    ToController::Report(Box::new(Report {
+        thread: ThreadId(0),
+        bytes_per_second: 0.0,
+        ledger: Ledger::default(),
+        buffered: 0,
+        memory_rounds,
+        links: 0,
+        halves: 0,
+        circuits: 0,
+        edges: 0,
+        heaviest: Vec::new(),
+        rings: RingDepths::default(),
+        directions: Default::default(),
+        exit_ports: Default::default(),
+        cpu: Duration::ZERO,
+        totals: Totals::default(),
+    }))
+}
+
+#[test]
+fn what_caches_hold_counts_and_is_freed_before_circuits() {
+    let mut world = World::new(1, 5);
+    let limit = 1 << 30;
+    let mut reported = |memory_rounds, spare, fixed| {
+        world.controller.set_cache_memory(spare, fixed);
+        world.controller.handle(report(memory_rounds), world.now);
+        world.do_actions();
+        world.notices.pop()
+    };
+    assert_eq!(reported(0, 100, limit - 101), None);
+    let pressure = Notice::MemoryPressure {
+        used: limit as u64,
+        allowed: limit as u64,
+        to_free: 0,
+    };
+    assert_eq!(reported(0, limit / 2, limit / 2), Some(pressure));
+    // Nothing can be freed any more: nobody is closed in vain.
+    assert_eq!(reported(1, 0, limit), None);
 }

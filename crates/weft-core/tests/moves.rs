@@ -322,6 +322,8 @@ fn report(thread: u16, cpu: Duration) -> Report {
         edges: 0,
         heaviest: Vec::new(),
         rings: RingDepths::default(),
+        directions: Default::default(),
+        exit_ports: Default::default(),
         cpu,
         totals: Totals::default(),
     }

@@ -37,6 +37,8 @@ pub struct DirectoryOptions {
     /// How old a consensus may be of which a diff to the newest is made (MaxConsensusAgeForDiffs); `None`: by the
     /// consensus.
     pub max_diff_age: Option<Duration>,
+    /// DirPortFrontPage: the page for people.
+    pub front_page: Option<Arc<[u8]>>,
     /// How directories are connected to (OutboundBindAddress, Socks5Proxy and its like).
     pub route: Route,
     /// Observation shorter than this is not published (TestingMinTimeToReportBandwidth; one day,
@@ -62,6 +64,7 @@ impl DirectoryOptions {
             dir_cache: false,
             download_extra_info: false,
             max_diff_age: None,
+            front_page: None,
             route: Route::default(),
             min_time_to_report_bandwidth: Duration::from_secs(if testing { 0 } else { 86_400 }),
             consensus_initial_delay: Duration::ZERO,

@@ -12,6 +12,7 @@
 //! - [`cache`]: documents in C tor's cache files
 //! - [`cache_server`]: the directory that a relay serves
 //! - [`client`]: what a client needs to choose paths, fetched over circuits
+//! - [`hs_dir`]: descriptors of onion services, as their directory keeps them
 //! - [`http`]: HTTP/1.0 to a directory authority, bounded in every direction
 //! - [`descriptor`]: our own router descriptor and extra-info document
 //! - [`PairSocket`]: the socket pair of a directory stream inside of a node
@@ -52,6 +53,7 @@ mod descriptors;
 pub mod downloads;
 mod fetch;
 mod held;
+pub mod hs_dir;
 pub mod http;
 pub mod listing;
 pub mod microdesc;

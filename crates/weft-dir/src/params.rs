@@ -111,6 +111,8 @@ params! {
     onion_key_lifetime: Duration = "onion-key-rotation-days", 28, 1, 90, days;
     /// How long rotated onion keys are still accepted.
     onion_key_grace_period: Duration = "onion-key-grace-period-days", 7, 1, 90, days;
+    /// Bytes that a descriptor of an onion service must be shorter than.
+    hs_v3_max_descriptor_size: u32 = "HSV3MaxDescriptorSize", 50_000, 1, MAX, count;
     /// Whether a descriptor carries a TAP onion key that is never used.
     publish_dummy_tap_key: bool = "publish-dummy-tap-key", 1, 0, 1, flag;
     /// Whether a descriptor carries the `family` line.

@@ -8,8 +8,8 @@
 /// Parts of warnings that are not about any relay's behaviour.
 const ALLOWED: &[(&str, &str)] = &[
     (
-        "requires protocols that this version does not speak",
-        "Weft relays only, logs that, and authorities list it all the same",
+        "does not speak with DirCache 0",
+        "a relay that is no directory logs that, and authorities list it all the same",
     ),
     (
         "You are running Tor as root",
@@ -39,10 +39,6 @@ const ALLOWED: &[(&str, &str)] = &[
     (
         "status code 404 (\"Not found\") from server",
         "asked for a consensus before the first one exists",
-    ),
-    (
-        "It is not for the public network yet",
-        "authorities require what a target may leave out by design",
     ),
     (
         "No available nodes when trying to choose node",

@@ -120,8 +120,8 @@ const DESCRIPTION: [&str; 3] = [
     "Weft runs a Tor relay or client as tor(1) does, with connections on as many threads as there are cores. It reads \
      C tor's torrc and takes C tor's signals; keys and state in the DataDirectory are in C tor's formats, so that the two \
      programs can take turns on one DataDirectory.",
-    "This version is for private networks: the public network requires roles of relays that it does not have. \
-     `weft lab up` starts a private network on this machine.",
+    "A relay speaks all that the public network requires, and has run in private networks only. A client speaks to no onion \
+     services and no bridges yet. `weft lab up` starts a private network on this machine.",
     "The node runs in the foreground, or in the background with `RunAsDaemon 1`. Everything that is wrong with torrc and \
      the command line is printed at once, and nothing is started.",
 ];

@@ -17,20 +17,21 @@ options! {
     VersioningAuthoritativeDirectory: Bool = "0",
         harmless("an authority of a private network recommends no versions");
 
-    /// An address and port, or a port, where the authority answers HTTP.
+    /// An address and port, or a port, where the directory answers HTTP without encryption. It needs DirCache. Only an
+    /// authority's is advertised.
     DirPort: LinesOf(DirPortLines);
 
     /// As DirPort, left out of dumps.
-    __DirPort: LinesOf(DirPortLines), hidden, lost(&["0"], "the port will NOT be opened");
+    __DirPort: LinesOf(DirPortLines), hidden;
 
     /// The lines of DirPort.
-    DirPortLines: LinesVirtual, harmless("it is a list that other options fill");
+    DirPortLines: LinesVirtual;
 
-    /// Addresses that may use the DirPort.
-    DirPolicy: Lines, lost(&[], "nobody will be kept from the DirPort by it");
+    /// Which addresses may use the DirPort: rules as of ExitPolicy, whose ports do not count; all others may.
+    DirPolicy: Lines;
 
-    /// A page that the DirPort shows.
-    DirPortFrontPage: Path, lost(&[], "the page will NOT be shown to anybody");
+    /// A page, in HTML, that the DirPort shows to people.
+    DirPortFrontPage: Path;
 
     /// Parameters of the consensus: `name=value` words.
     ConsensusParams: Lines;

@@ -72,7 +72,7 @@ options! {
 
     /// Compile the hash of proofs of work.
     CompiledProofOfWorkHash: AutoBool = "auto",
-        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+        harmless("this node runs no onion services and visits none");
 
     /// Onion services of this node need not be anonymous.
     HiddenServiceNonAnonymousMode: Bool = "0",
@@ -84,15 +84,15 @@ options! {
 
     /// Relays that may be second hops of circuits of onion services.
     HSLayer2Nodes: RouterSet,
-        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+        harmless("this node runs no onion services and visits none");
 
     /// Relays that may be third hops of circuits of onion services.
     HSLayer3Nodes: RouterSet,
-        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+        harmless("this node runs no onion services and visits none");
 
     /// Keep to few second hops of circuits of onion services.
     VanguardsLiteEnabled: AutoBool = "auto",
-        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+        harmless("this node runs no onion services and visits none");
 
     /// The directory of keys for onion services that admit clients by key.
     ClientOnionAuthDir: Path,
@@ -100,18 +100,16 @@ options! {
 
     /// Fetch descriptors of onion services.
     FetchHidServDescriptors: Bool = "1",
-        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+        harmless("this node runs no onion services and visits none");
 
     /// Publish descriptors of onion services.
     PublishHidServDescriptors: Bool = "1",
-        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+        harmless("this node runs no onion services and visits none");
 
-    /// Bytes of descriptors of onion services that are kept.
-    MaxHSDirCacheBytes: Memory = "0",
-        harmless("no circuits of onion services are built, and no descriptors of theirs are kept");
+    /// Bytes that descriptors of onion services may take on a relay that is their directory; 0: a fifth of
+    /// MaxMemInQueues.
+    MaxHSDirCacheBytes: Memory = "0";
 
-    /// How long a relay must run to get the flag HSDir.
-    MinUptimeHidServDirectoryV2: Seconds = "96 hours",
-        in_testing("0 minutes"),
-        harmless("an authority of a private network gives flags by fixed rules");
+    /// How long a relay must run to get the flag HSDir of this authority.
+    MinUptimeHidServDirectoryV2: Seconds = "96 hours", in_testing("0 minutes");
 }

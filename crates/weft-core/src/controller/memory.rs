@@ -28,6 +28,19 @@ impl RelayController {
         }
     }
 
+    /// What the node holds besides its threads, in bytes: `spare` of it is freed at
+    /// [`Notice::MemoryPressure`], before anything that a thread holds, the rest never.
+    pub fn set_cache_memory(&mut self, spare: usize, fixed: usize) {
+        self.caches = Ledger::default();
+        self.caches.add_spare(spare);
+        self.caches.add_fixed(fixed);
+    }
+
+    /// Bytes that the node may hold.
+    pub fn max_memory(&self) -> u64 {
+        self.params.max_memory
+    }
+
     fn watch_memory(&mut self) {
         let totals = self.totals();
         let freed = Freed {
@@ -51,7 +64,9 @@ impl RelayController {
         }) else {
             return;
         };
-        let ledgers: Vec<&Ledger> = reports.iter().map(|report| &report.ledger).collect();
+        let threads = reports.len();
+        let ledgers = reports.iter().map(|report| &report.ledger);
+        let ledgers: Vec<&Ledger> = ledgers.chain([&self.caches]).collect();
         let allowed = self.params.max_memory;
         let Some(cuts) = ledger::relieve(&ledgers, allowed) else {
             return;
@@ -63,7 +78,7 @@ impl RelayController {
             allowed,
             to_free: cuts.iter().map(|cut| cut.bytes).sum(),
         });
-        for (cut, thread) in cuts.into_iter().zip(0u16..) {
+        for (cut, thread) in cuts.into_iter().take(threads).zip(0u16..) {
             self.send(ThreadId(thread), FromController::FreeMemory(cut));
         }
     }

@@ -38,6 +38,7 @@ use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::balance::Balance;
 use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
+use crate::ledger::Ledger;
 use crate::load::Placement;
 use crate::message::{FromController, Report, ToController, Totals};
 use crate::origin::{LinkFailure, LinkState};
@@ -146,6 +147,8 @@ pub struct RelayController {
     counts: Counts,
     /// What had been closed to free memory at the last notice.
     freed_noticed: Freed,
+    /// What no thread holds.
+    caches: Ledger,
 }
 
 impl RelayController {
@@ -173,6 +176,7 @@ impl RelayController {
             rng,
             counts: Counts::default(),
             freed_noticed: Freed::default(),
+            caches: Ledger::default(),
             params,
         }
     }

@@ -70,6 +70,11 @@ impl Answer {
         }
     }
 
+    /// Bytes of its documents, as far as they were not compressed yet.
+    pub(super) fn length(&self) -> usize {
+        self.body.len().saturating_add(self.rest.length())
+    }
+
     /// The answer to `request` of `peer`.
     pub fn new(
         documents: &CachedDocuments,
@@ -118,11 +123,7 @@ impl Answer {
             }
         };
         let date = |time| http_date(time).unwrap_or_default();
-        let address = if sends_address(peer) {
-            format!("X-Your-Address-Is: {peer}\r\n")
-        } else {
-            String::new()
-        };
+        let address = address_header(peer);
         let expiry = if lifetime.is_zero() {
             "Pragma: no-cache\r\n".to_string()
         } else {
@@ -155,6 +156,14 @@ fn best(forms: &Forms, accepts: Accepts) -> Option<(Arc<[u8]>, Compression)> {
         let body = forms.get(&coding)?.load().ok()?;
         Some((body, coding))
     })
+}
+
+/// The header with the address of a client at `peer`, or nothing.
+pub(super) fn address_header(peer: IpAddr) -> String {
+    match sends_address(peer) {
+        true => format!("X-Your-Address-Is: {peer}\r\n"),
+        false => String::new(),
+    }
 }
 
 /// Whether the answer to a client at `peer` has that address: not if it is on our own network, where it

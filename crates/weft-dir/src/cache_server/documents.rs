@@ -79,6 +79,8 @@ pub(super) struct Held {
     pub(super) extra_infos: DescriptorStore,
     /// The descriptor that the consensus lists of each relay.
     pub(super) current: BTreeMap<RsaIdentity, DescriptorDigest>,
+    /// DirPortFrontPage.
+    front_page: Option<Arc<[u8]>>,
 }
 
 impl Default for Held {
@@ -91,6 +93,7 @@ impl Default for Held {
             descriptors: DescriptorStore::new(DocumentKind::Descriptor),
             extra_infos: DescriptorStore::new(DocumentKind::ExtraInfo),
             current: BTreeMap::new(),
+            front_page: None,
         }
     }
 }
@@ -201,6 +204,16 @@ impl CachedDocuments {
             })
             .collect();
         self.held().certs = served;
+    }
+
+    /// Shows this page to people from now on.
+    pub(crate) fn set_front_page(&self, page: Option<Arc<[u8]>>) {
+        self.held().front_page = page;
+    }
+
+    /// The page for people.
+    pub(super) fn front_page(&self) -> Option<Arc<[u8]>> {
+        self.held().front_page.clone()
     }
 
     /// Serves our own documents from now on.

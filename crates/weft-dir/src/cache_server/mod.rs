@@ -7,8 +7,10 @@
 
 mod answer;
 mod documents;
+mod onion;
 mod pieces;
 mod places;
+mod plain;
 mod request;
 mod requests;
 mod stored;
@@ -19,22 +21,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 use weft_extrainfo::Way;
 use weft_share::PreviousHop;
 
 use crate::clock::Clock;
+use crate::hs_dir::HsDir;
 
 pub use answer::Answer;
 pub use documents::CachedDocuments;
 pub use pieces::Pieces;
-pub use request::{Accepts, MAX_HEAD, Parsed, Request, parse};
+pub use request::{Accepts, MAX_HEAD, Parsed, Request, Upload, parse};
 pub use requests::{Countries, Requests};
 
 pub(crate) use stored::{Body, Forms};
 
 use places::{Place, Places};
 
+/// Where the page for people is; requests for `/` are read as this.
+const FRONT_PAGE: &str = "/tor/";
+/// The reason of an answer that there is no room for.
+const BUSY: &str = "Directory busy, try again later";
 /// Time for a request. It follows its BEGIN_DIR at once, or after one answer of the circuit's: on slow
 /// circuits that is some seconds.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
@@ -49,14 +55,30 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const MAX_REST: usize = 64 << 10;
 /// Bytes of an answer written at once, between two looks at the clock.
 const CHUNK: usize = 32 << 10;
-/// How long no connection is accepted when the system has no more file descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// How often descriptors of onion services are dropped whose lifetimes have ended.
+const CLEANING: Duration = Duration::from_secs(60);
+
+/// Who asks, and by which way.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// The address that the stream comes from.
+    pub peer: IpAddr,
+    /// The hop that it comes by.
+    pub hop: PreviousHop,
+    /// It is a stream of a circuit that another relay made: whoever asks is further away.
+    pub by_relay: bool,
+    /// How many bytes may be written without holding up circuits; `None`: any number.
+    pub room: Option<usize>,
+}
 
 /// A directory that answers.
 #[derive(Clone)]
 pub struct CacheServer {
     /// What there is to serve.
     documents: Arc<CachedDocuments>,
+    /// Descriptors of onion services.
+    hs_dir: Arc<HsDir>,
     /// Time.
     clock: Arc<dyn Clock>,
     /// Streams that are open.
@@ -66,11 +88,12 @@ pub struct CacheServer {
 }
 
 impl CacheServer {
-    /// A directory that serves `documents` by `clock`.
-    pub fn new(documents: Arc<CachedDocuments>, clock: Arc<dyn Clock>) -> Self {
+    /// A directory that serves `documents` and `hs_dir` by `clock`.
+    pub fn new(documents: Arc<CachedDocuments>, hs_dir: Arc<HsDir>, clock: Arc<dyn Clock>) -> Self {
         Self {
             documents,
             requests: Arc::new(Requests::new(clock.clone())),
+            hs_dir,
             clock,
             places: Arc::default(),
         }
@@ -82,51 +105,38 @@ impl CacheServer {
     }
 
     /// Serves a stream of a circuit; see [`serve`](Self::serve).
-    pub async fn serve_tunneled(
-        &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin,
-        peer: IpAddr,
-        hop: PreviousHop,
-    ) {
-        let stream = self.requests.watch(stream, peer, Way::Tunneled);
-        self.serve(stream, peer, hop).await;
+    pub async fn serve_tunneled(&self, stream: impl AsyncRead + AsyncWrite + Unpin, asker: Asker) {
+        let stream = self.requests.watch(stream, asker.peer, Way::Tunneled);
+        self.serve(stream, asker).await;
     }
 
-    /// Accepts connections, as long as it is polled.
-    pub async fn accept(&self, listener: TcpListener) {
+    /// Serves a connection to the DirPort; see [`serve`](Self::serve).
+    pub async fn serve_direct(&self, stream: impl AsyncRead + AsyncWrite + Unpin, asker: Asker) {
+        let stream = self.requests.watch(stream, asker.peer, Way::Direct);
+        self.serve(stream, asker).await;
+    }
+
+    /// Drops descriptors of onion services whose lifetimes have ended, as long as it is polled.
+    pub async fn clean(&self) {
         loop {
-            match listener.accept().await {
-                Ok((stream, peer)) => {
-                    let server = self.clone();
-                    tokio::spawn(async move {
-                        let hop = PreviousHop::at(peer.ip());
-                        let stream = server.requests.watch(stream, peer.ip(), Way::Direct);
-                        server.serve(stream, peer.ip(), hop).await;
-                    });
-                }
-                Err(_) => self.clock.sleep(ACCEPT_PAUSE).await,
-            }
+            self.clock.sleep(CLEANING).await;
+            self.hs_dir.clean(self.clock.monotonic());
         }
     }
 
-    /// Answers one request of `peer`, which came by `hop`; returns when the stream is done with, or has
-    /// to give its place to one of another hop.
-    pub async fn serve(
-        &self,
-        mut stream: impl AsyncRead + AsyncWrite + Unpin,
-        peer: IpAddr,
-        hop: PreviousHop,
-    ) {
-        let Some((place, lost)) = self.places.take(hop) else {
+    /// Answers one request of `asker`; returns when the stream is done with, or has to give its place to one
+    /// of another hop.
+    pub async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, asker: Asker) {
+        let Some((place, lost)) = self.places.take(asker.hop) else {
             // A few hundred bytes always fit into the socket's buffer: nothing is waited for.
-            let busy = Answer::short(503, "Directory busy, try again later", self.clock.wall());
+            let busy = Answer::short(503, BUSY, self.clock.wall());
             let _ =
                 tokio::time::timeout(Duration::ZERO, stream.write_all(busy.head.as_bytes())).await;
             return;
         };
         tokio::select! {
             // A peer that goes away or takes too long has lost nothing but its own answer.
-            _ = self.exchange(&mut stream, peer, &place) => {}
+            _ = self.exchange(&mut stream, asker, &place) => {}
             () = self.clock.sleep(TOTAL) => {}
             _ = lost => {}
         }
@@ -137,7 +147,7 @@ impl CacheServer {
     async fn exchange(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-        peer: IpAddr,
+        asker: Asker,
         place: &Place,
     ) -> io::Result<()> {
         let asked = tokio::select! {
@@ -145,15 +155,45 @@ impl CacheServer {
             asked = read_request(stream) => asked?,
             () = self.clock.sleep(REQUEST_TIME) => return Ok(()),
         };
-        place.prove();
-        let now = self.clock.wall();
-        let mut answer = match asked {
-            None => return Ok(()),
-            Some(Parsed::Get(request)) => Answer::new(&self.documents, &request, now, peer),
-            Some(Parsed::Bad(status, reason)) => Answer::short(status, reason, now),
-            // `read_request` goes on until it is whole.
-            Some(Parsed::Partial) => return Ok(()),
+        let Some((parsed, bytes)) = asked else {
+            return Ok(());
         };
+        let (now, Asker { peer, by_relay, .. }) = (self.clock.wall(), asker);
+        let mut fetching = None;
+        let mut answer = match parsed {
+            Parsed::Get(request) => {
+                let now = (now, self.clock.monotonic());
+                match onion::fetch(&self.hs_dir, &request.path, by_relay, peer, now) {
+                    Some((answer, fetch)) => {
+                        fetching = fetch;
+                        answer
+                    }
+                    None if request.path == FRONT_PAGE => {
+                        plain::page(self.documents.front_page(), now.0, peer)
+                    }
+                    None => {
+                        let answer = Answer::new(&self.documents, &request, now.0, peer);
+                        match asker.room.is_some_and(|room| room < answer.length()) {
+                            true => Answer::short(503, BUSY, now.0),
+                            false => answer,
+                        }
+                    }
+                }
+            }
+            Parsed::Post(upload) => {
+                let (dir, clock) = (&self.hs_dir, &self.clock);
+                let came = bytes.get(upload.head..).unwrap_or_default();
+                match onion::publish(dir, &upload, came, stream, by_relay, clock).await? {
+                    Some(answer) => answer,
+                    None => return Ok(()),
+                }
+            }
+            Parsed::Bad(status, reason) => Answer::short(status, reason, now),
+            // `read_request` goes on until it is whole.
+            Parsed::Partial => return Ok(()),
+        };
+        place.prove();
+        drop(bytes);
         // The first write carries head and body, so that a small answer is one cell or two.
         let first = answer.body.len().min(CHUNK);
         let (begin, rest) = answer.body.split_at(first);
@@ -173,18 +213,20 @@ impl CacheServer {
             }
         }
         stream.shutdown().await?;
-        tokio::select! {
+        let ended = tokio::select! {
             biased;
             rest = drain(stream) => rest,
             () = self.clock.sleep(FAREWELL) => Ok(()),
-        }
+        };
+        drop(fetching);
+        ended
     }
 }
 
-/// Reads a whole head, or what is none; `None` if the other side goes away before.
+/// Reads a whole head, or what is none, and what came with it; `None` if the other side goes away before.
 async fn read_request(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-) -> io::Result<Option<Parsed>> {
+) -> io::Result<Option<(Parsed, Vec<u8>)>> {
     let mut bytes = Vec::new();
     loop {
         let room = u64::try_from(MAX_HEAD.saturating_sub(bytes.len())).unwrap_or(0);
@@ -196,7 +238,7 @@ async fn read_request(
         if may_be_whole(&bytes, before) {
             match parse(&bytes) {
                 Parsed::Partial => {}
-                parsed => return Ok(Some(parsed)),
+                parsed => return Ok(Some((parsed, bytes))),
             }
         }
     }

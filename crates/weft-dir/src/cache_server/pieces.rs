@@ -105,6 +105,15 @@ impl Pieces {
         self.encoder.is_none()
     }
 
+    /// Bytes of the documents that come, before they are compressed.
+    pub(super) fn length(&self) -> usize {
+        let length = |part: &Part| match part {
+            Part::Text(text) => text.len(),
+            Part::Stored(stored) => stored.length(),
+        };
+        self.waiting.iter().map(length).sum()
+    }
+
     /// The next bytes, about `enough` if there are as many; `None`: that was all. A document that cannot be read any
     /// more is left out.
     pub fn next(&mut self, enough: usize) -> Option<Vec<u8>> {

@@ -29,6 +29,17 @@ pub struct Request {
     pub has: Vec<ConsensusDigest>,
 }
 
+/// The head of an upload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upload {
+    /// The path, as it is asked for.
+    pub path: String,
+    /// Bytes of the head: the body begins behind them.
+    pub head: usize,
+    /// Bytes of the body.
+    pub length: usize,
+}
+
 /// Compressions that the other side understands; none is always one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accepts(u8);
@@ -62,6 +73,8 @@ pub enum Parsed {
     Partial,
     /// A request for a document.
     Get(Request),
+    /// The head of a request to take one.
+    Post(Upload),
     /// Something else; the status and the reason to answer with.
     Bad(u16, &'static str),
 }
@@ -75,18 +88,17 @@ pub fn parse(bytes: &[u8]) -> Parsed {
     }
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
-    match request.parse(bytes.get(..MAX_HEAD).unwrap_or(bytes)) {
-        Ok(httparse::Status::Complete(_)) => {}
+    let length = match request.parse(bytes.get(..MAX_HEAD).unwrap_or(bytes)) {
+        Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Parsed::Partial,
         Ok(httparse::Status::Partial) | Err(_) => return BAD,
-    }
+    };
     let (Some(method), Some(target)) = (request.method, request.path) else {
         return BAD;
     };
     match method {
         "GET" => {}
-        // Uploads are for authorities (C tor answers the same as for an unknown path).
-        "POST" => return Parsed::Bad(404, "Not found"),
+        "POST" => return upload(target, request.headers, length).map_or(BAD, Parsed::Post),
         _ => return BAD,
     }
     let Some(path) = path(target) else {
@@ -126,6 +138,25 @@ pub fn parse(bytes: &[u8]) -> Parsed {
         accepts,
         since,
         has,
+    })
+}
+
+/// The head of an upload; `None`: it has no length that makes sense.
+fn upload(target: &str, headers: &[httparse::Header<'_>], head: usize) -> Option<Upload> {
+    let mut length = None;
+    for header in headers {
+        if header.name.eq_ignore_ascii_case("Content-Length") {
+            let value = std::str::from_utf8(header.value).ok()?.trim();
+            // Two that differ have two readers disagree on where the body ends.
+            if length.replace(value).is_some_and(|before| before != value) {
+                return None;
+            }
+        }
+    }
+    Some(Upload {
+        path: path(target)?.to_owned(),
+        head,
+        length: length.unwrap_or("0").parse().ok()?,
     })
 }
 
@@ -206,13 +237,41 @@ mod tests {
     }
 
     #[test]
+    fn uploads_have_a_path_and_a_length() {
+        let head = "POST /tor/hs/3/publish HTTP/1.0\r\nHost: 1.2.3.4\r\nContent-Length: 7\r\n\r\n";
+        let expected = Upload {
+            path: "/tor/hs/3/publish".into(),
+            head: head.len(),
+            length: 7,
+        };
+        let parsed = parse(format!("{head}hs-desc").as_bytes());
+        assert_eq!(parsed, Parsed::Post(expected));
+        match parse(b"POST http://1.2.3.4/tor/ HTTP/1.0\n\n") {
+            Parsed::Post(upload) => assert_eq!((&*upload.path, upload.length), ("/tor/", 0)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
     fn what_is_no_request_is_answered_with_its_error() {
         for (bytes, status) in [
             ("BREW /tor/ HTTP/1.0\r\n\r\n", 400),
             ("GET tor HTTP/1.0\r\n\r\n", 400),
             ("GET http://x HTTP/1.0\r\n\r\n", 400),
             ("\x16\x03\x01", 400),
-            ("POST /tor/ HTTP/1.0\r\n\r\n", 404),
+            ("POST tor HTTP/1.0\r\n\r\n", 400),
+            (
+                "POST /tor/hs/3/publish HTTP/1.0\r\nContent-Length: -1\r\n\r\n",
+                400,
+            ),
+            (
+                "POST /tor/hs/3/publish HTTP/1.0\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+                400,
+            ),
+            (
+                "POST /tor/ HTTP/1.0\r\nContent-Length: 1\r\ncontent-length: 2\r\n\r\n",
+                400,
+            ),
         ] {
             assert!(
                 matches!(parse(bytes.as_bytes()), Parsed::Bad(got, _) if got == status),

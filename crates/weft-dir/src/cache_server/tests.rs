@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::hs_dir::testing::Service;
 use crate::testing::{now, secs};
 use tokio::io::DuplexStream;
 
@@ -10,7 +11,10 @@ const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
 fn server() -> (CacheServer, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(now()));
     let documents = Arc::new(CachedDocuments::default());
-    (CacheServer::new(documents, clock.clone()), clock)
+    (
+        CacheServer::new(documents, Arc::default(), clock.clone()),
+        clock,
+    )
 }
 
 /// A stream that the server serves, and its end.
@@ -20,9 +24,24 @@ fn open(server: &CacheServer, peer: IpAddr) -> (DuplexStream, tokio::task::JoinH
 
 /// The same, by a hop.
 fn open_by(server: &CacheServer, hop: PreviousHop) -> (DuplexStream, tokio::task::JoinHandle<()>) {
+    open_as(server, hop, false)
+}
+
+/// The same, of a circuit that a relay has made, or a client.
+fn open_as(
+    server: &CacheServer,
+    hop: PreviousHop,
+    by_relay: bool,
+) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (ours, theirs) = tokio::io::duplex(1024);
     let server = server.clone();
-    let task = tokio::spawn(async move { server.serve(theirs, PEER, hop).await });
+    let asker = Asker {
+        peer: PEER,
+        hop,
+        by_relay,
+        room: None,
+    };
+    let task = tokio::spawn(async move { server.serve(theirs, asker).await });
     (ours, task)
 }
 
@@ -174,4 +193,283 @@ async fn a_stream_that_has_asked_is_not_ended_for_those_that_have_not() {
     settle().await;
     assert!(!task.is_finished());
     assert!(answer(stream).await.len() > 20_000);
+}
+
+/// The status line that a request is answered with, which comes by a relay or a client.
+async fn status(server: &CacheServer, request: &str, by_relay: bool) -> String {
+    let (mut stream, _) = open_as(server, relay(1), by_relay);
+    // What a refused upload has behind its head may not be read.
+    let _ = stream.write_all(request.as_bytes()).await;
+    let answer = answer(stream).await;
+    let line = answer.lines().next().unwrap_or_default();
+    line.strip_prefix("HTTP/1.0 ")
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn upload(path: &str, body: &str) -> String {
+    let length = body.len();
+    format!("POST {path} HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{body}")
+}
+
+const PUBLISH: &str = "/tor/hs/3/publish";
+
+#[tokio::test]
+async fn a_service_publishes_and_its_clients_fetch() {
+    let (server, _) = server();
+    let service = Service::new(1);
+    let text = service.descriptor(1);
+    let fetch = format!("GET {} HTTP/1.0\r\n\r\n", service.path());
+    assert_eq!(status(&server, &fetch, true).await, "404 Not found");
+    let published = status(&server, &upload(PUBLISH, &text), true).await;
+    assert_eq!(published, "200 HS descriptor stored successfully.");
+    let (mut stream, task) = open_as(&server, relay(1), true);
+    stream.write_all(fetch.as_bytes()).await.unwrap();
+    let answer = answer(stream).await;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert_eq!(body, text);
+    assert_eq!(
+        head,
+        format!(
+            "HTTP/1.0 200 OK\r\nDate: Sat, 21 Nov 2026 01:00:00 GMT\r\nContent-Type: text/plain\r\n\
+             X-Your-Address-Is: {PEER}\r\nContent-Encoding: identity\r\nContent-Length: {}\r\n\
+             Pragma: no-cache",
+            text.len()
+        )
+    );
+    task.await.unwrap();
+    for bad in ["AAAA", "%20", &"A".repeat(44)] {
+        let request = format!("GET /tor/hs/3/{bad} HTTP/1.0\r\n\r\n");
+        assert_eq!(status(&server, &request, true).await, "404 Not found");
+    }
+}
+
+#[tokio::test]
+async fn an_upload_is_read_however_it_is_cut_and_no_further() {
+    let text = Service::new(1).descriptor(1);
+    let request = upload(PUBLISH, &text);
+    for cuts in [vec![1, 40, 41, 300], vec![request.len() - 1], vec![]] {
+        let (server, _) = server();
+        let (mut stream, task) = open_as(&server, relay(1), true);
+        let mut begin = 0;
+        let whole = format!("{request}and more that nobody reads");
+        for end in cuts.into_iter().chain([whole.len()]) {
+            stream
+                .write_all(&whole.as_bytes()[begin..end])
+                .await
+                .unwrap();
+            settle().await;
+            begin = end;
+        }
+        assert!(
+            answer(stream)
+                .await
+                .starts_with("HTTP/1.0 200 HS descriptor")
+        );
+        task.await.unwrap();
+        assert_eq!(server.hs_dir.counts().stored, 1);
+    }
+}
+
+#[tokio::test]
+async fn what_a_directory_does_not_take_is_refused_in_c_tor_s_words() {
+    const INVALID: &str = "400 Invalid HS descriptor. Rejected.";
+    const NO_AUTHORITY: &str =
+        "400 Nonauthoritative directory does not accept posted server descriptors";
+    let (server, _) = server();
+    let text = Service::new(1).descriptor(2);
+    let newer = Service::new(1).descriptor(3);
+    for (path, body, expected) in [
+        (
+            PUBLISH,
+            text.as_str(),
+            "200 HS descriptor stored successfully.",
+        ),
+        (PUBLISH, &text, INVALID),
+        (PUBLISH, "", INVALID),
+        (PUBLISH, "router x", INVALID),
+        ("/tor/hs/2/publish", &newer, INVALID),
+        ("/tor/hs/3/", &newer, INVALID),
+        ("/tor/hs/", &newer, INVALID),
+        ("/tor/", &newer, NO_AUTHORITY),
+        ("/tor/post/vote", &newer, NO_AUTHORITY),
+    ] {
+        assert_eq!(
+            status(&server, &upload(path, body), true).await,
+            expected,
+            "{path}"
+        );
+    }
+    // Too long: refused by its length, before a byte of it has come.
+    let head = format!("POST {PUBLISH} HTTP/1.0\r\nContent-Length: 50000\r\n\r\n");
+    assert_eq!(status(&server, &head, true).await, INVALID);
+    assert_eq!(server.hs_dir.counts().too_long, 1);
+    // As many bytes as are taken, without a descriptor in them.
+    let nonsense = upload(PUBLISH, &"x".repeat(49_999));
+    assert_eq!(status(&server, &nonsense, true).await, INVALID);
+    assert_eq!(server.hs_dir.memory().fixed, server.hs_dir.counts().bytes);
+}
+
+#[tokio::test]
+async fn clients_of_the_first_hop_neither_publish_nor_fetch() {
+    let (server, _) = server();
+    let service = Service::new(1);
+    let publish = upload(PUBLISH, &service.descriptor(1));
+    assert_eq!(
+        status(&server, &publish, false).await,
+        "503 Rejecting single hop HS descriptor post"
+    );
+    assert_eq!(server.hs_dir.counts().stored, 0);
+    status(&server, &publish, true).await;
+    let fetch = format!("GET {} HTTP/1.0\r\n\r\n", service.path());
+    assert_eq!(
+        status(&server, &fetch, false).await,
+        "503 Rejecting single hop HS v3 descriptor request"
+    );
+    assert_eq!(server.hs_dir.counts().single_hop, 2);
+    assert!(status(&server, &fetch, true).await.starts_with("200"));
+}
+
+#[tokio::test]
+async fn an_upload_that_stalls_is_given_up_and_gives_way() {
+    let (server, clock) = server();
+    let request = upload(PUBLISH, &Service::new(1).descriptor(1));
+    let (mut stream, task) = open_as(&server, relay(1), true);
+    let part = &request.as_bytes()[..request.len() - 1];
+    stream.write_all(part).await.unwrap();
+    settle().await;
+    assert!(server.hs_dir.memory().fixed > 0);
+    for _ in 0..11 {
+        clock.advance(secs(10));
+        settle().await;
+    }
+    assert!(!task.is_finished());
+    clock.advance(secs(10));
+    settle().await;
+    assert!(task.is_finished());
+    assert_eq!(answer(stream).await, "");
+    assert_eq!(server.hs_dir.memory().fixed, 0);
+
+    // One that its peer gives up leaves nothing, either.
+    let (mut stream, task) = open_as(&server, relay(1), true);
+    stream.write_all(part).await.unwrap();
+    settle().await;
+    drop(stream);
+    task.await.unwrap();
+    assert_eq!(server.hs_dir.memory().fixed, 0);
+
+    // One that has not come whole has not proven itself: others have its place.
+    let (mut stream, task) = open_as(&server, relay(1), true);
+    stream.write_all(part).await.unwrap();
+    settle().await;
+    let mut held = Vec::new();
+    for _ in 0..places::MAX_STREAMS {
+        held.push(open_by(&server, relay(1)));
+        settle().await;
+    }
+    held.push(open_by(&server, relay(2)));
+    settle().await;
+    assert!(task.is_finished());
+}
+
+#[tokio::test]
+async fn more_uploads_than_the_cache_may_hold_wait_for_later() {
+    let (server, _) = server();
+    server.hs_dir.set_limits(crate::hs_dir::Limits {
+        memory: 100_000,
+        descriptor: 50_000,
+    });
+    let head = format!("POST {PUBLISH} HTTP/1.0\r\nContent-Length: 40000\r\n\r\n");
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let (mut stream, task) = open_as(&server, relay(1), true);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        settle().await;
+        held.push((stream, task));
+    }
+    assert_eq!(
+        status(&server, &head, true).await,
+        "503 Directory busy, try again later"
+    );
+}
+
+#[tokio::test]
+async fn descriptors_are_dropped_when_their_lifetimes_end() {
+    let (server, clock) = server();
+    let publish = upload(PUBLISH, &Service::new(1).descriptor(1));
+    status(&server, &publish, true).await;
+    let cleaning = server.clone();
+    let task = tokio::spawn(async move { cleaning.clean().await });
+    settle().await;
+    clock.advance(secs(3 * 3600 - 60));
+    settle().await;
+    assert_eq!(server.hs_dir.counts().descriptors, 1);
+    clock.advance(secs(60));
+    settle().await;
+    assert_eq!(server.hs_dir.counts().descriptors, 0);
+    task.abort();
+}
+
+/// A request to the DirPort, for whose answer there is so much room.
+async fn ask_port(server: &CacheServer, path: &str, room: Option<usize>) -> String {
+    let (mut stream, theirs) = tokio::io::duplex(1024);
+    let server = server.clone();
+    let asker = Asker {
+        peer: PEER,
+        hop: PreviousHop::at(PEER),
+        by_relay: false,
+        room,
+    };
+    tokio::spawn(async move { server.serve(theirs, asker).await });
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    answer(stream).await
+}
+
+#[tokio::test]
+async fn the_front_page_is_shown_to_people() {
+    let (server, _) = server();
+    for path in ["/", "/tor/"] {
+        let answer = ask_port(&server, path, None).await;
+        assert!(answer.starts_with("HTTP/1.0 404 Not found\r\n"), "{answer}");
+    }
+    let page: Arc<[u8]> = b"<p>This is an exit.</p>".as_slice().into();
+    server.documents.set_front_page(Some(page));
+    // However little may be written, as in C tor.
+    for path in ["/", "/tor/", "http://192.0.2.1/"] {
+        let answer = ask_port(&server, path, Some(0)).await;
+        let expected = format!(
+            "HTTP/1.0 200 OK\r\nDate: Sat, 21 Nov 2026 01:00:00 GMT\r\nContent-Type: text/html\r\n\
+             X-Your-Address-Is: {PEER}\r\nContent-Encoding: identity\r\nContent-Length: 23\r\n\
+             Expires: Sat, 21 Nov 2026 01:20:00 GMT\r\n\r\n<p>This is an exit.</p>"
+        );
+        assert_eq!(answer, expected);
+    }
+    server.documents.set_front_page(None);
+    let answer = ask_port(&server, "/", None).await;
+    assert!(answer.starts_with("HTTP/1.0 404 "), "{answer}");
+}
+
+#[tokio::test]
+async fn documents_wait_while_there_is_no_room_to_write_them() {
+    let (server, _) = server();
+    server.documents.with_microdescs(|store| {
+        let text = format!("onion-key\n{}", "x".repeat(20_000));
+        store.add([1; 32], &text, now());
+    });
+    let path = crate::microdesc::path(&[[1; 32]]);
+    let path = path.strip_suffix(".z").unwrap();
+    for (room, expected) in [
+        (None, "200 OK"),
+        (Some(20_010), "200 OK"),
+        (Some(20_009), "503 Directory busy, try again later"),
+        (Some(0), "503 Directory busy, try again later"),
+    ] {
+        let answer = ask_port(&server, path, room).await;
+        let expected = format!("HTTP/1.0 {expected}\r\n");
+        assert!(answer.starts_with(&expected), "{room:?}: {answer}");
+    }
+    // What is not there costs nothing.
+    let answer = ask_port(&server, "/tor/none", Some(0)).await;
+    assert!(answer.starts_with("HTTP/1.0 404 "), "{answer}");
 }

@@ -35,6 +35,11 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// Bytes of its text.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
     /// Its text.
     ///
     /// # Errors

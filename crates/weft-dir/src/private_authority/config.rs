@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
@@ -38,6 +39,10 @@ pub struct AuthorityConfig {
     pub exits: Granted,
     /// TestingDirAuthVoteHSDir.
     pub hidden_service_dirs: Granted,
+    /// MinUptimeHidServDirectoryV2: how long a relay must run to get the flag HSDir.
+    pub hs_dir_min_uptime: Duration,
+    /// DirPortFrontPage: the page for people.
+    pub front_page: Option<Arc<str>>,
     /// Bandwidths that count instead of what relays claim, in kilobytes per second
     /// (V3BandwidthsFile).
     pub bandwidths: BTreeMap<RsaIdentity, u64>,

@@ -171,7 +171,9 @@ fn entry(
     let guard = guards.has(config, router);
     let exit = config.exits.grants(&router.rsa, router.general_exit);
     let directory = router.directory;
-    let hidden = directory && router.hidden_service_dir;
+    let hidden = directory
+        && router.hidden_service_dir
+        && router.uptime(lifetime.valid_after) >= config.hs_dir_min_uptime;
     let stale = router.published + STALE < lifetime.valid_after;
     let flags = [
         ("Authority", router.rsa == config.identity),

@@ -15,6 +15,7 @@ const MAX_NAMED: usize = 512;
 const DESCRIPTOR_LIFETIME: Duration = Duration::from_secs(48 * 3600);
 const MICRODESC_LIFETIME: Duration = Duration::from_secs(48 * 3600);
 const KEY_LIFETIME: Duration = Duration::from_secs(48 * 3600);
+const PAGE_LIFETIME: Duration = Duration::from_secs(20 * 60);
 
 impl PrivateAuthority {
     /// What is at `path`, which has lost its `.z`.
@@ -38,6 +39,13 @@ impl PrivateAuthority {
         }
         if let Some(which) = path.strip_prefix("/tor/extra/") {
             return self.descriptors_at(which, true);
+        }
+        if path == "/" || path == "/tor/" {
+            let page = self.config.front_page.clone();
+            return Answer {
+                page: true,
+                ..Answer::documents(page.into_iter().collect(), PAGE_LIFETIME)
+            };
         }
         Answer::short(404, "Not found")
     }

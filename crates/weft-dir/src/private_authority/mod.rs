@@ -6,7 +6,7 @@
 //! and clients everywhere else.
 //!
 //! What it does not do, because a private network has no use for it: vote, measure, test whether
-//! relays can be reached (it takes their word, as C tor's authorities with `AssumeReachable 1` do), weigh
+//! relays can be reached (it takes their word, as C tor's authorities with `AssumeReachable 1` do), watch
 //! how long they have been running, agree on shared random values, remember anything over a restart
 //! except its keys. Relays publish again when they miss themselves in the consensus.
 //!
@@ -57,6 +57,8 @@ pub struct Answer {
     pub lifetime: Duration,
     /// `X-Descriptor-Not-New: Yes`.
     pub not_new: bool,
+    /// It is a page for people.
+    pub page: bool,
 }
 
 impl Answer {
@@ -69,6 +71,7 @@ impl Answer {
             modified: None,
             lifetime: Duration::ZERO,
             not_new: false,
+            page: false,
         }
     }
 

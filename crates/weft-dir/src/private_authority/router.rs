@@ -50,6 +50,8 @@ pub(super) struct Router {
     pub(super) nickname: String,
     /// When it was made.
     pub(super) published: SystemTime,
+    /// How long the relay had run then, in its words.
+    uptime: Duration,
     /// Address.
     pub(super) ip: Ipv4Addr,
     /// ORPort.
@@ -161,6 +163,11 @@ impl Router {
             ed,
             nickname: parsed.router.nickname.to_string(),
             published,
+            uptime: Duration::from_secs(
+                line(text, "uptime")
+                    .and_then(|seconds| seconds.parse().ok())
+                    .unwrap_or(0),
+            ),
             ip: parsed.router.address,
             or_port: parsed.router.orport,
             dir_port: parsed.router.dirport,
@@ -182,6 +189,12 @@ impl Router {
             microdesc,
             extra_info_digests: line(text, "extra-info-digest").map(str::to_owned),
         })
+    }
+
+    /// How long the relay has run (C tor `real_uptime`).
+    pub(super) fn uptime(&self, now: SystemTime) -> Duration {
+        let since = now.duration_since(self.published).unwrap_or_default();
+        self.uptime.saturating_add(since)
     }
 
     /// Takes the extra-info document that belongs to this descriptor; otherwise why not.

@@ -38,6 +38,9 @@ const MAX_HEADERS: usize = 64;
 /// Streams that wait to be served.
 const QUEUE: usize = 256;
 
+/// Whether an address may use the DirPort.
+pub type Allowed = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
 /// Where log lines go.
 pub type Log = Box<dyn FnMut(Severity, String) + Send>;
 
@@ -105,14 +108,17 @@ impl AuthorityServer {
         }
     }
 
-    /// Accepts connections; ends never.
-    pub async fn accept(&self, listener: TcpListener) {
+    /// Accepts connections, and closes those of addresses that are not allowed; ends never.
+    pub async fn accept(&self, listener: TcpListener, allowed: Allowed) {
         loop {
             let Ok((stream, peer)) = listener.accept().await else {
                 // Out of files, most likely: that passes.
                 self.clock.sleep(Duration::from_millis(100)).await;
                 continue;
             };
+            if !allowed(peer.ip()) {
+                continue;
+            }
             let (server, open) = (self.clone(), self.sockets.count(Some(peer.ip())));
             tokio::spawn(async move {
                 server.serve(stream, peer.ip()).await;
@@ -172,7 +178,11 @@ impl AuthorityServer {
             let unchanged = Answer::short(304, "Not modified");
             return encode(&unchanged, Coding::Identity, now, peer, false);
         }
-        encode(&answer, request.coding, now, peer, true)
+        let coding = match answer.page {
+            true => Coding::Identity,
+            false => request.coding,
+        };
+        encode(&answer, coding, now, peer, true)
     }
 }
 
@@ -305,8 +315,9 @@ fn encode(answer: &Answer, coding: Coding, now: SystemTime, peer: IpAddr, body: 
     }
     if answer.status == 200 {
         head += &format!(
-            "Content-Type: text/plain\r\nX-Your-Address-Is: {peer}\r\nContent-Encoding: {name}\r\n\
+            "Content-Type: text/{}\r\nX-Your-Address-Is: {peer}\r\nContent-Encoding: {name}\r\n\
              Content-Length: {}\r\n",
+            if answer.page { "html" } else { "plain" },
             content.len()
         );
         if answer.not_new {
@@ -331,13 +342,14 @@ pub struct AuthorityHandle {
 }
 
 impl AuthorityHandle {
-    /// Starts an authority that answers on these listeners, by the machine's clocks.
+    /// Starts an authority that answers those who are allowed to ask on these listeners, by the machine's clocks.
     ///
     /// # Errors
     /// The system has no thread or no epoll for it.
     pub fn start(
         authority: PrivateAuthority,
         listeners: Vec<std::net::TcpListener>,
+        allowed: Allowed,
         log: Log,
     ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -356,8 +368,8 @@ impl AuthorityHandle {
         let (streams, mut waiting) = mpsc::channel::<(UnixStream, IpAddr)>(QUEUE);
         let run = async move {
             for listener in listeners {
-                let server = server.clone();
-                tokio::spawn(async move { server.accept(listener).await });
+                let (server, allowed) = (server.clone(), allowed.clone());
+                tokio::spawn(async move { server.accept(listener, allowed).await });
             }
             let voting = server.clone();
             tokio::spawn(async move { voting.vote(log).await });

@@ -47,6 +47,8 @@ fn config() -> AuthorityConfig {
         guards: Granted::default(),
         exits: Granted::default(),
         hidden_service_dirs: Granted::default(),
+        hs_dir_min_uptime: Duration::ZERO,
+        front_page: None,
         bandwidths: BTreeMap::new(),
     }
 }
@@ -446,6 +448,48 @@ fn granted_flags_go_to_the_relays_that_torrc_names() {
 }
 
 #[test]
+fn directories_of_onion_services_state_it_and_have_run_long_enough() {
+    let moment = |uptime| crate::descriptor::Moment {
+        uptime: secs(uptime),
+        ..moment()
+    };
+    // Two hours must have passed when the consensus is made, four seconds from now.
+    let mut authority = PrivateAuthority::new(
+        AuthorityConfig {
+            hs_dir_min_uptime: secs(7200),
+            ..config()
+        },
+        keys(),
+    );
+    let unwilling = OwnDescriptor {
+        hidden_service_dir: false,
+        ..described(3)
+    };
+    let no_directory = OwnDescriptor {
+        tunnelled_dir_server: false,
+        ..described(4)
+    };
+    for (relay, uptime) in [
+        (described(1), 7196),
+        (described(2), 7195),
+        (unwilling, 90_000),
+        (no_directory, 90_000),
+    ] {
+        let signed = relay.sign(&moment(uptime)).unwrap();
+        let answer = authority.post(&signed.upload_body(), now());
+        assert_eq!(answer.status, 200, "{}", answer.reason);
+    }
+    authority.tick(now() + secs(4)).unwrap();
+    let text = body(&authority.get(MICRODESC, now()));
+    let entries: Vec<&str> = text.split("\nr ").skip(1).collect();
+    assert_eq!(entries.len(), 4);
+    for entry in entries {
+        let has = entry.contains(" HSDir ");
+        assert_eq!(has, entry.starts_with("relay1 "), "{entry}");
+    }
+}
+
+#[test]
 fn any_upload_is_answered_in_one_line() {
     let good = signed(1, now());
     let body = String::from_utf8(good.upload_body()).unwrap();
@@ -557,6 +601,34 @@ async fn requests_that_make_no_sense_are_refused() {
     }
 }
 
+#[tokio::test]
+async fn an_authority_shows_its_page_to_people() {
+    let page = "<p>A network of our own.</p>";
+    let with = |front_page| {
+        let config = AuthorityConfig {
+            front_page,
+            ..config()
+        };
+        let authority = PrivateAuthority::new(config, keys());
+        AuthorityServer::new(authority, Arc::new(ManualClock::new(now())))
+    };
+    let server = with(Some(page.into()));
+    for path in ["/", "/tor/"] {
+        let request = format!("GET {path} HTTP/1.0\r\nAccept-Encoding: deflate\r\n\r\n");
+        let answer = ask(&server, request.as_bytes()).await;
+        assert_eq!(status_line(&answer), "HTTP/1.0 200 OK");
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(
+            answer.contains("\r\nContent-Type: text/html\r\n"),
+            "{answer}"
+        );
+        assert!(answer.contains("\r\nExpires: Sat, 21 Nov 2026 01:20:00 GMT\r\n"));
+        assert!(answer.ends_with(page), "{answer}");
+    }
+    let answer = ask(&with(None), b"GET / HTTP/1.0\r\n\r\n").await;
+    assert_eq!(status_line(&answer), "HTTP/1.0 404 Not found");
+}
+
 /// What the MetricsPort has of a DirPort.
 #[test]
 fn connections_to_the_dirport_are_counted_while_they_are_open() {
@@ -564,7 +636,11 @@ fn connections_to_the_dirport_are_counted_while_they_are_open() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let log = Box::new(|_, _| {});
-    let handle = server::AuthorityHandle::start(authority(), vec![listener], log).unwrap();
+    let welcome = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let open = welcome.clone();
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    let allowed = Arc::new(move |_| open.load(relaxed));
+    let handle = server::AuthorityHandle::start(authority(), vec![listener], allowed, log).unwrap();
     let wait = |open| {
         for _ in 0..600 {
             if handle.sockets().ipv4().open == open {
@@ -585,6 +661,13 @@ fn connections_to_the_dirport_are_counted_while_they_are_open() {
     assert!(answer.starts_with("HTTP/1.0 404 "), "{answer}");
     drop(asking);
     wait(1);
+    // One from an address that may not ask is closed unheard.
+    welcome.store(false, relaxed);
+    let mut denied = std::net::TcpStream::connect(address).unwrap();
+    let _ = denied.write_all(b"GET /tor/nothing HTTP/1.0\r\n\r\n");
+    let mut answer = Vec::new();
+    let _ = denied.read_to_end(&mut answer);
+    assert!(answer.is_empty());
     assert_eq!(handle.sockets().ipv4().opened, 2);
     assert_eq!(handle.sockets().ipv6().opened, 0);
 }

@@ -1,34 +1,34 @@
 //! A directory task on a thread of its own, as the node holds it, and the streams that it serves.
 
 use std::io;
-use std::net::{IpAddr, TcpListener};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
-use weft_share::PreviousHop;
 
 use super::{Config, DirectoryTask, EventSink};
 use crate::PairSocket;
-use crate::cache_server::{CacheServer, Requests};
+use crate::cache_server::{Asker, CacheServer, Requests};
 use crate::clock::SystemClock;
 use crate::command::Command;
+use crate::hs_dir::HsDir;
 use crate::sockets::Sockets;
 
 /// Commands that may wait; a node that is further ahead gets an error and is not blocked.
 const QUEUE: usize = 256;
 
-/// Streams and listeners that wait to be served.
+/// Streams and connections that wait to be served.
 const INCOMING: usize = 256;
 
 /// What there is to serve.
 #[derive(Debug)]
 enum Incoming {
-    /// The other end of a BEGIN_DIR stream, the address that it comes from, and the hop.
-    Stream(UnixStream, IpAddr, PreviousHop),
-    /// A DirPort.
-    Listener(TcpListener),
+    /// The other end of a BEGIN_DIR stream, and who asks on it.
+    Stream(UnixStream, Asker),
+    /// A connection to the DirPort, and who asks on it.
+    Connection(TcpStream, Asker),
 }
 
 /// A directory task on a thread of its own. Dropping it ends the task.
@@ -40,7 +40,22 @@ pub struct DirectoryHandle {
     incoming: mpsc::Sender<Incoming>,
     sockets: Arc<Sockets>,
     requests: Arc<Requests>,
+    received: Arc<Sockets>,
+    hs_dir: Arc<HsDir>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Where connections to the DirPort go.
+#[derive(Clone, Debug)]
+pub struct DirPort(mpsc::Sender<Incoming>);
+
+impl DirPort {
+    /// Serves the directory on `connection`, on which `asker` asks: one request, one answer. False: too many wait; it is
+    /// closed.
+    pub fn serve(&self, connection: TcpStream, asker: Asker) -> bool {
+        let incoming = Incoming::Connection(connection, asker);
+        self.0.try_send(incoming).is_ok()
+    }
 }
 
 /// The task does not take commands: it is overwhelmed or has ended.
@@ -59,12 +74,18 @@ impl DirectoryHandle {
         let clock = Arc::new(SystemClock::default());
         let task = DirectoryTask::new(config, clock.clone(), events);
         let sockets = task.sockets();
-        let server = CacheServer::new(task.documents(), clock);
+        let hs_dir = Arc::<HsDir>::default();
+        let served = hs_dir.clone();
+        let received = Arc::<Sockets>::default();
+        let counted = received.clone();
+        let server = CacheServer::new(task.documents(), served, clock);
         let requests = server.requests().clone();
         let thread = std::thread::Builder::new()
             .name("directory".into())
             .spawn(move || {
-                runtime.spawn(serve_all(server, waiting));
+                let cleaning = server.clone();
+                runtime.spawn(async move { cleaning.clean().await });
+                runtime.spawn(serve_all(server, waiting, counted));
                 runtime.block_on(task.run(receiver));
                 // What is being compressed is not waited for: its file appears whole or not at all.
                 runtime.shutdown_background();
@@ -74,6 +95,8 @@ impl DirectoryHandle {
             incoming,
             sockets,
             requests,
+            received,
+            hs_dir,
             thread: Some(thread),
         })
     }
@@ -88,22 +111,31 @@ impl DirectoryHandle {
         &self.requests
     }
 
+    /// Connections to the DirPort.
+    pub fn received(&self) -> &Sockets {
+        &self.received
+    }
+
+    /// Descriptors of onion services that are kept.
+    pub fn hs_dir(&self) -> &HsDir {
+        &self.hs_dir
+    }
+
     /// Sends a command without waiting.
     pub fn send(&self, command: Command) -> Result<(), NotTaken> {
         self.commands.try_send(command).map_err(|_| NotTaken)
     }
 
-    /// Serves the directory on `stream`, which came from `peer` by `hop`: one request, one answer.
-    /// False: too many wait; the stream is closed.
-    pub fn serve(&self, stream: UnixStream, peer: IpAddr, hop: PreviousHop) -> bool {
-        let incoming = Incoming::Stream(stream, peer, hop);
+    /// Serves the directory on `stream`, on which `asker` asks: one request, one answer. False: too many wait; the
+    /// stream is closed.
+    pub fn serve(&self, stream: UnixStream, asker: Asker) -> bool {
+        let incoming = Incoming::Stream(stream, asker);
         self.incoming.try_send(incoming).is_ok()
     }
 
-    /// Serves the directory on all connections that `listener` accepts. False: too much waits.
-    pub fn listen(&self, listener: TcpListener) -> bool {
-        let incoming = Incoming::Listener(listener);
-        self.incoming.try_send(incoming).is_ok()
+    /// Where connections to the DirPort go.
+    pub fn dir_port(&self) -> DirPort {
+        DirPort(self.incoming.clone())
     }
 
     /// Ends the task and waits for it; its last event is [`Event::State`].
@@ -118,22 +150,30 @@ impl DirectoryHandle {
 }
 
 /// Serves whatever comes.
-async fn serve_all(server: CacheServer, mut incoming: mpsc::Receiver<Incoming>) {
+async fn serve_all(
+    server: CacheServer,
+    mut incoming: mpsc::Receiver<Incoming>,
+    received: Arc<Sockets>,
+) {
     while let Some(incoming) = incoming.recv().await {
         let server = server.clone();
         // A socket that cannot be made ready is closed, which its other end notices.
         match incoming {
-            Incoming::Stream(stream, peer, hop) => {
+            Incoming::Stream(stream, asker) => {
                 if let Ok(stream) = PairSocket::from_std(stream) {
-                    tokio::spawn(async move { server.serve_tunneled(stream, peer, hop).await });
+                    tokio::spawn(async move { server.serve_tunneled(stream, asker).await });
                 }
             }
-            Incoming::Listener(listener) => {
-                let listener = listener
+            Incoming::Connection(stream, asker) => {
+                let open = received.count(Some(asker.peer));
+                let stream = stream
                     .set_nonblocking(true)
-                    .and_then(|()| tokio::net::TcpListener::from_std(listener));
-                if let Ok(listener) = listener {
-                    tokio::spawn(async move { server.accept(listener).await });
+                    .and_then(|()| tokio::net::TcpStream::from_std(stream));
+                if let Ok(stream) = stream {
+                    tokio::spawn(async move {
+                        server.serve_direct(stream, asker).await;
+                        drop(open);
+                    });
                 }
             }
         }

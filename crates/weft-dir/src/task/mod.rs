@@ -42,7 +42,7 @@ use crate::tap::TapForm;
 use making::Making;
 use request::{Finished, Purpose};
 
-pub use handle::{DirectoryHandle, NotTaken};
+pub use handle::{DirPort, DirectoryHandle, NotTaken};
 
 /// Longest time between looks at the wall clock, so that a jump of it is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
@@ -138,6 +138,8 @@ impl DirectoryTask {
             BandwidthHistory::new(now)
         });
         let testing = config.options.testing;
+        let documents = CachedDocuments::default();
+        documents.set_front_page(config.options.front_page.clone());
         Self {
             fetcher: Fetcher::new(&config.options, monotonic, &mut rng),
             ns: Fetcher::of_descriptors(&config.options, monotonic, &mut rng),
@@ -163,7 +165,7 @@ impl DirectoryTask {
             protocols_reported: None,
             bootstrap: None,
             requests: JoinSet::new(),
-            documents: Arc::default(),
+            documents: Arc::new(documents),
             lacking: DigestFetch::new(testing),
             lacking_descriptors: DigestFetch::new(testing),
             lacking_extra_infos: DigestFetch::new(testing),
@@ -291,6 +293,8 @@ impl DirectoryTask {
                 }
                 let was_disabled = self.options.disabled;
                 self.options = *options;
+                self.documents
+                    .set_front_page(self.options.front_page.clone());
                 self.fetcher.options_changed(&self.options, monotonic);
                 self.ns.options_changed(&self.options, monotonic);
                 self.stop.send_replace(self.options.disabled);

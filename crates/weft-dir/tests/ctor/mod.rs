@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dir::authority::Authority;
+use weft_dir::cache_server::Asker;
 use weft_dir::clock::SystemClock;
 use weft_dir::command::{DirectoryOptions, Event};
 use weft_dir::http::{self, Limits, Request, Response};
 use weft_dir::task::{Config, DirectoryHandle};
+use weft_share::PreviousHop;
 
 /// No step takes longer on a machine that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -234,6 +236,23 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// Serves the directory to all who connect.
+    pub(crate) fn listen(&self, listener: TcpListener) {
+        let dir_port = self.handle.dir_port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let peer = stream.peer_addr().unwrap().ip();
+                let asker = Asker {
+                    peer,
+                    hop: PreviousHop::at(peer),
+                    by_relay: false,
+                    room: None,
+                };
+                dir_port.serve(stream, asker);
+            }
+        });
+    }
+
     pub(crate) fn start(options: DirectoryOptions) -> Self {
         let (sender, events) = mpsc::channel();
         let config = Config {

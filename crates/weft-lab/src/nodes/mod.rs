@@ -24,6 +24,7 @@ use crate::guardian::Guardian;
 use crate::net::Host;
 use crate::network::{Node, Program, keys_by_tor_gencert, v3_identity, wait_for};
 use crate::stop::Stop;
+use crate::up::Kind;
 pub use member::{Client, Load};
 pub(crate) use member::{Relay, close_circuits};
 use torrc::{Common, Duty, authority_line};
@@ -58,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) keep: bool,
     /// Seconds from one consensus to the next. Relays that come are listed sooner.
     pub(crate) interval: u32,
+    /// Which program's relays C tor's authority lists as HSDir.
+    pub(crate) hs_dirs: Kind,
     /// The lowest severity that is logged.
     pub(crate) log: &'static str,
     /// How long one wait may take.
@@ -124,7 +127,8 @@ impl Nodes {
                 hidden_service_dirs: specs
                     .iter()
                     .filter(|spec| {
-                        !matches!(spec.duty, Duty::Client { .. }) && !spec.program.is_weft()
+                        !matches!(spec.duty, Duty::Client { .. })
+                            && settings.hs_dirs.includes(spec.program.is_weft())
                     })
                     .map(|spec| spec.nickname.clone())
                     .collect(),

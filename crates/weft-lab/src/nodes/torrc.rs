@@ -49,8 +49,7 @@ pub(crate) struct Common {
     pub(crate) authority: String,
     /// Seconds from one consensus to the next.
     pub(crate) interval: u32,
-    /// The nicknames of relays that C tor's authority lists as HSDir at once: those that C tor runs. Weft's relays
-    /// claim no such protocol.
+    /// The nicknames of relays that C tor's authority lists as HSDir at once, and no others.
     pub(crate) hidden_service_dirs: Vec<String>,
     /// The lowest severity that is logged.
     pub(crate) log: &'static str,
@@ -141,7 +140,10 @@ impl Common {
         // private networks are up.
         if !weft && !self.hidden_service_dirs.is_empty() {
             let names = self.hidden_service_dirs.join(",");
-            let _ = writeln!(text, "TestingDirAuthVoteHSDir {names}");
+            let _ = writeln!(
+                text,
+                "TestingDirAuthVoteHSDir {names}\nTestingDirAuthVoteHSDirIsStrict 1"
+            );
         }
         if !weft {
             // As fast as C tor lets them, because starting a network means waiting for votes.

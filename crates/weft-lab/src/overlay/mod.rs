@@ -23,6 +23,7 @@ pub use crate::nodes::Load;
 use crate::nodes::torrc::params_lines;
 use crate::nodes::{Client, Nodes, Relay, Settings, Spec, keep_folders, temporary_folder};
 use crate::stop::Stop;
+use crate::up::Kind;
 use place::{Place, Role};
 
 /// Seconds from one consensus to the next: no vote falls into a short measurement.
@@ -92,6 +93,7 @@ impl Overlay {
             folder: temporary_folder()?,
             keep: keep_folders(),
             interval: INTERVAL,
+            hs_dirs: Kind::Mixed,
             log: "notice",
             patience,
             stop: stop.clone(),

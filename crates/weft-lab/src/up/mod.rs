@@ -156,6 +156,7 @@ impl Up {
             keep: owner.is_some() || keep_folders(),
             folder,
             interval: INTERVAL,
+            hs_dirs: plan.hs_dirs,
             log: if plan.verbose { "info" } else { "notice" },
             patience: plan.patience,
             stop: plan.stop.clone(),

@@ -37,6 +37,15 @@ impl Kind {
         }
     }
 
+    /// Whether nodes that Weft runs, or does not, are meant.
+    pub(crate) fn includes(self, weft: bool) -> bool {
+        match self {
+            Kind::Weft => weft,
+            Kind::Tor => !weft,
+            Kind::Mixed => true,
+        }
+    }
+
     fn needs_tor(self, count: usize) -> bool {
         (0..count).any(|number| self.of(number) == Kind::Tor)
     }
@@ -63,6 +72,8 @@ pub struct Plan {
     pub weft: PathBuf,
     /// Weft's nodes profile themselves when they are asked to (`hops::profile`), and have a MetricsPort.
     pub profiled: bool,
+    /// Which program's relays C tor's authority lists as directories of onion services (HSDir); mixed: all.
+    pub hs_dirs: Kind,
     /// Parameters of the consensus, `name=value`.
     pub params: Vec<String>,
     /// Lines that are added to torrcs.
@@ -112,6 +123,7 @@ impl Plan {
             authority: Kind::Weft,
             weft,
             profiled: false,
+            hs_dirs: Kind::Mixed,
             params: Vec::new(),
             more: More::default(),
             folder: None,

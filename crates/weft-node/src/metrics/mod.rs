@@ -31,6 +31,7 @@ mod tests {
         CircpadTotals, IntroTotals, RendezvousTotals, Report, RingDepths, Totals,
     };
     use weft_dir::command::{RelayFlag, RelayFlags};
+    use weft_dir::hs_dir::HsDirCounts;
 
     use super::render::render;
     use super::*;
@@ -124,6 +125,16 @@ mod tests {
             ports_exhausted: 1,
             exits,
             flags: RelayFlags::empty() | RelayFlag::Fast | RelayFlag::Running,
+            hs_dir: Some(HsDirCounts {
+                descriptors: 31,
+                bytes: 32,
+                stored: 33,
+                not_newer: 34,
+                not_found: 35,
+                single_hop: 36,
+                pruned: 37,
+                ..HsDirCounts::default()
+            }),
             client: Some(ClientCounts {
                 open: 7,
                 probes: ProbeCounts {
@@ -183,6 +194,7 @@ mod tests {
             "tor_relay_load_onionskins_total{type=\"ntor_v3\",action=\"dropped\"} 8",
             "tor_relay_load_socket_total{state=\"opened\"} 49",
             "tor_relay_load_socket_total 19968",
+            "tor_relay_load_oom_bytes_total{subsys=\"hsdir\"} 37",
             "tor_relay_connections_total{type=\"OR\",direction=\"initiated\",state=\"created\",\
              family=\"ipv6\"} 9",
             "tor_relay_connections{type=\"Metrics\",direction=\"received\",state=\"opened\",\
@@ -223,6 +235,12 @@ mod tests {
             "weft_onionskin_wait_seconds_total{worker=\"0\"} 2",
             "weft_main_ring_depth{thread=\"1\"} 41",
             "weft_main_stuck_messages{thread=\"1\"} 42",
+            "weft_hsdir_descriptors 31",
+            "weft_hsdir_bytes 32",
+            "weft_hsdir_uploads_total{result=\"stored\"} 33",
+            "weft_hsdir_uploads_total{result=\"not_newer\"} 34",
+            "weft_hsdir_fetches_total{result=\"not_found\"} 35",
+            "weft_hsdir_single_hop_total 36",
             "weft_abra_weight 0.25",
             "weft_abra_reason{reason=\"full_link\"} 1",
             "weft_abra_reason{reason=\"own_limits\"} 0",

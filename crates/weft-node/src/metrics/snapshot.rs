@@ -6,6 +6,7 @@ use weft_core::controller::{AbraCounts, ConnectionCounts, Counts, FamilyCounts};
 use weft_core::dos::DosCounts;
 use weft_core::message::{Report, Totals};
 use weft_dir::command::RelayFlags;
+use weft_dir::hs_dir::HsDirCounts;
 
 use crate::client::ClientCounts;
 use crate::workers::WorkerCounts;
@@ -33,6 +34,8 @@ pub(crate) struct Snapshot {
     pub exits: ExitCounts,
     /// The relay's flags in the consensus; empty if it is not listed.
     pub flags: RelayFlags,
+    /// What the directory of onion services counts, on a relay.
+    pub hs_dir: Option<HsDirCounts>,
     /// What the client counts, where there is one.
     pub client: Option<ClientCounts>,
     /// What the relay states of its bandwidth, with AbraWeights.

@@ -125,6 +125,8 @@ fn load(text: &mut Text, snapshot: &Snapshot, all: &[TypedConnections]) {
         "Total number of bytes the OOM has freed by subsystem",
     );
     text.sample(&[("subsys", "cell")], totals.freed_for_memory);
+    let pruned = snapshot.hs_dir.map_or(0, |counts| counts.pruned);
+    text.sample(&[("subsys", "hsdir")], pruned);
     text.family(
         "tor_relay_load_socket_total",
         Kind::Gauge,

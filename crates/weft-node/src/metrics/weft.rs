@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use weft_cell::abra::AbraReason;
 use weft_core::controller::AbraCounts;
 use weft_core::message::Report;
+use weft_dir::hs_dir::HsDirCounts;
 
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
@@ -18,6 +19,9 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     main_thread(text, snapshot);
     tunnels(text, snapshot);
     onion_services(text, snapshot);
+    if let Some(counts) = &snapshot.hs_dir {
+        hs_dir(text, counts);
+    }
     if let Some(counts) = &snapshot.abra {
         abra(text, snapshot, counts);
     }
@@ -99,6 +103,49 @@ fn onion_services(text: &mut Text, snapshot: &Snapshot) {
     ] {
         text.sample(&[("result", result)], count);
     }
+}
+
+/// What the directory of onion services keeps and has done.
+fn hs_dir(text: &mut Text, counts: &HsDirCounts) {
+    text.single(
+        "weft_hsdir_descriptors",
+        Kind::Gauge,
+        "Descriptors of onion services that are kept",
+        counts.descriptors,
+    );
+    text.single(
+        "weft_hsdir_bytes",
+        Kind::Gauge,
+        "Bytes that they take (at most MaxHSDirCacheBytes)",
+        counts.bytes,
+    );
+    text.family(
+        "weft_hsdir_uploads_total",
+        Kind::Counter,
+        "Descriptors of onion services that were published here, by result",
+    );
+    for (result, count) in [
+        ("stored", counts.stored),
+        ("not_newer", counts.not_newer),
+        ("unsigned", counts.unsigned),
+        ("malformed", counts.malformed),
+        ("too_long", counts.too_long),
+    ] {
+        text.sample(&[("result", result)], count);
+    }
+    text.family(
+        "weft_hsdir_fetches_total",
+        Kind::Counter,
+        "Requests for descriptors of onion services, by result",
+    );
+    text.sample(&[("result", "found")], counts.found);
+    text.sample(&[("result", "not_found")], counts.not_found);
+    text.single(
+        "weft_hsdir_single_hop_total",
+        Kind::Counter,
+        "Uploads and requests that were refused because they did not come by another relay",
+        counts.single_hop,
+    );
 }
 
 /// What the relay states of its bandwidth (docs/extensions/abra.md).

@@ -62,10 +62,11 @@ impl Relay {
             (Service::Metrics, Accepted::Tcp(socket, peer)) => {
                 self.accept_metrics(socket, peer, now);
             }
+            (Service::Dir, Accepted::Tcp(socket, peer)) => self.accept_dir(socket, peer, now),
             (Service::App(_), accepted) => self.accept_application(number, accepted, now),
             (Service::Control, accepted) => self.accept_controller(accepted, now),
-            // ORPort and MetricsPort have no Unix sockets.
-            (Service::Or | Service::Metrics, Accepted::Unix(_)) => {}
+            // ORPort, DirPort and MetricsPort have no Unix sockets.
+            (Service::Or | Service::Dir | Service::Metrics, Accepted::Unix(_)) => {}
         }
     }
 

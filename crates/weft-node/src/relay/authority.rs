@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_config::Options;
@@ -13,6 +14,7 @@ use weft_dir::private_authority::{
 };
 
 use super::address::Addresses;
+use super::dir_port;
 use crate::directory::granted;
 use crate::notice;
 use weft_datadir::keys::RelayKeys;
@@ -112,6 +114,8 @@ pub(super) fn start(
         guards: granted(&wanted.guards),
         exits: granted(&wanted.exits),
         hidden_service_dirs: granted(&wanted.hidden_service_dirs),
+        hs_dir_min_uptime: wanted.hs_dir_min_uptime,
+        front_page: dir_port::front_page(options).map(|page| String::from_utf8_lossy(&page).into()),
         bandwidths,
     };
     notice!(
@@ -119,7 +123,9 @@ pub(super) fn start(
         listeners.len()
     );
     let authority = PrivateAuthority::new(config, signing);
-    AuthorityHandle::start(authority, listeners, log())
+    let policy = options.directory.policy.clone();
+    let allowed = Arc::new(move |peer| !policy.rejects(peer));
+    AuthorityHandle::start(authority, listeners, allowed, log())
         .map(Some)
         .map_err(AuthorityError::Start)
 }

@@ -85,6 +85,7 @@ fn tcp_ports(options: &Options) -> impl Iterator<Item = (&'static str, SocketAdd
     listening("ORPort", &options.network.or_ports)
         .into_iter()
         .chain(listening("MetricsPort", &options.metrics.ports))
+        .chain(listening("DirPort", &options.directory.dir_ports))
         .chain(authority.map(|addr| ("DirPort", *addr)))
         .chain(apps)
         .chain(control.filter_map(move |at| local("ControlPort", at)))

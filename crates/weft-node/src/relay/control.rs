@@ -183,6 +183,7 @@ impl Relay {
         for (service, at) in self.listeners.bound() {
             let kind = match service {
                 Service::Or => "or",
+                Service::Dir => "dir",
                 Service::Metrics => "metrics",
                 Service::App(AppService::Socks) => "socks",
                 Service::App(AppService::HttpTunnel) => "httptunnel",

@@ -13,6 +13,7 @@ use weft_policy::ExitPolicy;
 use weft_policy::Family;
 
 use super::address::Addresses;
+use super::dir_port;
 use crate::directory;
 use weft_datadir::keys::RelayKeys;
 
@@ -24,6 +25,8 @@ const PROTOCOLS: &str = "Cons=2 Desc=2 FlowCtrl=1-2 HSIntro=4-5 HSRend=2 Link=4-
 const CONFLUX: &str = "Conflux=1";
 /// What a relay that serves a directory speaks besides.
 const DIRECTORY: &str = "DirCache=2";
+/// What it speaks besides if it keeps descriptors of onion services, too.
+const HS_DIRECTORY: &str = "HSDir=2";
 /// What a relay that states its weight to circuits speaks besides (docs/extensions/abra.md).
 const ABRA: &str = "WeftAbra=1";
 /// What an exit at which tunnels of mTor may end speaks besides (docs/extensions/mtor.md).
@@ -43,6 +46,8 @@ pub(super) fn own_descriptor(
     let ipv4 = addresses.v4?;
     let bandwidth = &options.bandwidth;
     let directory = options.directory.cache;
+    // Our own authority answers itself, and it keeps none.
+    let hs_directory = directory && options.authority.is_none();
     let mut protocols = PROTOCOLS.to_string();
     // In alphabetic order, as dir-spec wants it of a list: C tor compares them as they are.
     if options.circuits.conflux != Some(false) {
@@ -50,6 +55,9 @@ pub(super) fn own_descriptor(
     }
     if directory {
         protocols = format!("{protocols} {DIRECTORY}");
+    }
+    if hs_directory {
+        protocols = format!("{protocols} {HS_DIRECTORY}");
     }
     if options.network.abra_weights {
         protocols = format!("{protocols} {ABRA}");
@@ -88,7 +96,7 @@ pub(super) fn own_descriptor(
             false => policy.descriptor_lines(),
         },
         ipv6_policy: Some(policy.summary(Family::V6)).filter(|summary| summary != NO_PORT),
-        hidden_service_dir: false,
+        hidden_service_dir: hs_directory,
         tunnelled_dir_server: directory,
         hibernating: false,
         extra_info_statistics: options.directory.extra_info_statistics,
@@ -135,6 +143,7 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
         dir_cache: options.directory.cache,
         download_extra_info: options.directory.download_extra_info,
         max_diff_age: options.directory.max_diff_age,
+        front_page: dir_port::front_page(options),
         // The addresses of directories are IPv4.
         route: options
             .network
@@ -253,6 +262,8 @@ mod tests {
         let is_directory = |own: &OwnDescriptor| {
             let listed = own.protocols.to_string().contains("DirCache=2");
             assert_eq!(own.tunnelled_dir_server, listed);
+            let of_services = own.protocols.to_string().contains("HSDir=2");
+            assert_eq!((of_services, own.hidden_service_dir), (listed, listed));
             listed
         };
         assert!(is_directory(&plain) && is_directory(&set));

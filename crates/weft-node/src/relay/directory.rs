@@ -16,16 +16,15 @@ use super::error::StartError;
 use super::metrics::by_family;
 use super::{Relay, descriptor};
 use crate::logging::{self, safe};
-use crate::metrics::TypedConnections;
+use crate::metrics::{ListenerCounts, TypedConnections};
 use crate::notice;
 use crate::thread::mesh::WakeUp;
 use weft_datadir::state;
 
-/// Protocols that C tor 0.4.9's authorities require of every relay and that this version lacks by
-/// design: those of onion services, and of a directory cache where `DirCache` is off.
-const LACKED: [&str; 4] = ["DirCache", "HSDir", "HSIntro", "HSRend"];
+/// Protocols that C tor 0.4.9's authorities require of every relay and that one lacks where `DirCache` is off.
+const LACKED: [&str; 2] = ["DirCache", "HSDir"];
 
-/// Those of missing protocols that no version of Weft was ever without.
+/// Those of missing protocols that have another reason: the version is too old.
 fn beyond_design(protocols: &str) -> String {
     let name = |entry: &str| entry.split('=').next().is_some_and(|n| LACKED.contains(&n));
     let beyond: Vec<&str> = protocols.split(' ').filter(|entry| !name(entry)).collect();
@@ -49,6 +48,8 @@ pub(super) struct DirectorySide {
     pub(super) events: Receiver<Event>,
     /// Answers until the node has ended.
     pub(super) authority: Option<AuthorityHandle>,
+    /// Bytes of descriptors of onion services that had been pruned when that was last looked at.
+    pub(super) pruned: u64,
 }
 
 impl DirectorySide {
@@ -84,22 +85,35 @@ impl DirectorySide {
             handle,
             events,
             authority,
+            pruned: 0,
         })
     }
 
-    /// DirPorts, which an authority alone has, and connections to directories other than by circuits.
-    pub(super) fn connections(&self, options: &Options) -> (TypedConnections, TypedConnections) {
+    /// DirPorts, those of a relay being `relay`, and connections to directories other than by circuits.
+    pub(super) fn connections(
+        &self,
+        options: &Options,
+        relay: ListenerCounts,
+    ) -> (TypedConnections, TypedConnections) {
         let mut listeners = FamilyCounts::default();
         let ports = options.authority.iter().flat_map(|one| &one.dir_ports);
         for port in ports.filter(|_| self.authority.is_some()) {
             *listeners.of(port.ip()) += 1;
         }
         let by = |sockets: Option<&Sockets>| sockets.map(by_family).unwrap_or_default();
-        let (received, open) = by(self.authority.as_ref().map(AuthorityHandle::sockets));
+        let received = match &self.authority {
+            Some(authority) => Some(authority.sockets()),
+            None => self.handle.as_ref().map(DirectoryHandle::received),
+        };
+        let (received, open) = by(received);
         let mut directory = TypedConnections::received("Directory", received, open);
         let (initiated, open) = by(self.handle.as_ref().map(DirectoryHandle::sockets));
         (directory.created.initiated, directory.open.initiated) = (initiated, open);
-        let listener = TypedConnections::initiated("Directory listener", listeners, listeners);
+        let counts = match self.authority {
+            Some(_) => (listeners, listeners),
+            None => (relay.opened, relay.open),
+        };
+        let listener = TypedConnections::initiated("Directory listener", counts.0, counts.1);
         (listener, directory)
     }
 }
@@ -213,14 +227,13 @@ impl Relay {
     }
 
     /// The network requires what this relay lacks. C tor ends then (`handle_missing_protocol_warning`).
-    /// The descriptor shows what this version lacks by design; the authorities list it all the same.
+    /// With `DirCache 0` the descriptor shows what is lacking; the authorities list the relay all the same.
     fn on_required_protocols(&mut self, protocols: &str, now: Instant) {
         let new = beyond_design(protocols);
         if new.is_empty() {
             tracing::warn!(
-                "The consensus requires protocols that this version does not speak: {protocols}. It \
-                 is not for the public network yet: relays there are to speak them, and the \
-                 authorities may leave this one out"
+                "The consensus requires protocols that this relay does not speak with DirCache 0: {protocols}. \
+                 Relays of the public network are to speak them, and its authorities may leave this one out"
             );
         } else {
             let (of, protocols) = ("relays", new);
@@ -257,10 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn onion_services_are_no_reason_to_end_and_all_else_is() {
+    fn a_relay_that_is_no_directory_goes_on_and_one_that_is_too_old_ends() {
         for (missing, beyond) in [
-            ("DirCache=2 HSDir=2 HSIntro=4-5 HSRend=2", ""),
-            ("HSDir=2 Link=6 Relay=9", "Link=6 Relay=9"),
+            ("DirCache=2 HSDir=2", ""),
+            ("HSDir=2 HSIntro=6 Link=6 Relay=9", "HSIntro=6 Link=6 Relay=9"),
             ("Frob=1", "Frob=1"),
         ] {
             assert_eq!(beyond_design(missing), beyond, "{missing}");

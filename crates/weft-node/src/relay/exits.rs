@@ -14,6 +14,7 @@ use weft_core::address::{ConnectionId, StreamAddr};
 use weft_core::controller::EdgePeer;
 use weft_core::edge::StreamAt;
 use weft_core::message::{StreamAsk, StreamRequest, ToController};
+use weft_dir::cache_server::Asker;
 use weft_dir::command::Command;
 use weft_dir::consensus::KnownRelay;
 use weft_dir::params::Params;
@@ -279,13 +280,15 @@ impl Relay {
                 self.exits.exits.begin(stream, hop, previous, &begin, now);
             }
             StreamAsk::Resolve(resolve) => self.exits.exits.resolve(stream, hop, &resolve, now),
-            StreamAsk::BeginDir => self.begin_dir(stream, request.connection),
+            StreamAsk::BeginDir => {
+                self.begin_dir(stream, request.connection, request.from_client);
+            }
         }
         self.act_exits(now);
     }
 
     /// BEGIN_DIR: one end of a socket pair is the stream's, the other the directory's.
-    fn begin_dir(&mut self, at: StreamAt, connection: ConnectionId) {
+    fn begin_dir(&mut self, at: StreamAt, connection: ConnectionId, from_client: bool) {
         let (_, addr) = self.controller.peer_of(connection);
         let from = addr.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let hop = self.controller.previous_hop(connection);
@@ -296,7 +299,14 @@ impl Relay {
                 true
             }
             (None, Some(directory)) if self.options.directory.cache => {
-                directory.serve(theirs, from, hop)
+                let asker = Asker {
+                    peer: from,
+                    hop,
+                    by_relay: !from_client,
+                    // Circuits have limits of their own.
+                    room: None,
+                };
+                directory.serve(theirs, asker)
             }
             (None, _) => false,
         };

@@ -20,6 +20,8 @@ use crate::notice;
 pub(super) enum Service {
     /// Relays and clients (`ORPort`).
     Or,
+    /// Directory requests without encryption (`DirPort`), of a relay that is no authority.
+    Dir,
     /// Monitoring (`MetricsPort`).
     Metrics,
     /// Applications (`SocksPort`, `HTTPTunnelPort`, `DNSPort`).
@@ -32,6 +34,7 @@ impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Service::Or => f.write_str("OR"),
+            Service::Dir => f.write_str("Directory"),
             Service::Metrics => f.write_str("Metrics"),
             Service::App(service) => service.fmt(f),
             Service::Control => f.write_str("Control"),
@@ -65,6 +68,9 @@ pub(super) fn wanted(options: &Options, apps: &[(u32, AppPort)]) -> Vec<Wanted> 
     let mut wanted = Vec::new();
     if !options.network.disabled {
         wanted.extend(ors.iter().filter(|port| port.listen).map(or(Service::Or)));
+        let dirs = options.directory.dir_ports.iter();
+        let dirs = dirs.filter(|port| port.listen && options.is_relay());
+        wanted.extend(dirs.map(or(Service::Dir)));
         let metrics = metrics.iter().filter(|port| port.listen);
         wanted.extend(metrics.map(or(Service::Metrics)));
         wanted.extend(apps.iter().map(|(number, port)| Wanted {

@@ -156,7 +156,9 @@ impl Relay {
             rejected: self.metrics.refused,
             ..TypedConnections::received(METRICS, self.metrics.accepted, FamilyCounts::default())
         };
-        let (dir_listener, directory) = self.directory.connections(&self.options);
+        let relay_dirs = self.listeners.counts(Service::Dir);
+        let (dir_listener, mut directory) = self.directory.connections(&self.options, relay_dirs);
+        directory.rejected = self.dir_port.refused;
         vec![
             listener("OR listener", Service::Or),
             or,
@@ -192,6 +194,11 @@ impl Relay {
             ports_exhausted: metrics.ports_exhausted,
             exits: self.exits.counts(),
             flags: metrics.flags,
+            hs_dir: self
+                .directory
+                .handle
+                .as_ref()
+                .map(|directory| directory.hs_dir().counts()),
             client: metrics.client,
             abra: self
                 .options

@@ -14,12 +14,14 @@ mod congestion;
 mod connections;
 mod control;
 mod descriptor;
+mod dir_port;
 mod directory;
 mod error;
 mod event_loop;
 mod exits;
 mod family;
 mod heartbeat;
+mod hs_dir;
 mod identity;
 mod limits;
 mod listen_socket;
@@ -63,6 +65,7 @@ use address::OwnAddresses;
 use apps::AppSide;
 use client::ClientSide;
 use control::ControlSide;
+use dir_port::DirPortSide;
 use directory::DirectorySide;
 use event_loop::EventLoop;
 use exits::ExitSide;
@@ -123,6 +126,7 @@ struct Relay {
     threads: Threads,
     workers: Workers,
     directory: DirectorySide,
+    dir_port: DirPortSide,
     network: NetworkView,
     own: OwnAddresses,
     self_test: SelfTest,

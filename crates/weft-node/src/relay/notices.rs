@@ -20,6 +20,7 @@ pub(super) struct LogLimits {
     pub(super) overload: RateLimit,
     pub(super) memory: RateLimit,
     pub(super) freed: RateLimit,
+    pub(super) pruned: RateLimit,
     pub(super) skew: RateLimit,
     pub(super) loss: RateLimit,
 }
@@ -31,6 +32,7 @@ impl LogLimits {
             overload: RateLimit::new(INTERVAL),
             memory: RateLimit::new(INTERVAL),
             freed: RateLimit::new(INTERVAL),
+            pruned: RateLimit::new(INTERVAL),
             skew: RateLimit::new(INTERVAL),
             loss: RateLimit::new(INTERVAL),
         }
@@ -71,6 +73,7 @@ impl Relay {
                 allowed,
                 to_free,
             } => {
+                self.relieve_hs_dir();
                 if let Some(more) = self.log_limits.memory.check(now) {
                     self.overloaded();
                     tracing::warn!(

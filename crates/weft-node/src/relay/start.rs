@@ -18,6 +18,7 @@ use super::apps::AppSide;
 use super::authority;
 use super::client::ClientSide;
 use super::control::ControlSide;
+use super::dir_port::DirPortSide;
 use super::directory::DirectorySide;
 use super::error::StartError;
 use super::event_loop::EventLoop;
@@ -138,6 +139,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         threads,
         workers,
         directory,
+        dir_port: DirPortSide::new(),
         network,
         own,
         apps: AppSide::new(apps),

@@ -63,6 +63,8 @@ impl Relay {
         self.test_reachability(now);
         self.test_bandwidth(now);
         self.tick_exits(now);
+        self.tick_hs_dir(now);
+        self.tick_dir_port(now);
         self.publish_metrics(now);
         if let Some(period) = self.options.log.heartbeat_period {
             let summary = self

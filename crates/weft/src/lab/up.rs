@@ -157,6 +157,7 @@ pub(super) fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
         },
         weft: weft_program(args.program.as_deref())?,
         profiled: false,
+        hs_dirs: Kind::Mixed,
         params: Vec::new(),
         more: More::default(),
         folder: args.dir.clone(),

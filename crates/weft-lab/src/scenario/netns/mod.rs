@@ -37,6 +37,7 @@ use crate::nodes::torrc::{Duty, params_lines};
 use crate::nodes::{AUTHORITY, Client, Nodes, Settings, Spec, keep_folders, temporary_folder};
 use crate::overlay::place::{self, OR_PORT, SOCKS_PORT};
 use crate::stop::Stop;
+use crate::up::Kind;
 use circuits::Watch;
 use relays::Sampler;
 
@@ -144,6 +145,7 @@ impl Runner<'_> {
             folder: temporary_folder()?,
             keep: keep_folders(),
             interval: INTERVAL,
+            hs_dirs: Kind::Mixed,
             log: "notice",
             patience: PATIENCE,
             stop: self.stop.clone(),
