@@ -33,8 +33,8 @@ use weft_crypto::HopKeys;
 pub use edges::{EdgeCell, EdgeControl};
 pub use introduction::{EstablishRequest, IntroNews, IntroOrder};
 pub use report::{
-    CircpadTotals, IntroTotals, LinkCells, RendezvousTotals, Report, RingDepths, StreamTotals, Totals,
-    TunnelTotals,
+    CircpadTotals, IntroTotals, LinkCells, RendezvousTotals, Report, RingDepths, StreamTotals,
+    Totals, TunnelTotals,
 };
 pub use tunnels::{LegCell, LegControl, LegRequest, TunnelAsk, TunnelNews, TunnelOrder};
 

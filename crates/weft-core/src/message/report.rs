@@ -164,8 +164,7 @@ impl Totals {
     pub fn padding(&self) -> PaddingTotals {
         let cells = self.link_cells;
         PaddingTotals {
-            // Relays send none on circuits of others.
-            write_drop: 0,
+            write_drop: self.circpad.drops_sent,
             write_pad: self.padding_sent,
             write_total: cells.written,
             read_drop: self.drops_received,

@@ -273,7 +273,10 @@ mod tests {
     fn a_relay_that_is_no_directory_goes_on_and_one_that_is_too_old_ends() {
         for (missing, beyond) in [
             ("DirCache=2 HSDir=2", ""),
-            ("HSDir=2 HSIntro=6 Link=6 Relay=9", "HSIntro=6 Link=6 Relay=9"),
+            (
+                "HSDir=2 HSIntro=6 Link=6 Relay=9",
+                "HSIntro=6 Link=6 Relay=9",
+            ),
             ("Frob=1", "Frob=1"),
         ] {
             assert_eq!(beyond_design(missing), beyond, "{missing}");

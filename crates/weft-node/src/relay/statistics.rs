@@ -15,6 +15,8 @@ use weft_core::message::{ToController, Totals};
 use weft_datadir::dir::check_private;
 use weft_datadir::file;
 use weft_dir::command::Command;
+use weft_dir::hs_dir::HsDir;
+use weft_dir::task::DirectoryHandle;
 use weft_extrainfo::{Directions, GeoipDigests, OverloadSeen, Statistics, StatsFile, Switches};
 use weft_path::Countries;
 
@@ -96,6 +98,8 @@ pub(super) struct StatisticsSide {
     loading: Option<JoinHandle<Tables>>,
     /// What the directory has got last.
     sent: Vec<String>,
+    /// Since when the directory of onion services counts those that it sees.
+    onions_from: Option<SystemTime>,
     next: Instant,
 }
 
@@ -116,6 +120,7 @@ impl StatisticsSide {
             tables: None,
             loading: None,
             sent: Vec::new(),
+            onions_from: None,
             next: now,
         }
     }
@@ -253,8 +258,19 @@ impl Relay {
 
     /// What is counted of onion services. The one place that knows where: cells are counted by the threads, and different
     /// services, from [`Statistics::onions_from`] on, by the directory of onion services.
-    fn onion_counts(&self, _: &Totals) -> OnionCounts {
-        OnionCounts::default()
+    fn onion_counts(&mut self, totals: &Totals) -> OnionCounts {
+        let from = self.statistics.statistics.onions_from();
+        let directory = self.directory.handle.as_ref().map(DirectoryHandle::hs_dir);
+        if let Some(directory) = directory
+            && std::mem::replace(&mut self.statistics.onions_from, from) != from
+        {
+            directory.count_onions_from(from);
+        }
+        let services = directory.map_or(0, HsDir::onions_seen);
+        OnionCounts {
+            cells: totals.rendezvous.cells,
+            services: services as u64,
+        }
     }
 
     /// Takes the totals of all threads, ends days that are over, and sends the directory the lines of the next
