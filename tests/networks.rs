@@ -132,6 +132,50 @@ mod private_network {
         run().unwrap_or_else(|error| panic!("{error:#}"));
     }
 
+    /// Every node has the sandbox; none misses a system call, also while torrc is read again.
+    #[test]
+    fn weft_in_the_sandbox() {
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = || -> Result<()> {
+            let names = NameServer::start(&[SERVER, KNOWN])?;
+            let folder = tempfile::tempdir()?;
+            let path = folder.path().join("resolv.conf");
+            std::fs::write(&path, names.resolv_conf())?;
+            let mut plan = plan(Kind::Weft, Kind::Weft, Kind::Weft, Some(&path));
+            let more = &mut plan.more;
+            for lines in [&mut more.relays, &mut more.exits, &mut more.clients] {
+                lines.push("Sandbox 1".to_owned());
+            }
+            more.relays.push("MetricsPort 127.0.0.1:auto".to_owned());
+            let mut network = Up::start(&plan)?;
+            for turn in 0..2 {
+                for client in network.clients() {
+                    for direction in [Direction::Down, Direction::Up] {
+                        let load = Surf {
+                            streams: 10,
+                            bytes: 100_000,
+                            direction,
+                            seed: 12,
+                        };
+                        surf(client.socks(), network.server(), load, &[])?;
+                    }
+                    looks_up(client, network.server().address().port())?;
+                }
+                let clients = network.clients().iter().map(Client::node);
+                let nodes = network.relay_nodes().chain(clients);
+                for pid in nodes.filter_map(|node| node.pid()).filter(|_| turn == 0) {
+                    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
+                    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP)?;
+                }
+            }
+            network.check()?;
+            let warnings = network.warnings()?;
+            ensure!(warnings.is_empty(), "{warnings:#?}");
+            network.stop()
+        };
+        run().unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
     #[test]
     fn weft_alone() {
         carries(Kind::Weft, Kind::Weft, Kind::Weft);

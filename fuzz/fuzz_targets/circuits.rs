@@ -164,7 +164,7 @@ impl Play {
                 6 => self.free_memory(input),
                 7 => self.world.sendme_inc = Some(31),
                 8 => self.world.sendme_inc = None,
-                _ => self.world.controller.drain(),
+                _ => self.world.controller.set_draining(true),
             },
             19 => self.world.settle(),
             20 => self.stream(input),

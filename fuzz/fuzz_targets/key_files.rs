@@ -7,6 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use weft_datadir::keys::format::{self, Kind};
+use weft_datadir::keys::pwbox::Pwbox;
 use weft_datadir::state::State;
 
 fuzz_target!(|file: &[u8]| {
@@ -23,6 +24,10 @@ fuzz_target!(|file: &[u8]| {
     }
     if let Ok(cert) = format::signing_cert(file) {
         assert_eq!(*format::tag(Kind::SIGNING_CERT, &cert.encoded), file);
+    }
+    if let Ok(sealed) = format::untag(Kind::MASTER_ENCRYPTED, file) {
+        // Not opened: that takes work on purpose.
+        let _ = Pwbox::parse(sealed);
     }
     if let Ok((secret, public)) = format::ntor_key(file) {
         let contents = [secret.as_slice(), &public].concat();

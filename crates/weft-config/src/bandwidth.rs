@@ -1,5 +1,7 @@
 //! How much the node may carry.
 
+use weft_accounting::{Config as AccountingConfig, Rule, Start};
+
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::{MAX_RATE, keys};
@@ -26,6 +28,8 @@ pub struct BandwidthOptions {
     pub per_connection_rate: Option<u64>,
     /// `PerConnBWBurst`.
     pub per_connection_burst: Option<u64>,
+    /// `AccountingMax`, `AccountingRule` and `AccountingStart`.
+    pub accounting: AccountingConfig,
 }
 
 impl BandwidthOptions {
@@ -122,8 +126,40 @@ pub(crate) fn check(settings: &mut Settings, is_relay: bool, report: &mut Report
     }
 }
 
+/// How much the relay may carry in an interval.
+fn accounting(settings: &Settings, report: &mut Report) -> AccountingConfig {
+    let rule = settings.text(keys::AccountingRule).unwrap_or_default();
+    let rule = Rule::parse(rule).unwrap_or_else(|| {
+        // C tor's words.
+        report.error(
+            settings.origin(keys::AccountingRule),
+            "AccountingRule must be 'sum', 'max', 'in', or 'out'",
+        );
+        Rule::default()
+    });
+    let start = settings.text(keys::AccountingStart).map(Start::parse);
+    let start = match start.transpose() {
+        Ok(start) => start.unwrap_or_default(),
+        Err(why) => {
+            report.error(
+                settings.origin(keys::AccountingStart),
+                format!("AccountingStart: {why}"),
+            );
+            Start::default()
+        }
+    };
+    let rate = settings.amount_or_none(keys::RelayBandwidthRate);
+    AccountingConfig {
+        max: settings.amount(keys::AccountingMax),
+        rule,
+        start,
+        rate: rate.unwrap_or_else(|| settings.amount(keys::BandwidthRate)),
+        avoid_disk_writes: settings.flag(keys::AvoidDiskWrites),
+    }
+}
+
 /// Reads them.
-pub(crate) fn read(settings: &Settings) -> BandwidthOptions {
+pub(crate) fn read(settings: &Settings, report: &mut Report) -> BandwidthOptions {
     BandwidthOptions {
         rate: settings.amount(keys::BandwidthRate),
         burst: settings.amount(keys::BandwidthBurst),
@@ -133,5 +169,6 @@ pub(crate) fn read(settings: &Settings) -> BandwidthOptions {
         count_private: settings.flag(keys::CountPrivateBandwidth),
         per_connection_rate: settings.amount_or_none(keys::PerConnBWRate),
         per_connection_burst: settings.amount_or_none(keys::PerConnBWBurst),
+        accounting: accounting(settings, report),
     }
 }

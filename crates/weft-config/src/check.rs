@@ -15,7 +15,8 @@ use crate::settings::Settings;
 use crate::table::{self, keys};
 use crate::value::Value;
 use crate::{
-    bandwidth, directory, identity, lifetimes, logs, network, resources, scheduling, testing,
+    bandwidth, directory, identity, lifetimes, logs, network, process, resources, scheduling,
+    testing,
 };
 
 /// Checks and corrects settings; what is wrong, and what Weft does not do, is added to `report`.
@@ -42,6 +43,7 @@ pub(crate) fn check(settings: &mut Settings, host: &dyn Host, report: &mut Repor
     scheduling::check(settings, report);
     logs::check_heartbeat(settings, report);
     lifetimes::check(settings, report);
+    process::check(settings, report);
     logs::check(settings, report);
     testing::check(settings, report);
     if !settings.flag(keys::TestingTorNetwork) && !settings.flag(keys::___UsingTestNetworkDefaults)

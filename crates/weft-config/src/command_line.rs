@@ -23,6 +23,10 @@ pub enum Action {
     ListFingerprint(FingerprintKind),
     /// Make the key of a family.
     KeygenFamily,
+    /// Make keys, without running.
+    Keygen,
+    /// Print how long the signing key is valid.
+    KeyExpiration,
     /// Print the configuration.
     DumpConfig(DumpKind),
     /// Print the version.
@@ -60,6 +64,39 @@ pub enum Quiet {
     Silent,
 }
 
+/// Where `--keygen` gets passphrases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PassphraseFrom {
+    /// The terminal, or else standard input.
+    #[default]
+    Person,
+    /// Nowhere (`--no-passphrase`).
+    Nowhere,
+    /// A file descriptor (`--passphrase-fd`).
+    Descriptor(i32),
+}
+
+/// What goes with `--keygen`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeygenArgs {
+    /// `--newpass`: the passphrase changes.
+    pub new_passphrase: bool,
+    /// Where passphrases are from.
+    pub passphrase: PassphraseFrom,
+    /// `--master-key`: the file of the master identity key.
+    pub master_key: Option<PathBuf>,
+}
+
+/// How `--key-expiration` prints a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ExpirationFormat {
+    /// Local time.
+    #[default]
+    Iso8601,
+    /// Seconds since 1970.
+    Timestamp,
+}
+
 /// Where torrc is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TorrcSource {
@@ -88,6 +125,10 @@ pub struct CommandLine {
     pub password: Option<OsString>,
     /// The name of the family of `--keygen-family`.
     pub family: Option<PathBuf>,
+    /// What goes with `--keygen`.
+    pub keygen: KeygenArgs,
+    /// What goes with `--key-expiration`.
+    pub expiration_format: Option<ExpirationFormat>,
     /// Torrc options.
     pub options: Vec<Line>,
     /// What to warn about.
@@ -95,17 +136,7 @@ pub struct CommandLine {
 }
 
 /// Flags of C tor that Weft does not have.
-const FLAGS_OF_TOR: [&str; 9] = [
-    "--keygen",
-    "--key-expiration",
-    "--format",
-    "--newpass",
-    "--no-passphrase",
-    "--passphrase-fd",
-    "--library-versions",
-    "--dbg-dump-subsystem-list",
-    "--master-key",
-];
+const FLAGS_OF_TOR: [&str; 2] = ["--library-versions", "--dbg-dump-subsystem-list"];
 
 impl CommandLine {
     /// A command line without words.
@@ -120,6 +151,8 @@ impl CommandLine {
             allow_missing_torrc: false,
             password: None,
             family: None,
+            keygen: KeygenArgs::default(),
+            expiration_format: None,
             options: Vec::new(),
             report: Report::default(),
         }
@@ -162,6 +195,7 @@ impl CommandLine {
         while let Some((word, after)) = rest.split_first() {
             rest = line.take(word, after);
         }
+        line.check_companions(&words);
         if line.report.has_errors() {
             Err(line.report)
         } else {
@@ -171,6 +205,27 @@ impl CommandLine {
 
     fn error(&mut self, text: String) {
         self.report.error(Some(&origin()), text);
+    }
+
+    /// Flags that mean nothing without another.
+    fn check_companions(&mut self, words: &[OsString]) {
+        let has = |flag: &str| words.iter().any(|word| word == flag);
+        for flag in [
+            "--newpass",
+            "--no-passphrase",
+            "--passphrase-fd",
+            "--master-key",
+        ] {
+            if has(flag) && self.action != Action::Keygen {
+                self.error(format!("{flag} specified without --keygen!"));
+            }
+        }
+        if has("--no-passphrase") && has("--passphrase-fd") {
+            self.error("--no-passphrase specified with --passphrase-fd!".to_owned());
+        }
+        if self.expiration_format.is_some() && self.action != Action::KeyExpiration {
+            self.error("--format specified without --key-expiration!".to_owned());
+        }
     }
 
     fn no_value(&mut self, word: &str, text: String) {
@@ -274,6 +329,35 @@ impl CommandLine {
                 self.action = Action::KeygenFamily;
                 self.family = value.map(PathBuf::from);
             }
+            "--keygen" => {
+                self.action = Action::Keygen;
+                self.ignore_missing_torrc = true;
+            }
+            "--newpass" => self.keygen.new_passphrase = true,
+            "--no-passphrase" => self.keygen.passphrase = PassphraseFrom::Nowhere,
+            "--passphrase-fd" => match text.and_then(|text| text.parse::<i32>().ok()) {
+                Some(fd) if fd >= 0 => self.keygen.passphrase = PassphraseFrom::Descriptor(fd),
+                _ => self.error(format!(
+                    "Invalid --passphrase-fd value \"{}\"",
+                    text.unwrap_or_default()
+                )),
+            },
+            "--master-key" => self.keygen.master_key = value.map(PathBuf::from),
+            "--key-expiration" => match text {
+                Some("sign") => self.action = Action::KeyExpiration,
+                _ => self.error(
+                    "No valid argument to --key-expiration found! Currently recognised arguments are: 'sign'"
+                        .to_owned(),
+                ),
+            },
+            "--format" => match text {
+                Some("iso8601") => self.expiration_format = Some(ExpirationFormat::Iso8601),
+                Some("timestamp") => self.expiration_format = Some(ExpirationFormat::Timestamp),
+                _ => self.error(format!(
+                    "Invalid --format value \"{}\"",
+                    text.unwrap_or_default()
+                )),
+            },
             "--hash-password" => {
                 self.action = Action::HashPassword;
                 self.password = value.cloned();
@@ -408,6 +492,20 @@ mod tests {
     }
 
     #[test]
+    fn keygen_takes_its_passphrase_from_where_it_is_asked_to() {
+        let line = parse(&["--keygen", "--newpass", "--passphrase-fd", "3"]).unwrap();
+        assert_eq!(line.action, Action::Keygen);
+        assert!(line.keygen.new_passphrase && line.ignore_missing_torrc);
+        assert_eq!(line.keygen.passphrase, PassphraseFrom::Descriptor(3));
+        let line = parse(&["--no-passphrase", "--master-key", "/m", "--keygen"]).unwrap();
+        assert_eq!(line.keygen.passphrase, PassphraseFrom::Nowhere);
+        assert_eq!(line.keygen.master_key, Some("/m".into()));
+        let line = parse(&["--key-expiration", "sign", "--format", "timestamp"]).unwrap();
+        assert_eq!(line.action, Action::KeyExpiration);
+        assert_eq!(line.expiration_format, Some(ExpirationFormat::Timestamp));
+    }
+
+    #[test]
     fn any_option_can_be_set() {
         let line = parse(&[
             "--ORPort",
@@ -454,8 +552,29 @@ mod tests {
             (&["--ORPort"], "--ORPort needs a value"),
             (&["-f"], "-f needs a value"),
             (
-                &["--keygen"],
-                "--keygen is a flag of tor that Weft does not have",
+                &["--library-versions"],
+                "--library-versions is a flag of tor that Weft does not have",
+            ),
+            (&["--newpass"], "--newpass specified without --keygen!"),
+            (
+                &["--keygen", "--no-passphrase", "--passphrase-fd", "0"],
+                "--no-passphrase specified with --passphrase-fd!",
+            ),
+            (
+                &["--keygen", "--passphrase-fd", "x"],
+                "Invalid --passphrase-fd value \"x\"",
+            ),
+            (
+                &["--keygen", "--passphrase-fd", "-1"],
+                "Invalid --passphrase-fd value \"-1\"",
+            ),
+            (
+                &["--key-expiration"],
+                "Currently recognised arguments are: 'sign'",
+            ),
+            (
+                &["--format", "timestamp"],
+                "--format specified without --key-expiration!",
             ),
         ] {
             let why = parse(words).unwrap_err();

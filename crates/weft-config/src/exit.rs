@@ -25,6 +25,8 @@ pub struct ExitOptions {
     /// `RefuseUnknownExits`: no streams on circuits that come from relays that the consensus does
     /// not list (`None`: by consensus).
     pub refuse_unknown: Option<bool>,
+    /// `ReevaluateExitPolicy`: a new policy ends streams that it forbids.
+    pub reevaluate: bool,
     /// Name servers.
     pub dns: DnsOptions,
 }
@@ -88,6 +90,7 @@ pub(crate) fn read(settings: &Settings, is_relay: bool, report: &mut Report) -> 
     ExitOptions {
         policy,
         ipv6: policy_settings.ipv6,
+        reevaluate: settings.flag(keys::ReevaluateExitPolicy),
         reject_private: policy_settings.reject_private,
         reject_local_interfaces: settings.flag(keys::ExitPolicyRejectLocalInterfaces),
         refuse_unknown: settings.auto_flag(keys::RefuseUnknownExits),

@@ -88,7 +88,7 @@ impl Flag {
 }
 
 /// Every flag, in the order of help.
-pub const FLAGS: [Flag; 17] = [
+pub const FLAGS: [Flag; 24] = [
     flag(
         "--torrc-file",
         Purpose::Run,
@@ -146,6 +146,45 @@ pub const FLAGS: [Flag; 17] = [
         "make the key of a family of relays, WORD.secret_family_key, and print its FamilyId line",
     )
     .takes(Argument::Word),
+    flag(
+        "--keygen",
+        Purpose::Instead,
+        "make a signing key, and the master identity key where there is none, asking for its passphrase",
+    ),
+    flag(
+        "--newpass",
+        Purpose::Instead,
+        "with --keygen: change the passphrase of the master identity key",
+    ),
+    flag(
+        "--no-passphrase",
+        Purpose::Instead,
+        "with --keygen: do not ask for one; a new master identity key is not encrypted",
+    ),
+    flag(
+        "--passphrase-fd",
+        Purpose::Instead,
+        "with --keygen: read the passphrase from this file descriptor",
+    )
+    .takes(Argument::Word),
+    flag(
+        "--master-key",
+        Purpose::Instead,
+        "with --keygen: the file of the master identity key",
+    )
+    .takes(Argument::File),
+    flag(
+        "--key-expiration",
+        Purpose::Instead,
+        "print how long the signing key is valid",
+    )
+    .takes(Argument::MaybeOneOf(&["sign"])),
+    flag(
+        "--format",
+        Purpose::Instead,
+        "with --key-expiration: how the time is printed",
+    )
+    .takes(Argument::OneOf(&["iso8601", "timestamp"])),
     flag(
         "--hash-password",
         Purpose::Instead,

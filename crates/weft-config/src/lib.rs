@@ -88,7 +88,9 @@ mod virtual_networks;
 pub use access::AccessPolicy;
 pub use authority::DirAuthority;
 pub use change::{Change, ChangeError};
-pub use command_line::{Action, CommandLine, FingerprintKind, Quiet};
+pub use command_line::{
+    Action, CommandLine, ExpirationFormat, FingerprintKind, KeygenArgs, PassphraseFrom, Quiet,
+};
 pub use directory::default_directory_lines;
 pub use dump::{DumpKind, dump};
 pub use host::{FileKind, Host, MemoryHost};

@@ -116,7 +116,7 @@ pub(crate) fn build(
     let options = Options {
         identity: identity::read(&settings, report),
         network: network::read(or_ports, &settings, host, report),
-        bandwidth: bandwidth::read(&settings),
+        bandwidth: bandwidth::read(&settings, report),
         resources: resources::read(&settings),
         scheduling: scheduling::read(&settings),
         directory: directory::read(&settings, host, report),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
 
@@ -16,6 +17,30 @@ pub struct ProcessOptions {
     pub reload_on_sighup: bool,
     /// `RunAsDaemon`: go into the background.
     pub run_as_daemon: bool,
+    /// `KeepBindCapabilities` (`None`: where there is a port below 1024).
+    pub keep_bind_capabilities: Option<bool>,
+    /// `DisableAllSwap`: all memory stays out of swap space.
+    pub disable_all_swap: bool,
+    /// `DisableDebuggerAttachment`.
+    pub disable_debugger_attachment: bool,
+    /// `Sandbox`: system calls are restricted.
+    pub sandbox: bool,
+    /// `NoExec`: no program is started.
+    pub no_exec: bool,
+}
+
+/// Checks them.
+pub(crate) fn check(settings: &Settings, report: &mut Report) {
+    let plugins = [keys::ClientTransportPlugin, keys::ServerTransportPlugin];
+    for plugin in plugins.into_iter().filter(|_| settings.flag(keys::Sandbox)) {
+        if !settings.texts(plugin).is_empty() {
+            // C tor's words.
+            report.error(
+                settings.origin(plugin),
+                format!("Managed proxies are not compatible with Sandbox mode: remove {plugin}, or set Sandbox 0"),
+            );
+        }
+    }
 }
 
 /// Reads them.
@@ -25,5 +50,10 @@ pub(crate) fn read(settings: &Settings) -> ProcessOptions {
         shutdown_wait_length: settings.time(keys::ShutdownWaitLength),
         reload_on_sighup: settings.flag(keys::__ReloadTorrcOnSIGHUP),
         run_as_daemon: settings.flag(keys::RunAsDaemon),
+        keep_bind_capabilities: settings.auto_flag(keys::KeepBindCapabilities),
+        disable_all_swap: settings.flag(keys::DisableAllSwap),
+        disable_debugger_attachment: settings.flag(keys::DisableDebuggerAttachment),
+        sandbox: settings.flag(keys::Sandbox),
+        no_exec: settings.flag(keys::NoExec),
     }
 }

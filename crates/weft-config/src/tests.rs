@@ -286,14 +286,13 @@ fn an_option_that_weft_lacks_is_reported_once_and_what_is_lost_comes_first() {
 #[test]
 fn harmless_options_share_one_notice() {
     let loaded = loaded(
-        "ORPort 9001\nContactInfo x\nExitRelay 0\nNoExec 1\n__AlwaysCongestionControl 1\nHiddenServicePort 80\n\
+        "ORPort 9001\nContactInfo x\nExitRelay 0\n__AlwaysCongestionControl 1\nHiddenServicePort 80\n\
          HiddenServiceVersion 3\nHiddenServicePort 81\nHardwareAccel 1\n",
     );
     assert_eq!(messages(&loaded, Severity::Warn), [""; 0]);
     let notices = messages(&loaded, Severity::Notice);
     assert_eq!(notices.len(), 1, "{notices:?}");
-    let names =
-        "__AlwaysCongestionControl, HardwareAccel, HiddenServicePort, HiddenServiceVersion, NoExec";
+    let names = "__AlwaysCongestionControl, HardwareAccel, HiddenServicePort, HiddenServiceVersion";
     assert!(notices[0].ends_with(names), "{notices:?}");
 }
 

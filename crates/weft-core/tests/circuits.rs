@@ -320,7 +320,7 @@ fn the_oldest_queues_die_first_when_memory_is_short() {
 #[test]
 fn a_draining_relay_refuses_new_circuits_and_keeps_the_old() {
     let (mut world, mut circuit) = spliced(2, 0, 1, 4);
-    world.controller.drain();
+    world.controller.set_draining(true);
     world.do_actions();
     world.settle();
     let create = CreateRequest::Fast { x: [1; 20] };
@@ -333,6 +333,13 @@ fn a_draining_relay_refuses_new_circuits_and_keeps_the_old() {
     circuit.send(&mut world, 1, RelayCmd::DATA, b"old");
     world.settle();
     assert_eq!(circuit.at_next(&mut world).2, b"old");
+    // One that has slept takes them again.
+    world.controller.set_draining(false);
+    world.do_actions();
+    world.settle();
+    world.receive(circuit.client.0, &create.encode(0x8000_000a).unwrap());
+    world.settle();
+    world.expect(circuit.client.0, ChanCmd::CREATED_FAST);
 }
 
 #[test]

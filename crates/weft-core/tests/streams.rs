@@ -204,6 +204,33 @@ fn a_stream_that_is_refused_waits_with_its_first_words_for_another_circuit() {
 }
 
 #[test]
+fn a_stream_that_a_new_policy_forbids_ends_and_another_goes_on() {
+    let mut pair = Pair::new(2, 9, Terms::Windows);
+    let (forbidden, allowed) = (pair.application(0, 0), pair.application(1, 1));
+    pair.attach(forbidden);
+    pair.attach(allowed);
+    pair.origin.events.clear();
+    let ended = pair.exit.controller.end_forbidden(|to| to.port() != 80);
+    assert_eq!(ended, 1);
+    pair.exit.do_actions();
+    pair.pump();
+    let ended: Vec<_> = (pair.origin.events.iter())
+        .filter_map(|event| match event {
+            OriginEvent::Ended { stream, reason, .. } => Some((*stream, *reason)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ended, [(forbidden, EndReason::EXITPOLICY)]);
+    let (mut bytes, mut got) = (&b"still here"[..], Vec::new());
+    for _ in 0..10 {
+        pair.write_application(allowed, &mut bytes);
+        pair.pump();
+        got.extend(pair.read_exit(1, 100));
+    }
+    assert_eq!(got, b"still here");
+}
+
+#[test]
 fn a_circuit_that_ends_takes_its_streams_along_and_reports_it() {
     let mut pair = Pair::new(2, 8, Terms::Windows);
     let open = pair.application(1, 0);

@@ -15,7 +15,9 @@ use rand_chacha::ChaCha20Rng;
 use tempfile::TempDir;
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use weft_datadir::keys::family;
-use weft_datadir::keys::{KeyConfig, OnionKeyParams, RelayKeys, Rotation};
+use weft_datadir::keys::{
+    KeyConfig, KeygenRequest, OnionKeyParams, Passphrase, Passphrases, RelayKeys, Rotation,
+};
 use weft_datadir::lock::{DataDirLock, LockError};
 use weft_datadir::state;
 
@@ -364,11 +366,11 @@ fn an_offline_master_key_of_tor_keygen_serves_both() {
     assert_eq!((rsa, ed), (keys.fingerprint(), keys.ed25519_fingerprint()));
     assert!(!relay.key("ed25519_master_id_secret_key").exists());
 
-    // The certificate runs out: an error with the remedy, and tor --keygen does it.
+    // The certificate runs out: an error with the remedy, which tor --keygen is, too.
     let later = SystemTime::now() + 40 * DAY;
     let mut rng = ChaCha20Rng::seed_from_u64(8);
     let error = RelayKeys::load_or_create(&relay.cfg, later, &mut rng).unwrap_err();
-    assert!(error.to_string().contains("tor --keygen"), "{error}");
+    assert!(error.to_string().contains("weft --keygen"), "{error}");
     keygen(
         home.path(),
         &["--no-passphrase", "--SigningKeyLifetime", "60 days"],
@@ -442,4 +444,68 @@ fn tor_and_weft_read_each_others_keys_of_families() {
     );
     running.child.kill().unwrap();
     running.child.wait().unwrap();
+}
+
+/// What `--passphrase-fd` hands over: one passphrase for all.
+struct OnePassphrase(&'static str);
+
+impl Passphrases for OnePassphrase {
+    fn current(&mut self) -> Option<Passphrase> {
+        let passphrase = std::mem::take(&mut self.0);
+        (!passphrase.is_empty()).then(|| Passphrase::new(passphrase.into()))
+    }
+
+    fn of_new_key(&mut self) -> Option<Passphrase> {
+        self.current()
+    }
+}
+
+#[test]
+fn encrypted_master_keys_of_tor_and_of_weft_are_opened_by_the_other() {
+    let mut rng = ChaCha20Rng::seed_from_u64(11);
+    let mut weft = |cfg: &KeyConfig, passphrase| {
+        let request = KeygenRequest::default();
+        let mut passphrases = OnePassphrase(passphrase);
+        weft_datadir::keys::keygen(cfg, &request, &mut passphrases, SystemTime::now(), &mut rng)
+    };
+    let file = |home: &Path, name: &str| fs::read(home.join("keys").join(name)).unwrap();
+
+    // tor's, of which Weft makes a signing key that tor takes.
+    let of_tor = tempfile::tempdir().unwrap();
+    keygen(of_tor.path(), &["--passphrase-fd", "0"], "secret");
+    let cfg = KeyConfig::new(of_tor.path());
+    let (cert, public) = (
+        file(of_tor.path(), "ed25519_signing_cert"),
+        file(of_tor.path(), "ed25519_master_id_public_key"),
+    );
+    assert!(weft(&cfg, "another").is_err());
+    assert_eq!(file(of_tor.path(), "ed25519_signing_cert"), cert);
+    weft(&cfg, "secret").unwrap();
+    assert_ne!(file(of_tor.path(), "ed25519_signing_cert"), cert);
+    assert_eq!(file(of_tor.path(), "ed25519_master_id_public_key"), public);
+
+    // Weft's, of which tor makes one.
+    let of_weft = tempfile::tempdir().unwrap();
+    let mut relay = Relay::new();
+    weft(&KeyConfig::new(of_weft.path()), "secret").unwrap();
+    let cert = file(of_weft.path(), "ed25519_signing_cert");
+    keygen(of_weft.path(), &["--passphrase-fd", "0"], "secret");
+    assert_ne!(file(of_weft.path(), "ed25519_signing_cert"), cert);
+
+    // The relay itself has neither, and both programs run it.
+    relay.cfg.offline_master_key = true;
+    relay.cfg.prepare_directories().unwrap();
+    for home in [of_tor.path(), of_weft.path()] {
+        for name in [
+            "ed25519_master_id_public_key",
+            "ed25519_signing_secret_key",
+            "ed25519_signing_cert",
+        ] {
+            fs::write(relay.key(name), file(home, name)).unwrap();
+        }
+        relay.torrc("OfflineMasterKey 1\n");
+        let keys = relay.weft(SystemTime::now(), 12);
+        let (rsa, ed) = relay.tor_fingerprints();
+        assert_eq!((rsa, ed), (keys.fingerprint(), keys.ed25519_fingerprint()));
+    }
 }

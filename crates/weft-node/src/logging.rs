@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use levels::{log, log_all};
-pub use local_time::local_iso;
+pub use local_time::{LocalCalendar, local_iso};
 pub use scrub::{Scrubbed, safe, safe_client};
 pub use subscriber::{Logger, Tap};
 

@@ -12,4 +12,6 @@ pub mod limits;
 pub(crate) mod machine;
 pub(crate) mod manager;
 pub(crate) mod pid;
+pub(crate) mod restrict;
+pub(crate) mod sandbox;
 pub(crate) mod user;

@@ -19,6 +19,7 @@ use weft_crypto::HopKeys;
 use weft_crypto::handshake::{self, BATCH, OnionKeys, ReplyParams, Request};
 use weft_sync::ring::{Receiver, Sender, ring};
 
+use crate::process::sandbox::{Role, narrow};
 use crate::thread::mesh::WakeUp;
 
 /// The size of a worker's ring, in jobs.
@@ -94,7 +95,10 @@ impl Workers {
             let (main, rng) = (main.clone(), StdRng::from_rng(rng));
             let thread = std::thread::Builder::new()
                 .name(format!("onionskins-{index}"))
-                .spawn(move || serve(work, done, &main, rng))?;
+                .spawn(move || {
+                    narrow(Role::Worker);
+                    serve(work, done, &main, rng);
+                })?;
             workers.push(Worker {
                 jobs,
                 answers,

@@ -17,6 +17,7 @@ use weft_node::process::host::SystemHost;
 use weft_node::relay::{self, Context, key_config};
 
 use crate::help::help;
+use crate::keygen;
 use crate::output::print;
 
 /// Does what needs no configuration; `false` where the action is none of that.
@@ -49,9 +50,12 @@ pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
             ))?;
         }
         Action::ListDeprecatedOptions => print(lines(deprecated_names()))?,
-        Action::Run | Action::VerifyConfig | Action::DumpConfig(_) | Action::ListFingerprint(_) => {
-            return Ok(false);
-        }
+        Action::Run
+        | Action::VerifyConfig
+        | Action::DumpConfig(_)
+        | Action::Keygen
+        | Action::KeyExpiration
+        | Action::ListFingerprint(_) => return Ok(false),
     }
     Ok(true)
 }
@@ -71,6 +75,15 @@ pub(crate) fn with_options(
             }
         }
         Action::DumpConfig(kind) => print(dump(&loaded.options.settings, &loaded.defaults, kind)),
+        Action::Keygen => {
+            apply_log(&loaded.options, logging)?;
+            keygen::make_keys(command_line, &loaded.options)
+        }
+        Action::KeyExpiration => {
+            apply_log(&loaded.options, logging)?;
+            let format = command_line.expiration_format.unwrap_or_default();
+            return keygen::print_expiration(format, &loaded.options);
+        }
         Action::ListFingerprint(kind) => list_fingerprint(&loaded.options, kind),
         _ => return run(command_line, loaded, logging),
     }?;
@@ -113,9 +126,7 @@ fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow:
             }
         },
     };
-    logging
-        .apply(&loaded.options.log, None)
-        .context("cannot set up the log")?;
+    apply_log(&loaded.options, logging)?;
     let host = SystemHost::new();
     let context = Context {
         command_line: match background {
@@ -129,6 +140,12 @@ fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow:
     };
     relay::run(loaded.options, context)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn apply_log(options: &Options, logging: &Logging) -> anyhow::Result<()> {
+    logging
+        .apply(&options.log, None)
+        .context("cannot set up the log")
 }
 
 fn lines<'a>(words: impl Iterator<Item = &'a str>) -> String {

@@ -7,6 +7,7 @@ mod action;
 mod args;
 mod command;
 mod help;
+mod keygen;
 mod lab;
 mod manual;
 mod output;

@@ -112,7 +112,11 @@ fn what_a_start_would_fail_at_is_found_by_verify_config_in_the_same_words() {
         ("User no-such-user\n", "no-such-user not found"),
         ("SocksPort 9050\nControlPort 9050\n", "are the same port"),
         ("ConnLimit 1000000000\n", "ConnLimit"),
-        ("Sandbox 1\n", "system calls would NOT be restricted"),
+        ("UseBridges 1\n", "to guards directly, not to bridges"),
+        (
+            "Sandbox 1\nServerTransportPlugin obfs4 exec /bin/x\n",
+            "Managed proxies are not compatible with Sandbox mode",
+        ),
     ] {
         let torrc = bench.torrc(lines);
         let checked = bench.run(&[&"-f", &torrc, &"--verify-config"]);

@@ -45,7 +45,7 @@ fn page() -> String {
     page.push_str(
         "**Refused.** What your safety rests on, if it asks for something that Weft does not do: Weft does \
          not\nstart, a reload leaves the old configuration in force, and SETCONF is answered with 513. A \
-         value that\nasks for nothing, `Sandbox 0` or `UseBridges 0`, is fine.\n\n",
+         value that\nasks for nothing, `UseBridges 0` for one, is fine.\n\n",
     );
     unsupported(&mut page, Harm::Unsafe, "why it is refused");
     page.push_str(

@@ -36,13 +36,12 @@ options! {
         whole(1, 1000), immutable, harmless("bandwidth is given out continuously");
 
     /// How much traffic a period of accounting may have.
-    AccountingMax: Memory = "0 bytes", lost(&["0"], "traffic will NOT be limited to this amount");
+    AccountingMax: Memory = "0 bytes";
 
-    /// How AccountingMax counts the two directions.
-    AccountingRule: Text = "max",
-        harmless("it only describes AccountingMax, which has a warning of its own");
+    /// How AccountingMax counts the two directions: `max`, `sum`, `in` or `out`.
+    AccountingRule: Text = "max";
 
-    /// When a period of accounting starts.
-    AccountingStart: Text,
-        harmless("it only describes AccountingMax, which has a warning of its own");
+    /// When a period of accounting starts, by local time: `month DAY HH:MM`, `week DAY HH:MM` or `day HH:MM`; without it,
+    /// with the month.
+    AccountingStart: Text;
 }

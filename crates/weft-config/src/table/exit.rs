@@ -23,8 +23,7 @@ options! {
     ExitPolicyRejectLocalInterfaces: Bool = "0";
 
     /// Close streams that a new exit policy forbids.
-    ReevaluateExitPolicy: Bool = "0",
-        lost(&["0"], "streams that a new exit policy forbids will NOT be closed");
+    ReevaluateExitPolicy: Bool = "0";
 
     /// Refuse exit streams of circuits whose previous hop the consensus does not list; `auto`: as
     /// the consensus has it.

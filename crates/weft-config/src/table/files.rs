@@ -25,5 +25,5 @@ options! {
     PidFile: Path, immutable;
 
     /// Write to the disk less often.
-    AvoidDiskWrites: Bool = "0", lost(&["0"], "the disk will NOT be written less often");
+    AvoidDiskWrites: Bool = "0";
 }

@@ -12,25 +12,20 @@ options! {
     /// How long a relay carries existing circuits after SIGINT.
     ShutdownWaitLength: Seconds = "30 seconds";
 
-    /// Keep the right to bind ports below 1024 after becoming User.
-    KeepBindCapabilities: AutoBool = "auto",
-        immutable,
-        lost(&["0", "auto"], "ports below 1024 that are added while Weft runs cannot be bound");
+    /// Keep the right to bind ports below 1024 after becoming User; `auto`: where torrc has one.
+    KeepBindCapabilities: AutoBool = "auto", immutable;
 
     /// Keep all memory out of swap space.
-    DisableAllSwap: Bool = "0",
-        immutable, refused(&["0"], "keys and traffic may be written to swap space");
+    DisableAllSwap: Bool = "0", immutable;
 
     /// Other processes of the same user cannot attach.
-    DisableDebuggerAttachment: Bool = "1",
-        immutable,
-        lost(&["0"], "other processes of the same user can attach to this one and read its keys");
+    DisableDebuggerAttachment: Bool = "1", immutable;
 
     /// Restrict system calls.
-    Sandbox: Bool = "0", immutable, refused(&["0"], "system calls would NOT be restricted");
+    Sandbox: Bool = "0", immutable;
 
-    /// Start no other program.
-    NoExec: Bool = "0", immutable, harmless("Weft starts no other program in any case");
+    /// Start no other program, and never gain privileges by one.
+    NoExec: Bool = "0", immutable;
 
     /// A start ends dormancy.
     DormantCanceledByStartup: Bool = "0", harmless("Weft is never dormant");

@@ -1,6 +1,6 @@
 //! The controller's counters.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use weft_cell::circ_msg::{CreateRequest, handshake_type};
 
@@ -118,7 +118,7 @@ impl ConnectionCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgePeer {
     /// Where an exit's stream leads.
-    Destination(IpAddr),
+    Destination(SocketAddr),
     /// An application of this node's client.
     Application(IpAddr),
 }
@@ -136,7 +136,7 @@ impl EdgeCounts {
     /// The number for such a socket.
     pub(super) fn of(&mut self, peer: EdgePeer) -> &mut u64 {
         match peer {
-            EdgePeer::Destination(addr) => self.destinations.of(addr),
+            EdgePeer::Destination(addr) => self.destinations.of(addr.ip()),
             EdgePeer::Application(addr) => self.applications.of(addr),
         }
     }

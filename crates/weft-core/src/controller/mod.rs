@@ -387,9 +387,9 @@ impl RelayController {
         }
     }
 
-    /// Has every thread refuse new circuits.
-    pub fn drain(&mut self) {
-        self.send_all(|| FromController::Drain);
+    /// Has every thread refuse new circuits and streams, or take them again.
+    pub fn set_draining(&mut self, draining: bool) {
+        self.send_all(|| FromController::Drain(draining));
     }
 
     /// Sends new parameters to every thread.

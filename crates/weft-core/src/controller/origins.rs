@@ -1,6 +1,7 @@
 //! Circuits and streams that begin here, and edges of every kind: where they are.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use weft_cell::identity::RsaIdentity;
@@ -109,6 +110,24 @@ impl RelayController {
             *self.counts.edges.of(peer) += 1;
             *self.origins.open.of(peer) += 1;
         }
+    }
+
+    /// Ends the streams to destinations that an exit policy forbids. Returns how many.
+    pub fn end_forbidden(&mut self, is_allowed: impl Fn(SocketAddr) -> bool) -> usize {
+        let peers = self.origins.peers.iter();
+        let forbidden: Vec<_> = peers
+            .filter_map(|(id, peer)| match peer {
+                EdgePeer::Destination(addr) if !is_allowed(*addr) => {
+                    Some((*id, *self.origins.edges.get(id)?))
+                }
+                _ => None,
+            })
+            .collect();
+        for (connection, thread) in &forbidden {
+            let connection = *connection;
+            self.send(*thread, FromController::ForbidEdge { connection });
+        }
+        forbidden.len()
     }
 
     /// Sockets of edges whose peers were noted and that are open.

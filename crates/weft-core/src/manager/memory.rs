@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use weft_cell::reason::DestroyReason;
+use weft_cell::reason::{DestroyReason, EndReason};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
@@ -83,7 +83,7 @@ impl LocalConnectionManager {
                     let lives = self.edge_side.lives(edge);
                     if lives {
                         self.totals.streams.overflowed += 1;
-                        self.give_up(edge.slot, now);
+                        self.give_up(edge.slot, EndReason::RESOURCELIMIT, now);
                     }
                     lives
                 }

@@ -309,7 +309,7 @@ impl LocalConnectionManager {
                 handshake,
             } => self.on_splice(half, with, handshake, now),
             FromController::CloseConnection { connection } => match self.edge_of(connection) {
-                Some(edge) => self.give_up(edge, now),
+                Some(edge) => self.give_up(edge, EndReason::RESOURCELIMIT, now),
                 None => {
                     if let Some(key) = self.link_of(connection) {
                         self.close_link(key, now);
@@ -317,6 +317,11 @@ impl LocalConnectionManager {
                     close.push(connection);
                 }
             },
+            FromController::ForbidEdge { connection } => {
+                if let Some(edge) = self.edge_of(connection) {
+                    self.give_up(edge, EndReason::EXITPOLICY, now);
+                }
+            }
             FromController::FreeMemory(cut) => close = self.free_memory(cut, now),
             FromController::Params(params) => {
                 self.scheduler
@@ -337,7 +342,7 @@ impl LocalConnectionManager {
             } => self.on_move(connection, to, number),
             FromController::MovePassed { number } => self.on_passed(number),
             FromController::MoveOver { connection } => self.on_move_over(connection),
-            FromController::Drain => self.draining = true,
+            FromController::Drain(draining) => self.draining = draining,
         }
         self.settle(now);
         close

@@ -524,6 +524,7 @@ impl FromController {
             | FromController::Detach { .. }
             | FromController::CloseStream { .. }
             | FromController::CloseConnection { .. }
+            | FromController::ForbidEdge { .. }
             | FromController::FreeMemory(_)
             | FromController::Params(_)
             | FromController::MeasureAbra(_)
@@ -531,7 +532,7 @@ impl FromController {
             | FromController::Move { .. }
             | FromController::MovePassed { .. }
             | FromController::MoveOver { .. }
-            | FromController::Drain => None,
+            | FromController::Drain(_) => None,
         }
     }
 }

@@ -587,6 +587,11 @@ pub enum FromController {
         /// The connection.
         connection: ConnectionId,
     },
+    /// End the stream of this edge: a new exit policy forbids its destination.
+    ForbidEdge {
+        /// The edge's.
+        connection: ConnectionId,
+    },
     /// Memory is short: free so much.
     FreeMemory(Cut),
     /// New parameters (a new consensus, SIGHUP).
@@ -628,6 +633,6 @@ pub enum FromController {
         /// The connection.
         connection: ConnectionId,
     },
-    /// Refuse new circuits; the relay is going down.
-    Drain,
+    /// Whether to refuse new circuits and streams: the relay is going down, or hibernates.
+    Drain(bool),
 }

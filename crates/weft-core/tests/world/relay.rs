@@ -14,7 +14,7 @@ use weft_cell::relay;
 use weft_cell::{Cell, ChanCmd};
 use weft_core::address::{ConnectionId, StreamAddr, ThreadId};
 use weft_core::controller::{
-    Action, ControllerParams, Notice, OnionskinKind, RelayController, Sharing,
+    Action, ControllerParams, EdgePeer, Notice, OnionskinKind, RelayController, Sharing,
 };
 use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, PeerIdentity};
@@ -702,6 +702,11 @@ impl World {
         let thread = self.edges.len() % self.managers.len();
         let place = ThreadId(u16::try_from(thread).unwrap());
         self.controller.place_at(id, place);
+        // Each stream has a port of its own.
+        let port = 80 + u16::try_from(self.edges.len()).unwrap();
+        let to = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), port));
+        self.controller
+            .note_edge_peer(id, EdgePeer::Destination(to));
         let manager = &mut self.managers[thread];
         let edge = manager.adopt_exit(id, request.at, self.now).unwrap();
         manager.edge_connected(edge, None, 0, self.now);

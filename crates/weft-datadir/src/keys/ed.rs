@@ -27,6 +27,32 @@ pub(super) struct Policy {
     pub(super) slop: Duration,
 }
 
+/// Why a signing key is of no use any more, as C tor puts it.
+const EXPIRED: &str = "the one I have is expired";
+/// What C tor advises wherever it wants the master key.
+const ADVICE: &str = "If the master identity key was not moved or encrypted with a passphrase, this will be done \
+    automatically and no further action is required. Otherwise, provide the necessary data using 'weft --keygen' to do it \
+    manually.";
+
+/// That a new signing key is needed.
+pub(super) struct Need {
+    /// Why.
+    pub(super) why: &'static str,
+    /// Whether the master key may be made for it.
+    pub(super) can_create: bool,
+}
+
+/// Logs it, in C tor's words.
+pub(super) fn notice_need(need: &Need) {
+    tracing::info!(
+        notice = true,
+        "It looks like I need to generate and sign a new medium-term signing key, because {}. To do that, I need to \
+         load{} the permanent master identity key. {ADVICE}",
+        need.why,
+        if need.can_create { " (or create)" } else { "" },
+    );
+}
+
 /// The ed25519 keys in use.
 pub(super) struct EdKeys {
     /// Master identity.
@@ -40,7 +66,7 @@ pub(super) struct EdKeys {
 }
 
 /// The public half as the type that documents carry.
-fn public(key: &ExpandedKeypair) -> Ed25519Identity {
+pub(super) fn public(key: &ExpandedKeypair) -> Ed25519Identity {
     key.public().into()
 }
 
@@ -126,11 +152,7 @@ pub(super) fn load(
         });
     }
 
-    let need = match &held.pair {
-        Some((_, cert)) if cert.expires >= now => None,
-        Some(_) => Some("the one in use is expired"),
-        None => Some(held.need()),
-    };
+    let need = (!held.is_valid(now)).then(|| held.need());
     let expires = held.pair.as_ref().map(|(_, cert)| cert.expires);
     let soon = expires.is_none_or(|t| now.checked_add(policy.slop).is_none_or(|then| t < then));
     match (held.pair, need, secret) {
@@ -146,17 +168,16 @@ pub(super) fn load(
             })
         }
         (_, _, Some(master)) => {
-            if let Some(need) = need {
-                tracing::info!(
+            match need {
+                Some(why) => notice_need(&Need {
+                    why,
+                    can_create: false,
+                }),
+                None => tracing::info!(
                     notice = true,
-                    "Making and signing a new medium-term signing key, because {need}."
-                );
-            } else {
-                tracing::info!(
-                    notice = true,
-                    "Making and signing a new medium-term signing key, because the one in use is \
-                     going to expire soon."
-                );
+                    "It looks like I should try to generate and sign a new medium-term signing key, because the one I \
+                     have is going to expire soon. {ADVICE}"
+                ),
             }
             let (signing, cert) = new_signing(store, &master, policy.lifetime, now, rng)?;
             Ok(EdKeys {
@@ -167,14 +188,14 @@ pub(super) fn load(
             })
         }
         (_, need, None) => Err(KeyError::NoMasterKey {
-            need: need.unwrap_or("the one in use is expired"),
+            need: need.unwrap_or(EXPIRED),
             why: absence(store, policy.offline_master),
         }),
     }
 }
 
 /// Signing key and certificate on disk.
-struct Held {
+pub(super) struct Held {
     /// Both, if both are there.
     pair: Option<(ExpandedKeypair, SigningCert)>,
     /// Only the key is there.
@@ -184,18 +205,26 @@ struct Held {
 }
 
 impl Held {
-    /// Why a new signing key is needed where there is no pair.
-    fn need(&self) -> &'static str {
-        match (self.key_alone, self.cert_alone) {
-            (true, _) => "ed25519_signing_cert is missing",
-            (_, true) => "ed25519_signing_secret_key is missing",
-            _ => "there is none",
+    /// Whether both are there and good.
+    pub(super) fn is_valid(&self, now: SystemTime) -> bool {
+        self.pair
+            .as_ref()
+            .is_some_and(|(_, cert)| cert.expires >= now)
+    }
+
+    /// Why a new signing key is needed where none is valid.
+    pub(super) fn need(&self) -> &'static str {
+        match (&self.pair, self.key_alone, self.cert_alone) {
+            (Some(_), ..) => EXPIRED,
+            (None, true, _) => "ed25519_signing_cert is missing",
+            (None, _, true) => "ed25519_signing_secret_key is missing",
+            (None, false, false) => "I don't have one",
         }
     }
 }
 
 /// Reads signing key and certificate and checks that they belong together.
-fn load_signing(store: &Store<'_>) -> Result<Held, KeyError> {
+pub(super) fn load_signing(store: &Store<'_>) -> Result<Held, KeyError> {
     let key = store.read(store::SIGNING_SECRET, |bytes| {
         format::ed25519_key(Kind::SIGNING_SECRET, bytes)
     })?;
@@ -279,7 +308,10 @@ fn create(
             why: absence(store, policy.offline_master),
         });
     }
-    tracing::info!(notice = true, "Making a new ed25519 master identity key.");
+    notice_need(&Need {
+        why: need,
+        can_create: true,
+    });
     let file = store::new_ed25519_file(Kind::MASTER_SECRET, rng);
     let master = format::ed25519_key(Kind::MASTER_SECRET, &file)
         .map_err(|_| KeyError::Crypto("make an ed25519 key"))?;
@@ -304,7 +336,7 @@ fn write_public(store: &mut Store<'_>, id: &Ed25519Identity) -> Result<(), KeyEr
 }
 
 /// Makes, certifies and stages a signing key.
-fn new_signing(
+pub(super) fn new_signing(
     store: &mut Store<'_>,
     master: &ExpandedKeypair,
     lifetime: Duration,

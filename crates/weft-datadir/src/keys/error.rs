@@ -57,6 +57,14 @@ pub enum KeyError {
         /// Where the master key is.
         why: MasterKeyAbsence,
     },
+    /// `--keygen` was not given the passphrase of the master key.
+    #[error(
+        "{} stays closed: the passphrase is wrong, or there is none", .0.display()
+    )]
+    Passphrase(PathBuf),
+    /// `--keygen` was not given a passphrase for a key that it writes.
+    #[error("there is no passphrase for the master key; --no-passphrase writes it without one")]
+    NoNewPassphrase,
     /// A calculation with a key failed, which can only be a defect of Weft.
     #[error("cannot {0}: this is a defect of Weft; please report it")]
     Crypto(&'static str),
@@ -89,10 +97,10 @@ impl std::fmt::Display for MasterKeyAbsence {
 fn advice(why: MasterKeyAbsence) -> &'static str {
     match why {
         MasterKeyAbsence::Encrypted => {
-            "Run 'tor --keygen' with this DataDirectory to enter the passphrase, and start again"
+            "Run 'weft --keygen' with this DataDirectory to enter the passphrase, and start again"
         }
         MasterKeyAbsence::Offline | MasterKeyAbsence::Missing => {
-            "Where the master key is kept, run 'tor --keygen', and copy ed25519_signing_secret_key \
+            "Where the master key is kept, run 'weft --keygen', and copy ed25519_signing_secret_key \
              and ed25519_signing_cert from there into the key directory"
         }
     }

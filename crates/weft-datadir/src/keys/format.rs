@@ -64,6 +64,12 @@ impl Kind {
         tag: "type4",
         len: None,
     };
+    /// The master identity's secret key behind a passphrase: a [box](super::pwbox).
+    pub const MASTER_ENCRYPTED: Self = Self {
+        type_name: "Boxed Ed25519 key",
+        tag: "master",
+        len: None,
+    };
     /// An ntor onion key: 32 bytes secret, 32 bytes public.
     pub const NTOR: Self = Self {
         type_name: "c25519v1",
@@ -163,7 +169,12 @@ pub fn tag(kind: Kind, contents: &[u8]) -> Zeroizing<Vec<u8>> {
 /// C tor keeps the 64 bytes that the seed expands to (scalar, then prefix of the nonce), and not
 /// the seed; so the result cannot be an [`ed25519::Keypair`](tor_llcrypto::pk::ed25519::Keypair).
 pub fn ed25519_key(kind: Kind, file: &[u8]) -> Result<ExpandedKeypair, FormatError> {
-    let bytes: [u8; 64] = untag(kind, file)?
+    ed25519_secret(untag(kind, file)?)
+}
+
+/// Reads the 64 bytes of an ed25519 secret key file behind its header.
+pub fn ed25519_secret(bytes: &[u8]) -> Result<ExpandedKeypair, FormatError> {
+    let bytes: [u8; 64] = bytes
         .try_into()
         .map_err(|_| FormatError::Contents("an ed25519 secret key"))?;
     let bytes = Zeroizing::new(bytes);
@@ -426,6 +437,7 @@ mod tests {
                 Just(tag(Kind::MASTER_PUBLIC, &[]).to_vec()),
                 Just(tag(Kind::SIGNING_CERT, &[]).to_vec()),
                 Just(tag(Kind::NTOR, &[]).to_vec()),
+                Just(tag(Kind::MASTER_ENCRYPTED, &[]).to_vec()),
                 Just(Vec::new()),
             ],
             tail in proptest::collection::vec(any::<u8>(), 0..200),

@@ -10,7 +10,9 @@ mod ed;
 mod error;
 pub mod family;
 pub mod format;
+mod keygen;
 mod onion;
+pub mod pwbox;
 mod store;
 
 use std::path::PathBuf;
@@ -22,8 +24,13 @@ use tor_llcrypto::pk::rsa::{self, RsaIdentity};
 
 use crate::{dir, file, state};
 pub use error::{KeyError, MasterKeyAbsence};
+pub use keygen::{KeygenRequest, Passphrases, keygen};
 pub use onion::{NtorKeypair, NtorKeys, OnionKeyParams};
 use store::Store;
+use zeroize::Zeroizing;
+
+/// A passphrase: any bytes.
+pub type Passphrase = Zeroizing<Vec<u8>>;
 
 /// Where the keys are and how they are renewed: the options of the torrc that matter here.
 #[derive(Clone, Debug)]
@@ -79,6 +86,11 @@ impl KeyConfig {
         Ok(())
     }
 
+    /// The file of the signing key's certificate.
+    pub fn signing_cert_path(&self) -> PathBuf {
+        self.key_directory.join(store::SIGNING_CERT)
+    }
+
     /// How signing keys are renewed.
     fn policy(&self) -> ed::Policy {
         ed::Policy {
@@ -87,6 +99,16 @@ impl KeyConfig {
             slop: self.signing_key_slop,
         }
     }
+}
+
+/// Until when the signing key in `cfg`'s directory is valid; `None`: there is none.
+///
+/// # Errors
+///
+/// Its certificate is damaged, or cannot be read.
+pub fn signing_key_expires(cfg: &KeyConfig) -> Result<Option<SystemTime>, KeyError> {
+    let cert = store::read(&cfg.signing_cert_path(), format::signing_cert)?;
+    Ok(cert.map(|cert| cert.expires))
 }
 
 /// The keys of one relay. The master identity's secret half is read only while it is needed.
@@ -372,8 +394,8 @@ impl RelayKeys {
             .as_secs()
             / 3600;
         tracing::warn!(
-            "The signing key's certificate ({}) expires in {left} hours, and no new one can be \
-             made here: {why}. Run 'tor --keygen' where the master key is and copy \
+            "Signing key will expire soon, but I can't load the master key to sign a new one! Its certificate ({}) \
+             expires in {left} hours: {why}. Run 'weft --keygen' where the master key is and copy \
              ed25519_signing_secret_key and ed25519_signing_cert from there.",
             self.config
                 .key_directory

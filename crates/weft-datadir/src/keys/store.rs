@@ -14,7 +14,7 @@ use crate::file::{self, FileError, Staged};
 pub(super) const RSA_IDENTITY: &str = "secret_id_key";
 /// ed25519 master identity, secret half.
 pub(super) const MASTER_SECRET: &str = "ed25519_master_id_secret_key";
-/// The same behind a passphrase (C tor's `--keygen` makes and opens it; Weft does neither).
+/// The same behind a passphrase: `--keygen` makes and opens it, a node that runs does neither.
 pub(super) const MASTER_ENCRYPTED: &str = "ed25519_master_id_secret_key_encrypted";
 /// ed25519 master identity, public half.
 pub(super) const MASTER_PUBLIC: &str = "ed25519_master_id_public_key";
@@ -79,10 +79,14 @@ impl<'a> Store<'a> {
 
     /// Keeps new contents for [`Store::commit`].
     pub(super) fn write(&mut self, name: &str, contents: &[u8]) -> Result<(), KeyError> {
-        let path = self.path(name);
+        self.write_at(&self.path(name), contents)
+    }
+
+    /// The same for a file that may be elsewhere.
+    pub(super) fn write_at(&mut self, path: &Path, contents: &[u8]) -> Result<(), KeyError> {
         match &mut self.staged {
-            Some(staged) => Ok(staged.add(&path, contents)?),
-            None => Err(KeyError::Missing(path)),
+            Some(staged) => Ok(staged.add(path, contents)?),
+            None => Err(KeyError::Missing(path.to_owned())),
         }
     }
 
@@ -146,7 +150,12 @@ pub(super) fn new_rsa_key(
 
 /// A fresh ed25519 secret key's file, for the tagged file of this kind.
 pub(super) fn new_ed25519_file(kind: Kind, rng: &mut impl CryptoRng) -> Zeroizing<Vec<u8>> {
+    format::tag(kind, new_ed25519_bytes(rng).as_slice())
+}
+
+/// What such a file holds behind its header.
+pub(super) fn new_ed25519_bytes(rng: &mut impl CryptoRng) -> Zeroizing<[u8; 64]> {
     let mut seed = Zeroizing::new([0; 32]);
     rng.fill_bytes(seed.as_mut_slice());
-    format::tag(kind, format::expand_ed25519_seed(&seed).as_slice())
+    format::expand_ed25519_seed(&seed)
 }

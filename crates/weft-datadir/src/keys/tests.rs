@@ -345,7 +345,7 @@ fn an_offline_master_key_is_never_needed_while_the_certificate_lasts() {
         } else {
             "secret_key is missing"
         };
-        relay.refuses(past, &["expired", why, "tor --keygen"]);
+        relay.refuses(past, &["expired", why, "weft --keygen"]);
     }
 }
 
@@ -400,7 +400,7 @@ fn an_encrypted_master_key_is_explained() {
     )
     .unwrap();
     assert_eq!(relay.load(now()).unwrap().ed_identity, keys.ed_identity);
-    let words = ["_encrypted is protected by a passphrase", "tor --keygen"];
+    let words = ["_encrypted is protected by a passphrase", "weft --keygen"];
     relay.refuses(now() + 40 * DAY, &words);
     relay.remove(&[store::SIGNING_CERT, store::SIGNING_SECRET]);
     relay.refuses(now(), &words);

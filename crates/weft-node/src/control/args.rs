@@ -157,7 +157,7 @@ pub(super) fn unquote(text: &str) -> Option<(String, &str)> {
 }
 
 /// A text in quotes (`esc_for_log`).
-pub(super) fn quote(text: &[u8]) -> String {
+pub(crate) fn quote(text: &[u8]) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for byte in text {

@@ -110,6 +110,8 @@ pub(crate) enum Event {
     Guard(String, &'static str),
     /// NETWORK_LIVENESS: whether the network is up.
     Liveness(bool),
+    /// DESCCHANGED: the relay has another descriptor.
+    DescriptorChanged,
 }
 
 impl Event {
@@ -135,6 +137,7 @@ impl Event {
             Event::BuildTimes(_) => "BUILDTIMEOUT_SET",
             Event::Guard(..) => "GUARD",
             Event::Liveness(_) => "NETWORK_LIVENESS",
+            Event::DescriptorChanged => "DESCCHANGED",
         }
     }
 
@@ -191,6 +194,7 @@ impl Event {
             Event::Consensus(relays) | Event::Statuses(relays) => data(name, relays),
             Event::BuildTimes(text) => line(name, text),
             Event::Guard(guard, status) => line(name, &format!("ENTRY {guard} {status}")),
+            Event::DescriptorChanged => format!("650 {name}\r\n"),
             Event::Liveness(live) => line(name, if *live { "UP" } else { "DOWN" }),
         }
     }
@@ -291,6 +295,12 @@ mod tests {
     fn events_have_c_tors_lines() {
         let show = |event: Event| event.encode("2026-01-02T03:04:05.000006");
         assert_eq!(show(Event::Bandwidth(1, 2)), "650 BW 1 2\r\n");
+        assert_eq!(show(Event::DescriptorChanged), "650 DESCCHANGED\r\n");
+        let slept = "NOTICE HIBERNATION_STATUS STATUS=HARD".to_owned();
+        assert_eq!(
+            show(Event::Status("STATUS_SERVER", slept)),
+            "650 STATUS_SERVER NOTICE HIBERNATION_STATUS STATUS=HARD\r\n"
+        );
         let link = LinkView {
             id: 7,
             target: "$AB~one".to_owned(),

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use nix::unistd::{User, geteuid};
 use time::OffsetDateTime;
+use weft_accounting::iso_time as iso_time_of;
 use weft_config::{DumpKind, dump};
 use weft_core::controller::Handled;
 
@@ -271,13 +272,6 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         }
         "features/names" => value("VERBOSE_NAMES EXTENDED_EVENTS".to_owned()),
         "dormant" => Some(bit(false)),
-        // Accounting is not supported, so that the node never hibernates.
-        "accounting/enabled" => Some(bit(false)),
-        "accounting/hibernating" => value("awake".to_owned()),
-        "accounting/bytes" | "accounting/bytes-left" => value("0 0".to_owned()),
-        "accounting/interval-start" | "accounting/interval-end" | "accounting/interval-wake" => {
-            value("1970-01-01 00:00:00".to_owned())
-        }
         // Weft knows no relays of other purposes and does not read these lines of the consensus.
         "consensus/packages" | "sr/current" | "sr/previous" => value(String::new()),
         _ if key.starts_with("ns/purpose/") || key.starts_with("dir/status/") => {
@@ -327,9 +321,29 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
             value(crate::logging::local_iso(SystemTime::now()).replacen(' ', "T", 1))
         }
         _ => listeners(node, key)
+            .or_else(|| accounting(node, key))
             .or_else(|| exit_policy(node, key))
             .or_else(|| handshakes(node, key)),
     }
+}
+
+/// `accounting/WHAT` (getinfo_helper_accounting).
+fn accounting(node: &NodeView, key: &str) -> Option<Answer> {
+    let view = &node.accounting;
+    let pair = |(read, written): (u64, u64)| Answer::Value(format!("{read} {written}"));
+    let (start, wake, end) = view.interval;
+    let time = |moment| Answer::Value(iso_time_of(moment));
+    Some(match key.strip_prefix("accounting/")? {
+        "enabled" => bit(view.enabled),
+        "hibernating" if node.exiting => Answer::Value("exiting".to_owned()),
+        "hibernating" => Answer::Value(view.phase.name().to_ascii_lowercase()),
+        "bytes" => pair(view.bytes),
+        "bytes-left" => pair(view.left),
+        "interval-start" => time(start),
+        "interval-wake" => time(wake),
+        "interval-end" => time(end),
+        _ => return None,
+    })
 }
 
 /// `stats/KIND/WHAT`: onionskins of relays since the start.

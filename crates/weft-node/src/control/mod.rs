@@ -33,6 +33,7 @@ mod settings;
 mod tests;
 pub(crate) mod view;
 
+pub(crate) use args::quote;
 pub use auth::hash_password;
 pub(crate) use backend::{CommandError, ConfigCommand, Signal};
 pub(crate) use server::{ControlServer, ControlSocket};

@@ -54,6 +54,10 @@ pub(crate) struct NodeView {
     pub downloads: Option<Arc<Downloads>>,
     /// The node's public IPv4 and IPv6 addresses, as far as they are known.
     pub addresses: Vec<IpAddr>,
+    /// How much of AccountingMax is used.
+    pub accounting: weft_accounting::View,
+    /// Whether the node is going down.
+    pub exiting: bool,
     pub started: Instant,
     /// The limit of open files.
     pub max_files: usize,

@@ -6,6 +6,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use weft_accounting::{Calendar, Civil};
+
 /// A moment's local date and time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LocalTime {
@@ -58,6 +60,41 @@ pub fn local_iso(moment: SystemTime) -> String {
     )
 }
 
+/// The machine's time zone.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalCalendar;
+
+impl Calendar for LocalCalendar {
+    fn civil(&self, moment: i64) -> Civil {
+        let broken_down = local(moment);
+        Civil {
+            year: i64::from(broken_down.tm_year) + 1900,
+            month: i64::from(broken_down.tm_mon) + 1,
+            day: i64::from(broken_down.tm_mday),
+            hour: i64::from(broken_down.tm_hour),
+            minute: i64::from(broken_down.tm_min),
+            second: i64::from(broken_down.tm_sec),
+            weekday: i64::from(broken_down.tm_wday),
+        }
+    }
+
+    fn moment(&self, year: i64, month: i64, day: i64, hour: i64, minute: i64) -> i64 {
+        let small = |number: i64| libc::c_int::try_from(number).unwrap_or(0);
+        let mut broken_down = local(0);
+        broken_down.tm_year = small(year.saturating_sub(1900));
+        broken_down.tm_mon = small(month.saturating_sub(1));
+        broken_down.tm_mday = small(day);
+        broken_down.tm_hour = small(hour);
+        broken_down.tm_min = small(minute);
+        broken_down.tm_sec = 0;
+        // Whether that is in summer time, it finds out.
+        broken_down.tm_isdst = -1;
+        // SAFETY: the pointer is to a live local of the type that `mktime` takes, which it reads and normalizes, whatever
+        // numbers are in it, and does not keep. What holds of the environment for `localtime_r` below holds here.
+        unsafe { libc::mktime(&mut broken_down) }
+    }
+}
+
 /// `localtime_r`; all zero if the year does not fit.
 fn local(seconds: i64) -> libc::tm {
     // SAFETY: `libc::tm` is a C struct of integers and one pointer (`tm_zone`), for all of which
@@ -107,6 +144,26 @@ mod tests {
         assert_eq!(LocalTime::of(at, 100).millisecond, 900);
         assert_eq!(LocalTime::of(at, 1000).millisecond, 0);
         assert_eq!(LocalTime::of(at, 5000).second % 5, 0);
+    }
+
+    #[test]
+    fn a_local_minute_is_the_moment_that_it_is_of() {
+        for moment in [
+            0_i64,
+            951_782_400,
+            1_700_000_000,
+            1_720_000_000,
+            4_000_000_000,
+        ] {
+            let civil = LocalCalendar.civil(moment);
+            let minute =
+                LocalCalendar.moment(civil.year, civil.month, civil.day, civil.hour, civil.minute);
+            assert_eq!(minute + civil.second, moment);
+        }
+        let first = LocalCalendar.moment(2027, 1, 1, 0, 0);
+        assert_eq!(LocalCalendar.moment(2026, 13, 1, 0, 0), first);
+        assert_eq!(LocalCalendar.moment(2026, 12, 32, 0, 0), first);
+        assert_eq!(LocalCalendar.civil(first).year, 2027);
     }
 
     #[test]

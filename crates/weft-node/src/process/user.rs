@@ -1,5 +1,7 @@
 //! `User`: drops root's privileges for good.
 
+use caps::errors::CapsError;
+use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{
     Gid, Uid, User, getgid, getgroups, getuid, setegid, seteuid, setgid, setgroups, setresgid,
     setresuid, setuid,
@@ -34,6 +36,12 @@ pub enum UserError {
         /// The system's error.
         source: nix::Error,
     },
+    /// The right to bind low ports cannot be kept.
+    #[error(
+        "KeepBindCapabilities: the right to bind ports below 1024 cannot be kept: {0}. If you set the \"User\" option, you \
+         must start Weft as root"
+    )]
+    Capabilities(CapsError),
     /// The process could get its old credentials back.
     #[error(
         "was able to restore {0} credentials even after switching: dropping privileges did not work"
@@ -55,10 +63,11 @@ pub(crate) fn find(name: &str) -> Result<User, UserError> {
 }
 
 /// Changes to user `name` and its primary group, with no other group and no way back (C tor's
-/// `switch_id`). Does nothing if the process runs as `name` already.
+/// `switch_id`). Does nothing if the process runs as `name` already. `keep_bind`: the right to bind ports below 1024
+/// stays, and no other.
 ///
 /// Ports below 1024 must be bound before. Call it while the process has a single thread.
-pub(crate) fn drop_privileges(name: &str) -> Result<(), UserError> {
+pub(crate) fn drop_privileges(name: &str, keep_bind: bool) -> Result<(), UserError> {
     let user = find(name)?;
     let (old_uid, old_gid) = (getuid(), getgid());
     if old_uid == user.uid && Uid::effective() == user.uid && !old_uid.is_root() {
@@ -83,16 +92,43 @@ pub(crate) fn drop_privileges(name: &str) -> Result<(), UserError> {
             source,
         }
     };
+    if keep_bind {
+        keep_capabilities(true).map_err(UserError::Capabilities)?;
+    }
     // Groups first: changing them needs the privileges that the user id has.
     setgroups(&[user.gid]).map_err(refused("setgroups"))?;
     setresgid(user.gid, user.gid, user.gid).map_err(refused("setresgid"))?;
     setresuid(user.uid, user.uid, user.uid).map_err(refused("setresuid"))?;
+    if keep_bind {
+        keep_capabilities(false).map_err(UserError::Capabilities)?;
+    }
     if !user.uid.is_root() {
         check_dropped(user.uid, user.gid, old_uid, old_gid)?;
         // Changing ids turned core dumps off; the process holds no secrets of root.
         if let Err(e) = nix::sys::prctl::set_dumpable(true) {
             tracing::warn!("Unable to re-enable coredumps: {e}");
         }
+    }
+    Ok(())
+}
+
+/// Gives up every capability but that of binding low ports and, before the process becomes another user, those that
+/// this takes (`drop_capabilities`).
+fn keep_capabilities(is_before: bool) -> Result<(), CapsError> {
+    let bind = [Capability::CAP_NET_BIND_SERVICE];
+    let changes_user = [Capability::CAP_SETUID, Capability::CAP_SETGID];
+    let kept: CapsHashSet = match is_before {
+        true => bind.iter().chain(&changes_user).copied().collect(),
+        false => bind.into_iter().collect(),
+    };
+    nix::sys::prctl::set_keepcaps(is_before).map_err(|why| CapsError::from(why.to_string()))?;
+    // What is effective is a part of what is permitted, at each step.
+    if is_before {
+        caps::set(None, CapSet::Effective, &kept)?;
+        caps::set(None, CapSet::Permitted, &kept)?;
+    } else {
+        caps::set(None, CapSet::Permitted, &kept)?;
+        caps::set(None, CapSet::Effective, &kept)?;
     }
     Ok(())
 }
@@ -117,21 +153,25 @@ mod tests {
     #[ignore = "changes the user of its process"]
     fn child() {
         let nobody = User::from_name("nobody").unwrap().unwrap();
-        drop_privileges("nobody").unwrap();
+        drop_privileges("nobody", true).unwrap();
+        let bind: CapsHashSet = [Capability::CAP_NET_BIND_SERVICE].into();
+        for set in [CapSet::Permitted, CapSet::Effective] {
+            assert_eq!(caps::read(None, set).unwrap(), bind);
+        }
         assert_eq!(nix::unistd::getresuid().unwrap().saved, nobody.uid);
         assert_eq!(nix::unistd::getresgid().unwrap().saved, nobody.gid);
         assert_eq!(getgroups().unwrap(), [nobody.gid]);
         assert!(setuid(Uid::from_raw(0)).is_err() && setgid(Gid::from_raw(0)).is_err());
         // The same user again is no error, and another one is refused.
-        drop_privileges("nobody").unwrap();
-        let error = drop_privileges("root").unwrap_err().to_string();
+        drop_privileges("nobody", false).unwrap();
+        let error = drop_privileges("root", false).unwrap_err().to_string();
         assert!(error.contains("must start Weft as root"), "{error}");
     }
 
     #[test]
     fn root_becomes_an_ordinary_user_for_good() {
         if !getuid().is_root() {
-            let error = drop_privileges("root").unwrap_err().to_string();
+            let error = drop_privileges("root", false).unwrap_err().to_string();
             assert!(error.contains("must start Weft as root"), "{error}");
             weft_testing::not_run!("only root can become another user; the refusal is tested");
             return;
@@ -154,7 +194,7 @@ mod tests {
 
     #[test]
     fn an_unknown_user_is_named() {
-        let error = drop_privileges("no-such-user-here").unwrap_err();
+        let error = drop_privileges("no-such-user-here", false).unwrap_err();
         assert!(
             error.to_string().contains("no-such-user-here not found"),
             "{error}"

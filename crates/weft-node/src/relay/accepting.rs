@@ -43,6 +43,11 @@ impl Relay {
                 Some(Err(error)) => {
                     if let Some(more) = self.log_limits.accept.check(now) {
                         tracing::warn!("Could not accept a connection to {service}: {error}{more}");
+                        if is_resource_exhaustion(&error) {
+                            let open = self.controller.connections();
+                            let event = format!("TOO_MANY_CONNECTIONS CURRENT={open}");
+                            self.report_general_status("WARN", &event);
+                        }
                     }
                     if is_resource_exhaustion(&error) {
                         self.note_files_exhausted();
@@ -72,7 +77,7 @@ impl Relay {
 
     /// Gives a connection to the ORPort to a connection thread.
     fn accept_or(&mut self, socket: std::net::TcpStream, peer: SocketAddr, now: Instant) {
-        if self.shutdown.is_under_way() {
+        if self.shutdown.is_under_way() || self.accounting.is_hibernating() {
             return;
         }
         if let Some((id, thread)) = self.controller.accepted(peer, now) {

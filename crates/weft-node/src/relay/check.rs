@@ -62,7 +62,7 @@ fn check_ports(options: &Options) -> Result<(), StartError> {
 }
 
 /// Every TCP port with a number that a start binds, by the option's name.
-fn tcp_ports(options: &Options) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+pub(super) fn tcp_ports(options: &Options) -> impl Iterator<Item = (&'static str, SocketAddr)> {
     let listening = |name, ports: &[weft_config::OrPort]| {
         let ports = ports.iter().filter(|port| port.listen);
         ports.map(|port| (name, port.to_bind())).collect::<Vec<_>>()

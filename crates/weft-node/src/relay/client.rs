@@ -192,7 +192,8 @@ impl Relay {
     pub(super) fn reload_client(&mut self) {
         if let Some(client) = &mut self.client {
             let ports = self.apps.ports.known();
-            let settings = ClientSettings::new(&self.options, ports, client.own, client.spread);
+            let mut settings = ClientSettings::new(&self.options, ports, client.own, client.spread);
+            settings.config.disable_network |= self.accounting.is_asleep();
             client.send(ToClient::Settings(Box::new(settings)));
         }
     }

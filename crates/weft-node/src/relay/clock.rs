@@ -17,6 +17,17 @@ pub(super) enum Jump {
     Backward(Duration),
 }
 
+impl Jump {
+    /// Seconds forward.
+    pub(super) fn seconds(self) -> i64 {
+        let seconds = |far: Duration| i64::try_from(far.as_secs()).unwrap_or(i64::MAX);
+        match self {
+            Jump::Forward(far) => seconds(far),
+            Jump::Backward(far) => -seconds(far),
+        }
+    }
+}
+
 /// Compares the two clocks.
 #[derive(Debug)]
 pub(super) struct WallClock {

@@ -29,7 +29,7 @@ impl Relay {
             connection,
             failure,
         };
-        if self.options.network.disabled {
+        if self.options.network.disabled || self.accounting.is_asleep() {
             return self.controller.handle(failed(LinkFailure::Forbidden), now);
         }
         // Guards are chosen by the same rules. This check is for all other connections.

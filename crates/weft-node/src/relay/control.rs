@@ -224,6 +224,8 @@ impl Relay {
             accepted: self.network.accepted,
             downloads: self.network.downloads.clone(),
             addresses,
+            accounting: self.accounting.view(),
+            exiting: self.shutdown.is_under_way(),
             started: self.control.started,
             max_files: self.process.max_files,
         }
@@ -308,6 +310,7 @@ impl Relay {
             self.report_signal(signal);
             let summary = self.summary(now);
             notice!("{summary}");
+            self.log_accounting();
             return;
         }
         self.on_signal(ask, now);
@@ -323,9 +326,10 @@ impl Relay {
             .ok_or("Only relays have descriptors")?;
         let (addresses, policy) = (&self.own.addresses, self.exits.policy());
         let families = &self.identity.families.0;
-        let own =
+        let mut own =
             super::descriptor::own_descriptor(&self.options, keys, families, addresses, policy)
                 .ok_or("Cannot get relay address while generating descriptor")?;
+        self.accounting.describe(&mut own, &self.options);
         let moment = Moment {
             published: SystemTime::now(),
             uptime: self.control.started.elapsed(),
@@ -351,8 +355,20 @@ impl Relay {
         self.report(Event::Signal(signal.name()));
     }
 
+    /// Reports STATUS_SERVER to controllers: a severity, the event, and its arguments.
+    pub(super) fn report_server_status(&self, severity: &str, event: &str) {
+        let text = format!("{severity} {event}");
+        self.report(Event::Status("STATUS_SERVER", text));
+    }
+
+    /// Reports STATUS_GENERAL to controllers, as [`report_server_status`](Self::report_server_status).
+    pub(super) fn report_general_status(&self, severity: &str, event: &str) {
+        let text = format!("{severity} {event}");
+        self.report(Event::Status("STATUS_GENERAL", text));
+    }
+
     /// Reports an event to controllers.
-    fn report(&self, event: Event) {
+    pub(super) fn report(&self, event: Event) {
         if let Some(running) = &self.control.running {
             // Without a controller there is no receiver.
             let _ = running.ends.events.send(event);

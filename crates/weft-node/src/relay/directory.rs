@@ -15,6 +15,8 @@ use weft_dir::task::{Config, DirectoryHandle};
 use super::error::StartError;
 use super::metrics::by_family;
 use super::{Relay, descriptor};
+use crate::control::events::Event as ControlEvent;
+use crate::control::quote;
 use crate::logging::{self, safe};
 use crate::metrics::{ListenerCounts, TypedConnections};
 use crate::notice;
@@ -140,7 +142,10 @@ impl Relay {
             &self.own.addresses,
             self.exits.policy(),
         ) {
-            Some(own) => self.directory(Command::Descriptor(Box::new(own))),
+            Some(mut own) => {
+                self.accounting.describe(&mut own, &self.options);
+                self.directory(Command::Descriptor(Box::new(own)));
+            }
             None => tracing::info!("No IPv4 address known yet: no descriptor is published"),
         }
     }
@@ -163,6 +168,7 @@ impl Relay {
                 summary,
             } => notice!("Bootstrapped {percent}% ({tag}): {summary}"),
             Event::Uploaded { authority, outcome } => {
+                self.report_upload(&authority, &outcome);
                 self.network.accepted |=
                     matches!(outcome, UploadOutcome::Accepted | UploadOutcome::NotNew);
                 if let Some(line) = self.uploads.line(&authority, &outcome, now) {
@@ -177,6 +183,7 @@ impl Relay {
             } => {
                 self.network.accepted = accepted > 0;
                 self.self_test.published = observed;
+                self.report(ControlEvent::DescriptorChanged);
                 logging::log(&self.uploads.published(accepted, of, reason, observed));
             }
             Event::Downloads(downloads) => {
@@ -204,6 +211,8 @@ impl Relay {
                 }
             }
             Event::ClockSkew { seconds, source } => {
+                let event = format!("CLOCK_SKEW SKEW={seconds} SOURCE=DIRSERV");
+                self.report_general_status("WARN", &event);
                 if let Some(more) = self.log_limits.skew.check(now) {
                     tracing::warn!(
                         "Our clock differs from the directory's ({source}) by {seconds} seconds: \
@@ -222,6 +231,30 @@ impl Relay {
                 Severity::Notice => notice!("{text}"),
                 Severity::Warn => tracing::warn!("{text}"),
             },
+            _ => {}
+        }
+    }
+
+    /// STATUS_SERVER about an upload of our descriptor (directory_post). Call it before the outcome is noted.
+    fn report_upload(&self, authority: &str, outcome: &UploadOutcome) {
+        let authorities = crate::directory::authorities(&self.options);
+        let mut named = authorities.iter().filter(|one| one.nickname == authority);
+        let Some(at) = named.next().map(|one| one.dir_addr) else {
+            return;
+        };
+        match outcome {
+            UploadOutcome::Accepted | UploadOutcome::NotNew => {
+                let event = format!("ACCEPTED_SERVER_DESCRIPTOR DIRAUTH={at}");
+                self.report_server_status("NOTICE", &event);
+                if !self.network.accepted {
+                    self.report_server_status("NOTICE", "GOOD_SERVER_DESCRIPTOR");
+                }
+            }
+            UploadOutcome::Refused(reason) => {
+                let reason = quote(reason.as_bytes());
+                let event = format!("BAD_SERVER_DESCRIPTOR DIRAUTH={at} REASON={reason}");
+                self.report_server_status("WARN", &event);
+            }
             _ => {}
         }
     }

@@ -14,6 +14,8 @@ use super::authority::AuthorityError;
 use super::listen_socket::ListenError;
 use crate::process::daemon::DaemonError;
 use crate::process::limits::LimitError;
+use crate::process::restrict::SwapError;
+use crate::process::sandbox::SandboxError;
 use crate::process::user::UserError;
 
 /// Why a node does not start, or ends.
@@ -42,6 +44,12 @@ pub enum StartError {
     /// `User` cannot be become.
     #[error(transparent)]
     User(#[from] UserError),
+    /// Memory cannot be kept out of swap space.
+    #[error(transparent)]
+    Swap(#[from] SwapError),
+    /// System calls cannot be restricted.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
     /// Keys or their directories.
     #[error(transparent)]
     Keys(#[from] KeyError),

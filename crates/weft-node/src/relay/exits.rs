@@ -221,6 +221,20 @@ impl Relay {
         self.act_exits(now);
     }
 
+    /// Ends the streams that the policy forbids, where torrc wants that (connection_reapply_exit_policy).
+    pub(super) fn reevaluate_exits(&mut self) {
+        if !self.options.exit.reevaluate {
+            return;
+        }
+        let policy = self.exits.policy().clone();
+        let ended = self
+            .controller
+            .end_forbidden(|to| policy.allows(to.ip(), to.port()));
+        if ended > 0 {
+            crate::notice!("Closed {ended} exit stream(s) that the exit policy now forbids.");
+        }
+    }
+
     /// The relays' ORPorts: streams to them are refused, and connections to them are known to be good.
     pub(super) fn know_or_ports(&mut self, now: Instant) {
         let Some(consensus) = &self.network.consensus else {
@@ -275,7 +289,7 @@ impl Relay {
                         }
                     );
                 }
-                let ending = self.shutdown.is_under_way();
+                let ending = self.shutdown.is_under_way() || self.accounting.is_hibernating();
                 self.exits.exits.set_hibernating(ending);
                 self.exits.exits.begin(stream, hop, previous, &begin, now);
             }
@@ -420,7 +434,7 @@ impl Relay {
         match outgoing::connect(to, from, constrained) {
             Ok(socket) => {
                 self.controller
-                    .note_edge_peer(id, EdgePeer::Destination(to.ip()));
+                    .note_edge_peer(id, EdgePeer::Destination(to));
                 let adopt = AdoptEdge {
                     id,
                     socket: EdgeSocket::Tcp(socket),

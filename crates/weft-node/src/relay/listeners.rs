@@ -53,9 +53,9 @@ pub(super) struct Wanted {
     required: bool,
 }
 
-/// The listeners that torrc asks for; with `DisableNetwork` those of controllers alone. `apps` are the ports
-/// of applications with their numbers.
-pub(super) fn wanted(options: &Options, apps: &[(u32, AppPort)]) -> Vec<Wanted> {
+/// The listeners that torrc asks for; with `DisableNetwork` those of controllers alone, and where the relay hibernates
+/// none for relays, clients and applications. `apps` are the ports of applications with their numbers.
+pub(super) fn wanted(options: &Options, apps: &[(u32, AppPort)], hibernating: bool) -> Vec<Wanted> {
     let or = |service| {
         move |port: &OrPort| Wanted {
             service,
@@ -67,13 +67,15 @@ pub(super) fn wanted(options: &Options, apps: &[(u32, AppPort)]) -> Vec<Wanted> 
     let (ors, metrics) = (&options.network.or_ports, &options.metrics.ports);
     let mut wanted = Vec::new();
     if !options.network.disabled {
-        wanted.extend(ors.iter().filter(|port| port.listen).map(or(Service::Or)));
+        let ors = ors.iter().filter(|port| port.listen && !hibernating);
+        wanted.extend(ors.map(or(Service::Or)));
         let dirs = options.directory.dir_ports.iter();
-        let dirs = dirs.filter(|port| port.listen && options.is_relay());
+        let dirs = dirs.filter(|port| port.listen && !hibernating && options.is_relay());
         wanted.extend(dirs.map(or(Service::Dir)));
         let metrics = metrics.iter().filter(|port| port.listen);
         wanted.extend(metrics.map(or(Service::Metrics)));
-        wanted.extend(apps.iter().map(|(number, port)| Wanted {
+        let apps = apps.iter().filter(|_| !hibernating);
+        wanted.extend(apps.map(|(number, port)| Wanted {
             service: Service::App(port.service),
             at: port.at.clone(),
             number: *number,

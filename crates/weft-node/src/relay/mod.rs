@@ -3,6 +3,7 @@
 
 mod abra;
 mod accepting;
+mod accounting;
 mod address;
 mod app_ports;
 mod apps;
@@ -61,6 +62,7 @@ use crate::process::host::SystemHost;
 use crate::thread::mesh::{MainEnds, ToThread};
 use crate::workers::Workers;
 
+use accounting::AccountingSide;
 use address::OwnAddresses;
 use apps::AppSide;
 use client::ClientSide;
@@ -139,6 +141,7 @@ struct Relay {
     statistics: StatisticsSide,
     log_limits: LogLimits,
     uploads: UploadLines,
+    accounting: AccountingSide,
     shutdown: Shutdown,
     process: Process,
     rng: StdRng,

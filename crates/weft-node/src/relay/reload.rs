@@ -84,8 +84,8 @@ impl Relay {
         let registry = self.event_loop.poll.registry();
         let opened = self.apps.ports.number_all(&new).and_then(|ports| {
             let user = new.process.user.as_deref();
-            self.listeners
-                .follow(listeners::wanted(&new, &ports), user, Some(registry))?;
+            let wanted = listeners::wanted(&new, &ports, self.accounting.is_hibernating());
+            self.listeners.follow(wanted, user, Some(registry))?;
             self.apps.ports.follow(&new, &ports);
             Ok(())
         });
@@ -113,6 +113,7 @@ impl Relay {
         if let Some(keys) = &mut self.identity.keys {
             keys.set_config(key_config(&self.options));
         }
+        self.set_accounting(now);
         // Our own circuits first, so that nothing is held against the relays that they led over.
         self.reload_client();
         if self.options.network.disabled && !was_disabled {
@@ -139,6 +140,7 @@ impl Relay {
         self.find_addresses();
         self.apply_params();
         self.apply_exits(true, now);
+        self.reevaluate_exits();
         self.publish_metrics(Instant::now());
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Whether our ORPort can be reached from outside: relays that connect prove it, or probes.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -88,7 +88,14 @@ impl Relay {
             && self.controller.was_accepted(*connection)
             && self.self_test.reachability.found_reachable(*my_addr)
         {
-            self.found_reachable();
+            let addresses = &self.own.addresses;
+            let addr = match my_addr.to_canonical() {
+                IpAddr::V4(_) => addresses.v4.map(SocketAddr::V4),
+                IpAddr::V6(_) => addresses.v6.map(SocketAddr::V6),
+            };
+            if let Some(addr) = addr {
+                self.found_reachable(addr);
+            }
         }
     }
 
@@ -102,12 +109,14 @@ impl Relay {
             match probe.join() {
                 Ok(Ok(())) => {
                     if self.self_test.reachability.succeeded(addr) {
-                        self.found_reachable();
+                        self.found_reachable(addr);
                     }
                 }
                 Ok(Err(error)) => {
                     self.self_test.reachability.failed(addr, now);
                     if error.is_verdict() {
+                        let event = format!("REACHABILITY_FAILED ORADDRESS={addr}");
+                        self.report_server_status("WARN", &event);
                         tracing::warn!("Testing whether our ORPort is reachable: {error}");
                     } else {
                         tracing::info!("Testing whether our ORPort is reachable: {error}");
@@ -120,7 +129,7 @@ impl Relay {
             .network
             .consensus
             .clone()
-            .filter(|_| !self.options.network.disabled)
+            .filter(|_| !self.options.network.disabled && !self.accounting.is_hibernating())
         else {
             return;
         };
@@ -151,6 +160,8 @@ impl Relay {
             .spawn(move || probe.run(&mut rng));
         if let Ok(handle) = started {
             self.self_test.reachability.started(addr, now);
+            let event = format!("CHECKING_REACHABILITY ORADDRESS={addr}");
+            self.report_server_status("NOTICE", &event);
             self.self_test.probes.push((addr, handle));
         }
     }
@@ -249,7 +260,9 @@ impl Relay {
     }
 
     /// Our ORPort was reached from outside: the descriptor may be published.
-    fn found_reachable(&mut self) {
+    fn found_reachable(&mut self, addr: SocketAddr) {
+        let event = format!("REACHABILITY_SUCCEEDED ORADDRESS={addr}");
+        self.report_server_status("NOTICE", &event);
         let (ipv4, ipv6) = self.self_test.reachability.is_reachable();
         if ipv4 {
             notice!("Self-testing indicates your ORPort is reachable from the outside. Excellent.");

@@ -112,6 +112,9 @@ impl Relay {
         if let Some(lines) = last {
             self.save_state(&lines);
         }
+        if self.options.bandwidth.accounting.is_enabled() {
+            self.save_accounting();
+        }
         drop(self.process.pid_file.take());
         notice!("Exiting.");
         result

@@ -98,7 +98,7 @@ impl Relay {
         match ask {
             Ask::Terminate => {
                 notice!("Catching signal TERM, exiting cleanly.");
-                self.controller.drain();
+                self.controller.set_draining(true);
                 self.shutdown.now(now);
             }
             Ask::Interrupt if self.shutdown.is_under_way() => {
@@ -118,13 +118,14 @@ impl Relay {
                     wait.as_secs()
                 );
                 self.process.manager.stopping(wait);
-                self.controller.drain();
+                self.controller.set_draining(true);
                 self.shutdown.after(wait, now);
             }
             Ask::Reload => self.reload(now),
             Ask::Statistics => {
                 let summary = self.summary(now);
                 notice!("{summary}");
+                self.log_accounting();
                 for line in Heartbeat::details(&self.controller) {
                     notice!("{line}");
                 }

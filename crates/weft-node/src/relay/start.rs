@@ -1,5 +1,6 @@
 //! From options to a running node, in phases: ports, files and keys, threads, the rest.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -12,6 +13,7 @@ use weft_datadir::lock::{DataDirLock, PATIENCE};
 use weft_datadir::state;
 use weft_dir::command::Command;
 
+use super::accounting::AccountingSide;
 use super::address::{Addresses, OwnAddresses};
 use super::app_ports::AppPorts;
 use super::apps::AppSide;
@@ -40,7 +42,7 @@ use crate::notice;
 use crate::process::limits::raise_file_limit;
 use crate::process::machine::{self, keep_pages_small};
 use crate::process::pid::PidFile;
-use crate::process::user;
+use crate::process::{restrict, sandbox, user};
 use crate::thread::mesh::WakeUp;
 use crate::workers::Workers;
 
@@ -66,11 +68,13 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     if options.network.disabled {
         log_disabled();
     }
+    restrict::disable_swap(&options.process)?;
     // Ports first, as the user who may bind them; files then, as the user who will own them.
     let (mut listeners, apps) = open_ports(&options)?;
     if let Some(name) = &options.process.user {
-        user::drop_privileges(name)?;
+        user::drop_privileges(name, keeps_bind(&options))?;
     }
+    restrict::restrict(&options.process);
     prepare_directories(&options)?;
     let lock = DataDirLock::acquire(&options.files.data_directory, PATIENCE)?;
     let (now, wall) = (Instant::now(), SystemTime::now());
@@ -85,6 +89,10 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let mut event_loop = EventLoop::new(now)?;
     listeners.register(event_loop.poll.registry())?;
     let signals = watch_signals(&mut event_loop)?;
+    // Threads that start from here on inherit it.
+    if options.process.sandbox {
+        sandbox::enter()?;
+    }
     let setup = thread_setup(&options, &identity, &network, &own.addresses);
     let threads = Threads::start(&options, &event_loop, setup, &mut rng, now)?;
     log_memory_limit(&options);
@@ -115,7 +123,10 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         Some(keys) => authority::start(&options, keys, &own.addresses)?,
         None => None,
     };
-    let state = state::load(&options.files.data_directory)?.lines();
+    let state = state::load(&options.files.data_directory)?;
+    let (own_rsa, _) = identity.ids();
+    let accounting = AccountingSide::new(&state, own_rsa.0);
+    let state = state.lines();
     let keys = identity.keys.as_ref();
     let wake = &event_loop.wake;
     let client = ClientSide::start(&options, apps.known(), keys, &state, wake, &mut rng)?;
@@ -148,11 +159,21 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         exits,
         log_limits: LogLimits::new(),
         uploads: UploadLines::default(),
+        accounting,
         shutdown: Shutdown::default(),
         process,
         rng,
     };
     relay.announce()
+}
+
+/// Whether the right to bind low ports stays: where torrc asks for that, or has such a port (`have_low_ports`).
+fn keeps_bind(options: &Options) -> bool {
+    let is_low = |addr: SocketAddr| (1..1024).contains(&addr.port());
+    options
+        .process
+        .keep_bind_capabilities
+        .unwrap_or_else(|| super::check::tcp_ports(options).any(|(_, addr)| is_low(addr)))
 }
 
 /// Opens the ports that torrc asks for.
@@ -161,7 +182,7 @@ fn open_ports(options: &Options) -> Result<(ListenerSet, AppPorts), StartError> 
     let mut apps = AppPorts::default();
     let ports = apps.number_all(options)?;
     let user = options.process.user.as_deref();
-    listeners.follow(listeners::wanted(options, &ports), user, None)?;
+    listeners.follow(listeners::wanted(options, &ports, false), user, None)?;
     apps.follow(options, &ports);
     Ok((listeners, apps))
 }
@@ -284,6 +305,7 @@ impl Relay {
     fn announce(mut self) -> Result<Self, StartError> {
         self.start_control();
         self.configure_statistics();
+        self.set_accounting(Instant::now());
         let (ipv4, ipv6) = self.self_test.reachability.is_reachable();
         self.directory(Command::Reachable { ipv4, ipv6 });
         self.publish_descriptor();

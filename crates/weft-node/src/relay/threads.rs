@@ -13,7 +13,7 @@ use weft_sync::lease::{Lease, LeasePool};
 use weft_tls::LinkTls;
 
 use super::event_loop::EventLoop;
-use crate::process::machine;
+use crate::process::{machine, sandbox};
 use crate::thread::mesh::{self, MainEnds, ToThread};
 use crate::thread::{ConnectionThread, ThreadConfig, ThreadParams, event_loop};
 
@@ -100,9 +100,10 @@ impl Threads {
                 threads.inline = Some(thread);
             } else {
                 let name = format!("connections-{id}");
-                let spawned = std::thread::Builder::new()
-                    .name(name)
-                    .spawn(|| thread.run())?;
+                let spawned = std::thread::Builder::new().name(name).spawn(|| {
+                    sandbox::narrow(sandbox::Role::Connections);
+                    thread.run()
+                })?;
                 threads.handles.push(spawned);
             }
         }

@@ -11,6 +11,7 @@ use super::error::thread_ended;
 use super::identity::SIGNING_CHECK;
 use super::{Relay, clock, identity};
 use crate::notice;
+use crate::process::sandbox;
 use crate::thread::mesh::ToThread;
 use weft_datadir::keys::{OnionKeyParams, Rotation};
 
@@ -44,6 +45,14 @@ impl Relay {
             self.controller.set_idle_cores(idle);
         }
         self.tick_statistics(&totals, now);
+        self.tick_accounting(now);
+        for call in sandbox::denied() {
+            // C tor's words.
+            tracing::warn!(
+                "(Sandbox) Caught a bad syscall attempt (syscall {call}). It failed, and Weft goes on. Please report it, \
+                 unless somebody is attacking this relay"
+            );
+        }
         let jump = self.process.wall_clock.note(now, SystemTime::now());
         if now >= self.identity.next_signing_check || jump.is_some() {
             self.identity.next_signing_check = now + SIGNING_CHECK;
@@ -52,6 +61,8 @@ impl Relay {
         }
         if let Some(jump) = jump {
             clock::log_jump(jump);
+            let event = format!("CLOCK_JUMPED TIME={} IDLE=0", jump.seconds());
+            self.report_general_status("WARN", &event);
         }
         if now >= self.identity.next_onion_check {
             self.identity.next_onion_check = now + ONION_CHECK;
@@ -74,18 +85,23 @@ impl Relay {
                 .then(|| self.summary(now));
             if let Some(summary) = summary {
                 notice!("{summary}");
+                self.log_accounting();
             }
         }
     }
 
     /// The heartbeat line.
     pub(super) fn summary(&self, now: Instant) -> String {
-        self.process.heartbeat.line(
+        let line = self.process.heartbeat.line(
             now,
             &self.controller,
             self.options.resources.connection_threads,
             self.threads.ends.len(),
-        )
+        );
+        match self.accounting.is_hibernating() {
+            true => line + " We are currently hibernating.",
+            false => line,
+        }
     }
 
     /// A new signing key, or link keys that are old or not wanted any more: links get new

@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd as _;
 
 use super::connection::Phase;
 use super::{ConnectionThread, NESTED, WAKE};
+use crate::process::sandbox;
 use weft_core::slots::SlotKey as _;
 
 /// An audit waits for one more tick for each so many sockets. It takes some microseconds for each of them:
@@ -79,6 +80,10 @@ impl ConnectionThread {
     /// The sockets that the kernel watches for this thread, as /proc lists them.
     #[expect(clippy::disallowed_methods, reason = "/proc, beside the data path")]
     fn audit_registrations(&self) -> Result<(), String> {
+        // A connection thread in the sandbox opens no files.
+        if sandbox::is_active() {
+            return Ok(());
+        }
         let path = format!("/proc/self/fdinfo/{}", self.poll.as_raw_fd());
         let info = match std::fs::read_to_string(&path) {
             // The waker is always there.

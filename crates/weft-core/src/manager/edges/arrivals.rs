@@ -100,7 +100,7 @@ impl LocalConnectionManager {
         self.totals.streams.delivered += data.len() as u64;
         if edge.out.len() + data.len() > MAX_WAITING {
             self.totals.streams.overflowed += 1;
-            self.give_up(slot, now);
+            self.give_up(slot, EndReason::RESOURCELIMIT, now);
             return Ok(());
         }
         edge.out.push(data, &mut self.edge_side.spares);

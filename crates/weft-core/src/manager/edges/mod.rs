@@ -289,9 +289,9 @@ impl LocalConnectionManager {
         }
     }
 
-    /// Ends a stream for want of memory or files, with what waits for its socket.
-    pub(super) fn give_up(&mut self, slot: EdgeKey, now: Instant) {
-        let end = End::new(EndReason::RESOURCELIMIT);
+    /// Ends a stream for want of memory or files, or because a new policy forbids it, with what waits for its socket.
+    pub(super) fn give_up(&mut self, slot: EdgeKey, reason: EndReason, now: Instant) {
+        let end = End::new(reason);
         if (self.edge_side.edges)
             .get(slot)
             .is_some_and(|edge| edge.phase != Phase::Over)

@@ -1,0 +1,177 @@
+//! `Sandbox`: the system calls that the process may make from now on (C tor: `sandbox.c`).
+//!
+//! The list is what a relay and a client call in the tests and in networks of `weft lab`. It has no call that starts a
+//! program, makes memory executable, changes users or looks into other processes. A call that is not on it, or has
+//! other arguments than those on it, is not made: it returns EPERM, and the main thread logs its name within a second
+//! ([`denied`]); if the thread blocks SIGSYS, the process ends. Making a process returns EPERM without a name. Paths of files are not restricted: seccomp sees their addresses, not their texts.
+//!
+//! All threads have the filter: it is installed before the first of them starts, and inherited. Threads that do one
+//! thing alone narrow it down for themselves ([`narrow`]).
+
+mod calls;
+mod trap;
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch, apply_filter,
+    apply_filter_all_threads,
+};
+
+pub(crate) use trap::denied;
+
+/// The kernel does not restrict the process.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "Sandbox 1: failed to create the filter of system calls: {0}. Set Sandbox 0 if this kernel, or what Weft runs in, has \
+     no seccomp"
+)]
+pub struct SandboxError(String);
+
+/// A thread that needs less than the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Owns sockets of links and streams.
+    Connections,
+    /// Computes.
+    Worker,
+}
+
+/// Restricts the process. Call it while it has one thread, before others start.
+///
+/// # Errors
+///
+/// The kernel refuses.
+pub(crate) fn enter() -> Result<(), SandboxError> {
+    trap::install().map_err(failed)?;
+    // What cannot be looked into by a filter, and has an older form that can: the C library then uses that.
+    let hidden = calls::WITHOUT_ARGUMENTS.map(|call| (call, Vec::new()));
+    let errno = |number: i32| SeccompAction::Errno(number.unsigned_abs());
+    let hide = program(hidden.into(), SeccompAction::Allow, errno(libc::ENOSYS))?;
+    // The C library makes processes with all signals blocked: SIGSYS would end this one.
+    let alone = program(
+        calls::processes()?,
+        SeccompAction::Allow,
+        errno(libc::EPERM),
+    )?;
+    let allow = program(calls::all()?, SeccompAction::Trap, SeccompAction::Allow)?;
+    for filter in [&allow, &hide, &alone] {
+        apply_filter_all_threads(filter).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Whether the process is restricted.
+pub(crate) fn is_active() -> bool {
+    trap::is_installed()
+}
+
+/// Restricts the calling thread further, where the process is restricted.
+pub(crate) fn narrow(role: Role) {
+    if !is_active() {
+        return;
+    }
+    let narrowed = calls::of(role)
+        .and_then(|rules| program(rules, SeccompAction::Trap, SeccompAction::Allow))
+        .and_then(|filter| apply_filter(&filter).map_err(failed));
+    if let Err(why) = narrowed {
+        tracing::warn!("A thread has the whole process's system calls: {why}");
+    }
+}
+
+fn failed(why: impl std::fmt::Display) -> SandboxError {
+    SandboxError(why.to_string())
+}
+
+/// Which calls, each with the arguments that it may have: any of the rules; none: any arguments.
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn program(
+    rules: Rules,
+    others: SeccompAction,
+    these: SeccompAction,
+) -> Result<BpfProgram, SandboxError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(failed)?;
+    SeccompFilter::new(rules, others, these, arch)
+        .and_then(BpfProgram::try_from)
+        .map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+
+    /// Not a test of its own: the next test runs it in another process.
+    #[test]
+    #[ignore = "restricts its process"]
+    fn child() {
+        let folder = tempfile::tempdir().unwrap();
+        let before = std::thread::spawn(std::thread::park);
+        enter().unwrap();
+        before.thread().unpark();
+        before.join().unwrap();
+        // Files, sockets, threads.
+        std::fs::write(folder.path().join("a"), "a").unwrap();
+        std::fs::rename(folder.path().join("a"), folder.path().join("b")).unwrap();
+        std::fs::create_dir(folder.path().join("c")).unwrap();
+        std::fs::remove_file(folder.path().join("b")).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let client = std::thread::spawn(move || std::net::TcpStream::connect(to));
+        listener.accept().unwrap();
+        client.join().unwrap().unwrap();
+        UnixListener::bind(folder.path().join("s")).unwrap();
+        nix::sys::signal::kill(nix::unistd::getpid(), None).unwrap();
+        assert_eq!(denied(), [""; 0], "what a relay does is allowed");
+        // Programs, other users, other processes.
+        assert!(std::process::Command::new("/bin/true").spawn().is_err());
+        assert!(nix::unistd::execv(c"/bin/true", &[c"true"]).is_err());
+        assert!(nix::unistd::setuid(nix::unistd::Uid::from_raw(1)).is_err());
+        let flags = nix::sched::CloneFlags::CLONE_NEWUSER;
+        assert!(nix::sched::unshare(flags).is_err());
+        let socket = socket2::Socket::new(17.into(), socket2::Type::RAW, None);
+        assert_eq!(socket.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        let names = denied();
+        for name in ["execve", "setuid", "unshare", "socket"] {
+            assert!(names.contains(&name.to_owned()), "{name}: {names:?}");
+        }
+        assert_eq!(denied(), [""; 0], "each is named once");
+        // In threads, and less in those that do one thing.
+        let worker = std::thread::spawn(|| {
+            narrow(Role::Worker);
+            std::fs::read("/proc/self/status").map_err(|why| why.raw_os_error())
+        });
+        assert_eq!(worker.join().unwrap(), Err(Some(libc::EPERM)));
+        let connections = std::thread::spawn(move || {
+            narrow(Role::Connections);
+            let file = std::fs::read("/proc/self/status").map_err(|why| why.raw_os_error());
+            (file, std::net::UdpSocket::bind("127.0.0.1:0").is_err())
+        });
+        assert_eq!(connections.join().unwrap(), (Err(Some(libc::EPERM)), true));
+        assert!(
+            std::fs::read("/proc/self/status").is_ok(),
+            "the process still may"
+        );
+    }
+
+    #[test]
+    fn what_a_relay_does_not_do_is_denied_and_named() {
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "process::sandbox::tests::child",
+                "--ignored",
+                "--test-threads=1",
+            ])
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&child.stdout);
+        assert!(
+            child.status.success() && output.contains("1 passed"),
+            "{output}{}",
+            String::from_utf8_lossy(&child.stderr)
+        );
+    }
+}
