@@ -274,6 +274,7 @@ impl Weft {
                 "Circuits closed: ",
                 "Cells: ",
                 "DoS mitigation",
+                "Onion services: ",
                 "fingerprint is",
                 "Bootstrapped",
                 "Read configuration file",
