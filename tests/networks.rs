@@ -146,7 +146,12 @@ mod private_network {
             for lines in [&mut more.relays, &mut more.exits, &mut more.clients] {
                 lines.push("Sandbox 1".to_owned());
             }
-            more.relays.push("MetricsPort 127.0.0.1:auto".to_owned());
+            for line in [
+                "MetricsPort 127.0.0.1:auto",
+                "MetricsPortPolicy accept 127.0.0.1",
+            ] {
+                more.relays.push(line.to_owned());
+            }
             let mut network = Up::start(&plan)?;
             for turn in 0..2 {
                 for client in network.clients() {

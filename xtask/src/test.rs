@@ -268,8 +268,21 @@ fn interop() -> Result<Outcome> {
             .args(["test", "--workspace", "--test", "interop"])
             .args(["--test", "client", "--test", "control"])
             .args([
-                "--test", "networks", "--test", "conflux", "--test", "mtor", "--test", "edges",
-                "--test", "onion", "--test", "lab_up", "--",
+                "--test",
+                "networks",
+                "--test",
+                "conflux",
+                "--test",
+                "mtor",
+                "--test",
+                "edges",
+                "--test",
+                "onion",
+                "--test",
+                "onion_directory",
+                "--test",
+                "lab_up",
+                "--",
             ])
             .args(["--nocapture", "--test-threads", "1"])
             .arg(INTEROP),

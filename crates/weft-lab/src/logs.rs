@@ -41,6 +41,10 @@ const ALLOWED: &[(&str, &str)] = &[
         "asked for a consensus before the first one exists",
     ),
     (
+        "Failed to choose an exit server",
+        "C tor's exits look for another one before a consensus lists one",
+    ),
+    (
         "No available nodes when trying to choose node",
         "the first consensuses list few relays",
     ),

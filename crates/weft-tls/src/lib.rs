@@ -309,6 +309,14 @@ impl TlsSession for LinkSession {
     }
 }
 
+/// Makes the library open what it needs of the system, once: its source of randomness looks for devices when it is
+/// first used. To be called before a sandbox allows no files any more.
+pub fn prepare() {
+    let mut byte = [0];
+    // Should it fail, so will the first handshake, which reports it.
+    let _ = aws_lc_rs::rand::fill(&mut byte);
+}
+
 /// The cryptography that links use, in the order of C tor's clients (`ciphers_v13.inc`,
 /// `ciphers.inc`; the groups of `tortls_openssl.c`), as far as rustls has it. rustls offers nothing
 /// that tor-spec 2.1 forbids: every suite has ephemeral keys and an AEAD. docs/client.md lists what

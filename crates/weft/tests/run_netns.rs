@@ -82,7 +82,11 @@ fn a_scenario_runs_on_real_processes() {
     let path = ["relay-1", "relay-2", "relay-3"];
     let is_ours = |line: &str| path.iter().all(|name| line.contains(name));
     // One that begins while relays still start may end before it has a first hop.
-    let is_built = |line: &&str| line.split(',').nth(5).is_some_and(|built| !built.is_empty());
+    let is_built = |line: &&str| {
+        line.split(',')
+            .nth(5)
+            .is_some_and(|built| !built.is_empty())
+    };
     let mut circuits = lines.lines().skip(1).filter(is_built);
     assert!(
         circuits.clone().count() > 0 && circuits.all(is_ours),

@@ -91,6 +91,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let signals = watch_signals(&mut event_loop)?;
     // Threads that start from here on inherit it.
     if options.process.sandbox {
+        weft_tls::prepare();
         sandbox::enter()?;
     }
     let setup = thread_setup(&options, &identity, &network, &own.addresses);

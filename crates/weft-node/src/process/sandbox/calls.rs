@@ -262,6 +262,9 @@ pub(super) fn processes() -> Result<Rules, SandboxError> {
 /// What a thread of this role may call.
 pub(super) fn of(role: Role) -> Result<Rules, SandboxError> {
     let mut rules = computing()?;
+    // What glibc makes of `fstat`: of what is open, by no path.
+    let by_descriptor = equal(3, i64::from(libc::AT_EMPTY_PATH))?;
+    rules.insert(libc::SYS_newfstatat, vec![rule(&[by_descriptor])?]);
     match role {
         Role::Connections => {
             allow(&mut rules, &[OPEN_FILES, OPEN_FILES_OLD]);
@@ -271,7 +274,7 @@ pub(super) fn of(role: Role) -> Result<Rules, SandboxError> {
         Role::Worker => allow(
             &mut rules,
             &[calls![
-                SYS_read, SYS_write, SYS_writev, SYS_close, SYS_lseek
+                SYS_read, SYS_write, SYS_writev, SYS_close, SYS_lseek, SYS_fstat
             ]],
         ),
     }
