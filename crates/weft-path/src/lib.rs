@@ -53,7 +53,7 @@ mod ticket;
 mod timeout;
 
 pub use choice::{Candidate, CircuitSelection, Shares, choose};
-pub use countries::{Countries, CountriesError};
+pub use countries::{Countries, CountriesError, TableReader};
 pub use guard::{GuardInfo, GuardStatus, GuardUse, Outcome, Suspicion};
 pub use nodes::{NodeSet, NodeSetError, RelayName};
 pub use options::{PathBiasOptions, PathBiasSet, PathOptions};

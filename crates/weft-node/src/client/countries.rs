@@ -10,7 +10,7 @@ use weft_path::{Countries, PathOptions};
 use weft_config::{Key, Settings, keys};
 
 /// Bytes of a table, at most; Tor's have about ten million.
-const MAX_FILE: u64 = 128 << 20;
+pub(crate) const MAX_FILE: u64 = 128 << 20;
 
 /// The options that name the tables: IPv4's and IPv6's.
 pub(crate) const TABLES: [Key<String>; 2] = [keys::GeoIPFile, keys::GeoIPv6File];

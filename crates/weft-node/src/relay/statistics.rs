@@ -1,7 +1,8 @@
 //! The statistics of the extra-info document: what threads report of them, the tables of countries, and the files of
 //! `DataDirectory/stats`, where C tor keeps the result of a day.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -18,10 +19,10 @@ use weft_dir::command::Command;
 use weft_dir::hs_dir::HsDir;
 use weft_dir::task::DirectoryHandle;
 use weft_extrainfo::{Directions, GeoipDigests, OverloadSeen, Statistics, StatsFile, Switches};
-use weft_path::Countries;
+use weft_path::{Countries, CountriesError, TableReader};
 
 use super::Relay;
-use crate::client::countries::{TABLES, path_of, read};
+use crate::client::countries::{MAX_FILE, TABLES, path_of};
 use crate::notice;
 
 /// How often days are ended, and the lines of the document looked at.
@@ -54,40 +55,48 @@ fn table_paths(settings: &Settings) -> [Option<PathBuf>; 2] {
 impl Tables {
     /// Reads the tables; one that cannot be read is empty, as in C tor, which logs that.
     fn load(paths: [Option<PathBuf>; 2]) -> Self {
-        let [v4, v6] = [&paths[0], &paths[1]].map(|path| {
-            let path = path.as_deref()?;
-            match read(path) {
-                Ok(text) => Some(text),
-                Err(error) => {
-                    let path = path.display();
-                    match error.kind() {
-                        io::ErrorKind::NotFound => tracing::info!("No table of countries {path}"),
-                        _ => {
-                            tracing::warn!("Could not read the table of countries {path}: {error}")
-                        }
-                    }
-                    None
-                }
-            }
-        });
-        let text = |table: &Option<String>| table.clone().unwrap_or_default();
-        let parsed = Countries::parse(&text(&v4), &text(&v6)).unwrap_or_else(|error| {
-            tracing::warn!("GeoIPFile or GeoIPv6File cannot be read: {error}");
-            Countries::default()
-        });
-        let digest = |table: Option<String>, known: bool| {
-            let table = table.filter(|_| known)?;
-            Some(hex::encode_upper(Sha1::digest(table)))
-        };
+        let (mut v4, mut v6) = (TableReader::v4(), TableReader::v6());
+        let [path_v4, path_v6] = &paths;
+        let digest_v4 = read_table(path_v4.as_deref(), |line| v4.line(line));
+        let digest_v6 = read_table(path_v6.as_deref(), |line| v6.line(line));
+        let countries = Countries::of_tables(v4, v6);
         Tables {
             digests: GeoipDigests {
-                v4: digest(v4, parsed.knows(true)),
-                v6: digest(v6, parsed.knows(false)),
+                v4: digest_v4.filter(|_| countries.knows(true)),
+                v6: digest_v6.filter(|_| countries.knows(false)),
             },
-            countries: Arc::new(parsed),
+            countries: Arc::new(countries),
             paths,
         }
     }
+}
+
+/// Reads a table line by line, as far as it can be read; its digest.
+fn read_table(
+    path: Option<&Path>,
+    mut line: impl FnMut(&str) -> Result<(), CountriesError>,
+) -> Option<String> {
+    let path = path?;
+    let mut digest = Sha1::new();
+    let mut read = || -> io::Result<()> {
+        let mut file = io::BufReader::new(File::open(path)?.take(MAX_FILE));
+        let mut text = String::new();
+        while file.read_line(&mut text)? > 0 {
+            digest.update(&text);
+            line(&text).map_err(io::Error::other)?;
+            text.clear();
+        }
+        Ok(())
+    };
+    if let Err(error) = read() {
+        let shown = path.display();
+        match error.kind() {
+            io::ErrorKind::NotFound => tracing::info!("No table of countries {shown}"),
+            _ => tracing::warn!("Could not read the table of countries {shown}: {error}"),
+        }
+        return None;
+    }
+    Some(hex::encode_upper(digest.finalize()))
 }
 
 /// See the module.
