@@ -105,11 +105,17 @@ fn folder() -> PathBuf {
 /// Builds the package; the result is where it is.
 fn build(dev: bool) -> Result<PathBuf> {
     let mut cargo = machine::cargo();
-    cargo.args(["build", "--locked"]);
-    // With the whole workspace's features, as every step of a test run.
     match dev {
-        true => cargo.args(["--workspace", "--bin", "weft"]),
-        false => cargo.args(["--release", "--package", "weft"]),
+        // The program that the tests run: nothing is compiled for this alone.
+        true => cargo.args([
+            "test",
+            "--locked",
+            "--workspace",
+            "--test",
+            "install",
+            "--no-run",
+        ]),
+        false => cargo.args(["build", "--locked", "--release", "--package", "weft"]),
     };
     machine::succeed(&mut cargo)?;
     let program = machine::target().join(if dev { "debug" } else { "release" });
