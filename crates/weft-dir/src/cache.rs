@@ -113,7 +113,7 @@ pub(crate) fn write_with(
         source,
     };
     let result = (|| {
-        fs::create_dir_all(directory)?;
+        create_private_dir(directory)?;
         fill(&create_private(&temporary)?)?;
         fs::rename(&temporary, &path)
     })();
@@ -128,7 +128,7 @@ pub(crate) fn write_with(
 pub fn append(directory: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), CacheError> {
     let path = directory.join(name);
     let result = (|| {
-        fs::create_dir_all(directory)?;
+        create_private_dir(directory)?;
         let mut file = private(File::options().append(true)).open(&path)?;
         file.write_all(bytes.as_ref())
     })();
@@ -137,6 +137,14 @@ pub fn append(directory: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<(
         path: path.clone(),
         source,
     })
+}
+
+/// Creates a folder that is not there, for its owner alone: C tor complains of others.
+fn create_private_dir(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)
 }
 
 /// Creates or truncates a file that only its owner may read.
