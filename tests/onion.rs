@@ -1,4 +1,4 @@
-//! An onion service of C tor and a client of C tor, for whom Weft's relays are the only ones to be introduced and to meet at.
+//! An onion service and a client of C tor. Only Weft's relays can be their introduction and rendezvous points.
 
 /// The module's name marks the tests that need `tor` and some of a minute, for `cargo xtask test`.
 mod private_network {

@@ -268,15 +268,12 @@ pub fn verify(
         now,
         tolerance
     );
+    let statuses = [
+        document.relay_protocol_status(),
+        document.client_protocol_status(),
+    ];
+    let params = Params::from_consensus(document.params());
     let consensus = Consensus {
-        valid_after: lifetime.valid_after(),
-        fresh_until: lifetime.fresh_until(),
-        valid_until: lifetime.valid_until(),
-        params: Params::from_consensus(document.params()),
-        relay_protocols: document.relay_protocol_status().clone(),
-        client_protocols: document.client_protocol_status().clone(),
-        digest: Sha256::digest(text).into(),
-        as_signed: ConsensusDigest::of(text),
         relays: document
             .relays()
             .iter()
@@ -289,12 +286,33 @@ pub fn verify(
                 (*relay.rsa_identity(), known)
             })
             .collect(),
+        ..without_relays(text, &lifetime, params, statuses)
     };
     Ok(Verified {
         consensus,
         document: Box::new(document),
         signers,
     })
+}
+
+/// What a consensus says of the network as a whole; the protocols are those of relays and of clients.
+fn without_relays(
+    text: &str,
+    lifetime: &Lifetime,
+    params: Params,
+    [relays, clients]: [&ProtoStatus; 2],
+) -> Consensus {
+    Consensus {
+        valid_after: lifetime.valid_after(),
+        fresh_until: lifetime.fresh_until(),
+        valid_until: lifetime.valid_until(),
+        params,
+        relay_protocols: relays.clone(),
+        client_protocols: clients.clone(),
+        digest: Sha256::digest(text).into(),
+        as_signed: ConsensusDigest::of(text),
+        relays: BTreeMap::new(),
+    }
 }
 
 /// A descriptor that a consensus lists: its relay, and its SHA-1 digest.
@@ -331,19 +349,13 @@ pub fn verify_ns(
     let descriptors = (document.relays().iter())
         .map(|relay| (*relay.rsa_identity(), *relay.rd_digest()))
         .collect();
-    let consensus = Consensus {
-        valid_after: lifetime.valid_after(),
-        fresh_until: lifetime.fresh_until(),
-        valid_until: lifetime.valid_until(),
-        params: Params::from_consensus(document.params()),
-        relay_protocols: document.relay_protocol_status().clone(),
-        client_protocols: document.client_protocol_status().clone(),
-        digest: Sha256::digest(text).into(),
-        as_signed: ConsensusDigest::of(text),
-        relays: BTreeMap::new(),
-    };
+    let statuses = [
+        document.relay_protocol_status(),
+        document.client_protocol_status(),
+    ];
+    let params = Params::from_consensus(document.params());
     Ok(VerifiedNs {
-        consensus,
+        consensus: without_relays(text, &lifetime, params, statuses),
         descriptors,
         signers,
     })

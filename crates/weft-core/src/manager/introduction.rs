@@ -65,7 +65,7 @@ impl LocalConnectionManager {
         self.ask(network, Asker::Half(half), news.into(), now);
     }
 
-    /// INTRODUCE1: the controller knows whom it is for. A circuit brings one.
+    /// INTRODUCE1, one for each circuit: the controller knows the service that it is for.
     pub(super) fn on_introduce1(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
         if data.len() < LEGACY_KEY_ID_LEN {
             self.totals.intro.introduce_malformed += 1;

@@ -66,7 +66,7 @@ pub struct Asker {
     pub peer: IpAddr,
     /// The hop that it comes by.
     pub hop: PreviousHop,
-    /// It is a stream of a circuit that another relay made: whoever asks is further away.
+    /// Another relay extended the circuit to this one, so the client that asks is not the previous hop.
     pub by_relay: bool,
     /// How many bytes may be written without holding up circuits; `None`: any number.
     pub room: Option<usize>,

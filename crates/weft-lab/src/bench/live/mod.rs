@@ -1,6 +1,6 @@
 //! The load that a relay of the public network carries, as far as it is published: `--load live-…`.
 //!
-//! What was measured, by whom, and what we infer from it:
+//! The sources of each number, and what is concluded from them here:
 //!
 //! | number | source |
 //! |---|---|

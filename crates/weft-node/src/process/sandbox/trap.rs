@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::calls;
 
-/// Numbers of calls that are told apart; no architecture of Linux has as many.
+/// Numbers of system calls from 0 to this are named one by one in the log. Linux has fewer on each architecture.
 const CALLS: usize = 512;
 /// Calls that were denied since they were last asked for: a bit for each number.
 static DENIED: [AtomicU64; CALLS / 64] = [const { AtomicU64::new(0) }; CALLS / 64];
