@@ -3,11 +3,15 @@
 
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
 mod private_network {
+    use std::collections::BTreeSet;
     use std::net::Ipv4Addr;
     use std::path::{Path, PathBuf};
     use std::sync::{Mutex, PoisonError};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
 
     use anyhow::{Context, Result, ensure};
+    use weft_lab::control::Control;
     use weft_lab::surf::{Surf, surf};
     use weft_lab::traffic::{Direction, Far, NameServer, Request, resolve, transfer};
     use weft_lab::up::{Client, Kind, More, Plan, Up};
@@ -176,6 +180,59 @@ mod private_network {
             network.check()?;
             let warnings = network.warnings()?;
             ensure!(warnings.is_empty(), "{warnings:#?}");
+            network.stop()
+        };
+        run().unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// A client of C tor slept while two consensuses came. It takes the difference from Weft's relays, as there are no others,
+    /// and has the newest.
+    #[test]
+    fn a_c_tor_client_that_is_two_consensuses_behind_applies_a_diff() {
+        const PATIENCE: Duration = Duration::from_secs(150);
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = || -> Result<()> {
+            let mut network = Up::start(&plan(Kind::Tor, Kind::Weft, Kind::Tor, None))?;
+            let (behind, awake) = (network.client("client0")?, network.client("client1")?);
+            let log = behind.node().folder().join("directory.log");
+            let (mut behind, mut awake) = (behind.controller()?, awake.controller()?);
+            // Of one form only, so they are in the order of time.
+            let newest = |control: &mut Control| control.info("consensus/valid-after");
+            behind.command("SETCONF DisableNetwork=1")?;
+            let asleep_with = newest(&mut behind)?;
+            let end = Instant::now() + PATIENCE;
+            let mut since = BTreeSet::new();
+            while since.len() < 2 {
+                ensure!(Instant::now() < end, "after {asleep_with}: {since:?}");
+                sleep(Duration::from_millis(500));
+                let now = newest(&mut awake)?;
+                if now > asleep_with {
+                    since.insert(now);
+                }
+            }
+            behind.command(&format!(
+                "SETCONF Log=\"[dir]info file {}\" DisableNetwork=0",
+                log.display()
+            ))?;
+            let applied = loop {
+                let text = std::fs::read_to_string(&log).unwrap_or_default();
+                let mut lines = text.lines();
+                match lines.find(|line| line.contains("Applied consensus diff")) {
+                    Some(line) => break line.to_owned(),
+                    None => ensure!(Instant::now() < end, "no diff in {text}"),
+                }
+                sleep(Duration::from_millis(100));
+            };
+            eprintln!("{applied}");
+            while !since.contains(&newest(&mut behind)?) {
+                ensure!(Instant::now() < end, "{:?}", newest(&mut behind)?);
+                sleep(Duration::from_millis(100));
+                since.insert(newest(&mut awake)?);
+            }
+            network.check()?;
+            let warnings = network.warnings()?;
+            ensure!(warnings.is_empty(), "{warnings:#?}");
+            drop((behind, awake));
             network.stop()
         };
         run().unwrap_or_else(|error| panic!("{error:#}"));

@@ -10,17 +10,26 @@ mod private_network {
     use weft_lab::control::Control;
     use weft_lab::up::{Kind, More, Plan, Up};
 
-    /// Onion services, each with a descriptor of this time period and of the next.
+    /// Onion services, each with a descriptor of this time period and of the next; `WEFT_ONION_SERVICES` has them more.
     const SERVICES: usize = 20;
+    /// How often each client fetches the descriptors of all; `WEFT_ONION_ROUNDS` has them do so again.
+    const ROUNDS: usize = 1;
     /// So many of them start together: each needs nine circuits.
     const AT_ONCE: usize = 5;
     /// How long those may take, and all fetches of a client.
     const PATIENCE: Duration = Duration::from_secs(120);
+    /// C tor takes NEWNYM so often.
+    const NEWNYM: Duration = Duration::from_secs(11);
     /// Of so few relays, and so many circuits in so little time, C tor's judgement of its guards means nothing.
     const NO_JUDGEMENT: [&str; 2] = [
         "PathBiasCircThreshold 1000000",
         "PathBiasUseThreshold 1000000",
     ];
+
+    /// A number of this run.
+    fn number(variable: &str, default: usize) -> usize {
+        std::env::var(variable).map_or(default, |text| text.parse().unwrap())
+    }
 
     /// Three relays of Weft, which are directories, and three of C tor, two exits of C tor; a node of C tor with the services
     /// and two clients of C tor.
@@ -72,12 +81,16 @@ mod private_network {
     }
 
     /// Starts the services and waits until each has published both of its descriptors at every directory.
-    fn publish(control: &mut Control, directories: usize) -> Result<BTreeSet<String>> {
+    fn publish(
+        control: &mut Control,
+        services: usize,
+        directories: usize,
+    ) -> Result<BTreeSet<String>> {
         control.command("SETEVENTS HS_DESC")?;
         let mut published: BTreeMap<String, usize> = BTreeMap::new();
         let wanted = 2 * directories;
-        while published.len() < SERVICES {
-            for _ in 0..AT_ONCE.min(SERVICES - published.len()) {
+        while published.len() < services {
+            for _ in 0..AT_ONCE.min(services - published.len()) {
                 let command = "ADD_ONION NEW:ED25519-V3 Flags=DiscardPK Port=80,127.0.0.1:9";
                 let reply = control.command(command)?;
                 let mut ids = reply
@@ -129,16 +142,26 @@ mod private_network {
                 .collect();
             let begun = Instant::now();
             let mut services = network.client("client0")?.controller()?;
-            let addresses = publish(&mut services, weft.len())?;
-            eprintln!(
-                "{SERVICES} services published after {:.1?}",
-                begun.elapsed()
+            let (count, rounds) = (
+                number("WEFT_ONION_SERVICES", SERVICES),
+                number("WEFT_ONION_ROUNDS", ROUNDS),
             );
+            let addresses = publish(&mut services, count, weft.len())?;
+            eprintln!("{count} services published after {:.1?}", begun.elapsed());
             for client in ["client1", "client2"] {
                 let begun = Instant::now();
                 let mut control = network.client(client)?.controller()?;
-                let directories = fetch(&mut control, &addresses)?;
-                eprintln!("{client} has fetched all after {:.1?}", begun.elapsed());
+                let mut directories = BTreeSet::new();
+                for round in 0..rounds {
+                    if round > 0 {
+                        // The client forgets what it has fetched, and where; once in ten seconds.
+                        std::thread::sleep(NEWNYM);
+                        control.command("SIGNAL NEWNYM")?;
+                    }
+                    directories.extend(fetch(&mut control, &addresses)?);
+                }
+                let fetches = rounds * addresses.len();
+                eprintln!("{client}: {fetches} fetches after {:.1?}", begun.elapsed());
                 for directory in &directories {
                     let (_, nickname) = directory.split_once('~').context("no nickname")?;
                     ensure!(

@@ -12,7 +12,16 @@ pub(crate) const UNKNOWN: [u8; 2] = *b"??";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Countries {
     v4: Table<u32>,
-    v6: Table<u128>,
+    v6: Networks,
+}
+
+/// Ranges of IPv6 addresses. All but a fortieth of the real ones begin where a network of 64 bits does; those take
+/// half the memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Networks {
+    /// By the first 64 bits; the others are zero.
+    whole: Table<u64>,
+    others: Table<u128>,
 }
 
 /// Addresses and their countries, in two columns: a relay keeps half a million of them.
@@ -83,7 +92,7 @@ impl Countries {
     pub fn set_v6(&mut self, text: &str) -> Result<(), CountriesError> {
         let mut reading = TableReader::v6();
         text.lines().try_for_each(|line| reading.line(line))?;
-        self.v6 = reading.finish();
+        self.v6 = Networks::of(reading.finish());
         Ok(())
     }
 
@@ -92,7 +101,7 @@ impl Countries {
     pub fn of_tables(v4: TableReader<u32>, v6: TableReader<u128>) -> Self {
         Self {
             v4: v4.finish(),
-            v6: v6.finish(),
+            v6: Networks::of(v6.finish()),
         }
     }
 
@@ -101,7 +110,7 @@ impl Countries {
     pub fn knows(&self, v4: bool) -> bool {
         match v4 {
             true => !self.v4.firsts.is_empty(),
-            false => !self.v6.firsts.is_empty(),
+            false => !self.v6.whole.firsts.is_empty() || !self.v6.others.firsts.is_empty(),
         }
     }
 
@@ -109,7 +118,7 @@ impl Countries {
     #[must_use]
     pub fn of(&self, addr: IpAddr) -> [u8; 2] {
         match addr {
-            IpAddr::V4(addr) => self.v4.find(addr.to_bits()),
+            IpAddr::V4(addr) => self.v4.find(addr.to_bits()).map(|(_, country)| country),
             IpAddr::V6(addr) => self.v6.find(addr.to_bits()),
         }
         .unwrap_or(UNKNOWN)
@@ -281,10 +290,44 @@ impl<T: Copy + Ord> TableReader<T> {
 }
 
 impl<T: Copy + Ord> Table<T> {
-    /// The country of an address, by the last range that begins before it.
-    fn find(&self, addr: T) -> Option<[u8; 2]> {
+    fn new(entries: impl IntoIterator<Item = (T, [u8; 2])>) -> Self {
+        let (firsts, countries): (Vec<T>, Vec<[u8; 2]>) = entries.into_iter().unzip();
+        Self {
+            firsts: firsts.into(),
+            countries: countries.into(),
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (T, [u8; 2])> + '_ {
+        let firsts = self.firsts.iter().copied();
+        firsts.zip(self.countries.iter().copied())
+    }
+
+    /// The last range that begins at an address or before it: where, and its country.
+    fn find(&self, addr: T) -> Option<(T, [u8; 2])> {
         let after = self.firsts.partition_point(|first| *first <= addr);
-        self.countries.get(after.checked_sub(1)?).copied()
+        let at = after.checked_sub(1)?;
+        Some((*self.firsts.get(at)?, *self.countries.get(at)?))
+    }
+}
+
+impl Networks {
+    fn of(table: Table<u128>) -> Self {
+        let network = |first: u128| u64::try_from(first >> 64).unwrap_or(u64::MAX);
+        let is_whole = |first: u128| first & u128::from(u64::MAX) == 0;
+        let whole = table.entries().filter(|(first, _)| is_whole(*first));
+        Self {
+            whole: Table::new(whole.map(|(first, country)| (network(first), country))),
+            others: Table::new(table.entries().filter(|(first, _)| !is_whole(*first))),
+        }
+    }
+
+    fn find(&self, addr: u128) -> Option<[u8; 2]> {
+        let network = u64::try_from(addr >> 64).unwrap_or(u64::MAX);
+        let whole = self.whole.find(network);
+        let whole = whole.map(|(first, country)| (u128::from(first) << 64, country));
+        let last = whole.max(self.others.find(addr));
+        last.map(|(_, country)| country)
     }
 }
 
@@ -307,6 +350,33 @@ mod tests {
         assert_eq!(of("2001:db9::"), UNKNOWN);
         assert!(countries.knows(true) && countries.knows(false));
         assert!(!Countries::default().knows(true));
+    }
+
+    #[test]
+    fn ranges_may_begin_and_end_within_a_network_of_64_bits() {
+        let v6 = "2001:db8::,2001:db8::ff,FR\n2001:db8::100,2001:db8:0:1::,DE\n2001:db8:0:2::,2001:db8:0:2::,IT\n\
+                  ffff::1,ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff,ES\n";
+        let countries = Countries::parse("", v6).unwrap();
+        let seen = [
+            "2001:db7:ffff:ffff:ffff:ffff:ffff:ffff",
+            "2001:db8::",
+            "2001:db8::ff",
+            "2001:db8::100",
+            "2001:db8:0:1::",
+            "2001:db8:0:1::1",
+            "2001:db8:0:2::",
+            "2001:db8:0:2::1",
+            "ffff::",
+            "ffff::1",
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        ];
+        let seen = seen.map(|addr| countries.of(addr.parse().unwrap()));
+        let expected = [
+            b"??", b"fr", b"fr", b"de", b"de", b"??", b"it", b"??", b"??", b"es", b"es",
+        ];
+        assert_eq!(seen, expected.map(|country| *country));
+        let only = Countries::parse("", "2001:db8::1,2001:db8::2,FR\n").unwrap();
+        assert!(only.knows(false) && !only.knows(true));
     }
 
     #[test]
