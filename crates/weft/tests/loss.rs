@@ -15,7 +15,7 @@ use weft_traffic::Model;
 /// Users, each on a client of its own.
 const USERS: usize = 6;
 /// How long their streams are counted.
-const COUNTED: Duration = Duration::from_secs(5);
+const COUNTED: Duration = Duration::from_secs(8);
 /// In which the relays see at least six seconds with loss, after which `auto` acts.
 const WATCHED: Duration = Duration::from_secs(10);
 /// Ends tests that would otherwise hang; nothing is measured by it.
@@ -113,16 +113,19 @@ fn connections_of_their_own_carry_more_over_a_lossy_link() {
     let shared = downloaded(&network, COUNTED, 1);
     assert!(shared > 0);
 
-    // Six times as many connections get some six times as much: half of that leaves room for chance.
+    // Circuits that share are on one to three connections: each relay of a pair may have opened one before it had the
+    // other's. Six get two to six times as much.
     reload(&network, "auto");
     downloaded(&network, WATCHED, 2);
     network.renew_circuits(PATIENCE, &stop).unwrap();
     let auto = downloaded(&network, COUNTED, 3);
-    assert!(auto > 2 * shared, "auto: {auto} bytes, shared: {shared}");
+    eprintln!("shared: {shared} bytes, auto: {auto}");
+    assert!(2 * auto > 3 * shared, "auto: {auto} bytes, shared: {shared}");
 
     reload(&network, "1");
     network.renew_circuits(PATIENCE, &stop).unwrap();
     let own = downloaded(&network, COUNTED, 4);
-    assert!(own > 2 * shared, "own: {own} bytes, shared: {shared}");
+    eprintln!("own: {own}");
+    assert!(2 * own > 3 * shared, "own: {own} bytes, shared: {shared}");
     network.check().unwrap();
 }
