@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weft_cell::identity::RsaIdentity;
+use weft_policy::{PolicyEntry, parse_rules};
 
 use super::authority::parse_fingerprint;
 use super::directory::dir_ports;
@@ -15,9 +16,10 @@ use super::ports::PortNumber;
 use super::report::Report;
 use super::settings::Settings;
 use super::table::keys;
+use super::value::ListLine;
 
 /// The authority that this node is (`AuthoritativeDirectory 1`, `V3AuthoritativeDirectory 1`).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AuthorityOptions {
     /// `DirPort`: where it answers. Never empty.
     pub dir_ports: Vec<SocketAddr>,
@@ -27,6 +29,10 @@ pub struct AuthorityOptions {
     pub vote_delay: Duration,
     /// `V3AuthDistDelay`.
     pub dist_delay: Duration,
+    /// `TestingV3AuthInitialVoteDelay` and `TestingV3AuthInitialDistDelay` together.
+    pub initial_delay: Duration,
+    /// `TestingV3AuthVotingStartOffset`.
+    pub start_offset: Duration,
     /// `V3AuthNIntervalsValid`.
     pub intervals_valid: u32,
     /// `ConsensusParams`.
@@ -37,10 +43,94 @@ pub struct AuthorityOptions {
     pub exits: GrantedFlag,
     /// `TestingDirAuthVoteHSDir`.
     pub hidden_service_dirs: GrantedFlag,
-    /// `MinUptimeHidServDirectoryV2`.
-    pub hs_dir_min_uptime: Duration,
+    /// Thresholds of flags.
+    pub flags: FlagThresholds,
     /// `V3BandwidthsFile`.
     pub bandwidths: Option<PathBuf>,
+    /// `AuthDirReject`, `AuthDirRejectCCs`.
+    pub reject: AddressSet,
+    /// `AuthDirInvalid`, `AuthDirInvalidCCs`.
+    pub invalid: AddressSet,
+    /// `AuthDirBadExit`, `AuthDirBadExitCCs`.
+    pub bad_exit: AddressSet,
+    /// `AuthDirMiddleOnly`, `AuthDirMiddleOnlyCCs`.
+    pub middle_only: AddressSet,
+    /// `AuthDirListBadExits`.
+    pub list_bad_exits: bool,
+    /// `AuthDirListMiddleOnly`.
+    pub list_middle_only: bool,
+    /// `MinimalAcceptedServerVersion`.
+    pub minimal_version: String,
+    /// `RecommendedClientVersions`, if `VersioningAuthoritativeDirectory` is set.
+    pub client_versions: Vec<String>,
+    /// `RecommendedServerVersions`, in the same way.
+    pub server_versions: Vec<String>,
+    /// `V3AuthUseLegacyKey`.
+    pub legacy_key: bool,
+    /// `AuthDirPinKeys`.
+    pub pin_keys: bool,
+    /// `AuthDirTestReachability`.
+    pub test_reachability: bool,
+    /// `AuthDirTestEd25519LinkKeys`.
+    pub test_ed25519: bool,
+    /// `AuthDirHasIPv6Connectivity`.
+    pub ipv6: bool,
+    /// `TestingAuthDirTimeToLearnReachability`.
+    pub time_to_learn: Duration,
+    /// `AuthDirRejectRequestsUnderLoad`.
+    pub reject_under_load: bool,
+}
+
+impl AuthorityOptions {
+    /// Whether an option names countries.
+    #[must_use]
+    pub fn names_countries(&self) -> bool {
+        let lists = [
+            &self.reject,
+            &self.invalid,
+            &self.bad_exit,
+            &self.middle_only,
+        ];
+        lists.iter().any(|list| !list.countries.is_empty())
+    }
+}
+
+/// Addresses, by rules and by countries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressSet {
+    /// Rules: the first that matches decides, and those that reject put an address into the set. Ports do not count.
+    pub rules: Vec<PolicyEntry>,
+    /// Codes of countries.
+    pub countries: Vec<String>,
+}
+
+/// What relays need for flags.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlagThresholds {
+    /// `AuthDirFastGuarantee`, in bytes per second.
+    pub fast_guarantee: u64,
+    /// `AuthDirGuardBWGuarantee`, in bytes per second.
+    pub guard_bandwidth_guarantee: u64,
+    /// `AuthDirVoteGuardBwThresholdFraction`.
+    pub guard_bandwidth_fraction: f64,
+    /// `AuthDirVoteGuardGuaranteeTimeKnown`.
+    pub guard_time_known: Duration,
+    /// `AuthDirVoteGuardGuaranteeWFU`.
+    pub guard_uptime_fraction: f64,
+    /// `AuthDirVoteStableGuaranteeMinUptime`.
+    pub stable_uptime: Duration,
+    /// `AuthDirVoteStableGuaranteeMTBF`.
+    pub stable_mtbf: Duration,
+    /// `MinMeasuredBWsForAuthToIgnoreAdvertised`.
+    pub min_measured: i64,
+    /// `TestingMinExitFlagThreshold`, in bytes per second.
+    pub min_exit: u64,
+    /// `TestingMinFastFlagThreshold`, in bytes per second.
+    pub min_fast: u64,
+    /// `MinUptimeHidServDirectoryV2`.
+    pub hs_dir_uptime: Duration,
+    /// `AuthDirMaxServersPerAddr`; 0: any number.
+    pub max_per_address: usize,
 }
 
 /// The relays that get a flag whatever they are like: `TestingDirAuthVoteGuard` and its like.
@@ -116,11 +206,33 @@ pub(super) fn authority_options(
             "AuthoritativeDirectory needs a DirPort with a number, where relays publish",
         );
     }
+    check_schedule(settings, report);
+    let versioning = settings.flag(keys::VersioningAuthoritativeDirectory);
+    let recommended = |key: Key<Vec<ListLine>>| {
+        let own = settings.texts(key);
+        let lines = match own.is_empty() {
+            true => settings.texts(keys::RecommendedVersions),
+            false => own,
+        };
+        let lines = lines.into_iter().filter(|_| versioning);
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let client_versions = recommended(keys::RecommendedClientVersions);
+    let server_versions = recommended(keys::RecommendedServerVersions);
+    if versioning && (client_versions.is_empty() || server_versions.is_empty()) {
+        report.error(
+            settings.origin(keys::VersioningAuthoritativeDirectory),
+            "Versioning authoritative dir servers must set Recommended*Versions.",
+        );
+    }
     Some(AuthorityOptions {
         dir_ports,
         interval: settings.time(keys::V3AuthVotingInterval),
         vote_delay: settings.time(keys::V3AuthVoteDelay),
         dist_delay: settings.time(keys::V3AuthDistDelay),
+        initial_delay: settings.time(keys::TestingV3AuthInitialVoteDelay)
+            + settings.time(keys::TestingV3AuthInitialDistDelay),
+        start_offset: settings.time(keys::TestingV3AuthVotingStartOffset),
         intervals_valid: u32::try_from(settings.number(keys::V3AuthNIntervalsValid)).unwrap_or(3),
         params: params(settings, report),
         guards: granted(
@@ -141,9 +253,132 @@ pub(super) fn authority_options(
             settings,
             report,
         ),
-        hs_dir_min_uptime: settings.time(keys::MinUptimeHidServDirectoryV2),
+        flags: thresholds(settings),
         bandwidths: settings.text(keys::V3BandwidthsFile).map(PathBuf::from),
+        reject: addresses(
+            keys::AuthDirReject,
+            keys::AuthDirRejectCCs,
+            settings,
+            report,
+        ),
+        invalid: addresses(
+            keys::AuthDirInvalid,
+            keys::AuthDirInvalidCCs,
+            settings,
+            report,
+        ),
+        bad_exit: addresses(
+            keys::AuthDirBadExit,
+            keys::AuthDirBadExitCCs,
+            settings,
+            report,
+        ),
+        middle_only: addresses(
+            keys::AuthDirMiddleOnly,
+            keys::AuthDirMiddleOnlyCCs,
+            settings,
+            report,
+        ),
+        list_bad_exits: settings.flag(keys::AuthDirListBadExits),
+        list_middle_only: settings.flag(keys::AuthDirListMiddleOnly),
+        minimal_version: settings
+            .text(keys::MinimalAcceptedServerVersion)
+            .unwrap_or_default()
+            .to_owned(),
+        client_versions,
+        server_versions,
+        legacy_key: settings.flag(keys::V3AuthUseLegacyKey),
+        pin_keys: settings.flag(keys::AuthDirPinKeys),
+        test_reachability: settings.flag(keys::AuthDirTestReachability),
+        test_ed25519: settings.flag(keys::AuthDirTestEd25519LinkKeys),
+        ipv6: settings.flag(keys::AuthDirHasIPv6Connectivity),
+        time_to_learn: settings.time(keys::TestingAuthDirTimeToLearnReachability),
+        reject_under_load: settings.flag(keys::AuthDirRejectRequestsUnderLoad),
     })
+}
+
+fn thresholds(settings: &Settings) -> FlagThresholds {
+    FlagThresholds {
+        fast_guarantee: settings.amount(keys::AuthDirFastGuarantee),
+        guard_bandwidth_guarantee: settings.amount(keys::AuthDirGuardBWGuarantee),
+        guard_bandwidth_fraction: settings.double(keys::AuthDirVoteGuardBwThresholdFraction),
+        guard_time_known: settings.time(keys::AuthDirVoteGuardGuaranteeTimeKnown),
+        guard_uptime_fraction: settings.double(keys::AuthDirVoteGuardGuaranteeWFU),
+        stable_uptime: settings.time(keys::AuthDirVoteStableGuaranteeMinUptime),
+        stable_mtbf: settings.time(keys::AuthDirVoteStableGuaranteeMTBF),
+        min_measured: settings.number(keys::MinMeasuredBWsForAuthToIgnoreAdvertised),
+        min_exit: settings.amount(keys::TestingMinExitFlagThreshold),
+        min_fast: settings.amount(keys::TestingMinFastFlagThreshold),
+        hs_dir_uptime: settings.time(keys::MinUptimeHidServDirectoryV2),
+        max_per_address: usize::try_from(settings.number(keys::AuthDirMaxServersPerAddr))
+            .unwrap_or(0),
+    }
+}
+
+/// What C tor refuses of the times between consensuses (`options_validate_dirauth_schedule`, `…_testing`).
+fn check_schedule(settings: &Settings, report: &mut Report) {
+    const LEAST: Duration = Duration::from_secs(2);
+    let delays = settings.time(keys::V3AuthVoteDelay) + settings.time(keys::V3AuthDistDelay);
+    let interval = settings.time(keys::V3AuthVotingInterval);
+    let mut refuse = |key: Key<Duration>, wrong: bool, why: &str| {
+        if wrong {
+            report.error(settings.origin(key), why);
+        }
+    };
+    refuse(
+        keys::V3AuthVotingInterval,
+        delays >= interval / 2,
+        "V3AuthVoteDelay plus V3AuthDistDelay must be less than half V3AuthVotingInterval",
+    );
+    refuse(
+        keys::V3AuthVotingInterval,
+        interval > Duration::from_secs(24 * 3600),
+        "V3AuthVotingInterval is insanely high.",
+    );
+    for (key, why) in [
+        (keys::V3AuthVoteDelay, "V3AuthVoteDelay is way too low."),
+        (keys::V3AuthDistDelay, "V3AuthDistDelay is way too low."),
+        (
+            keys::TestingV3AuthInitialVoteDelay,
+            "TestingV3AuthInitialVoteDelay is way too low.",
+        ),
+        (
+            keys::TestingV3AuthInitialDistDelay,
+            "TestingV3AuthInitialDistDelay is way too low.",
+        ),
+    ] {
+        refuse(key, settings.time(key) < LEAST, why);
+    }
+    refuse(
+        keys::TestingV3AuthVotingStartOffset,
+        settings.time(keys::TestingV3AuthVotingStartOffset) > interval,
+        "TestingV3AuthVotingStartOffset is higher than the voting interval.",
+    );
+}
+
+/// Addresses by rules, whose grammar was checked with all settings, and by countries.
+fn addresses(
+    rules: Key<Vec<ListLine>>,
+    countries: Key<Vec<String>>,
+    settings: &Settings,
+    report: &mut Report,
+) -> AddressSet {
+    let mut set = AddressSet {
+        rules: Vec::new(),
+        countries: settings.words(countries).to_vec(),
+    };
+    for line in settings.lines(rules) {
+        let mut warnings = Vec::new();
+        let known = set.rules.len();
+        let _ = parse_rules(&line.value, Some(false), &mut set.rules, &mut warnings);
+        if set.rules.iter().skip(known).any(|rule| !rule.all_ports()) {
+            warnings.push(format!("Ignoring ports in {rules} option."));
+        }
+        for warning in warnings {
+            report.warn(Some(&line.origin), format!("{rules}: {warning}"));
+        }
+    }
+    set
 }
 
 /// `name=value` words, later ones over earlier ones.
@@ -218,6 +453,82 @@ mod tests {
         assert_eq!(options.params.get("cc_alg"), Some(&2));
         assert!(options.guards.all && !options.exits.all && options.exits.strict);
         assert_eq!(options.exits.relays, [RsaIdentity([0xaa; 20])]);
+    }
+
+    fn with(lines: &str) -> Result<AuthorityOptions, String> {
+        let both = "AuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\nDirPort 7000\n";
+        authority(&format!("{NETWORK}{both}{lines}\n")).map(Option::unwrap)
+    }
+
+    #[test]
+    fn lists_of_addresses_and_countries_are_read() {
+        let options = with(
+            "AuthDirReject accept 10.0.0.1, 10.0.0.0/8\nAuthDirReject 192.0.2.1\n\
+             AuthDirRejectCCs de,FR\nAuthDirBadExit 198.51.100.0/24:80\nAuthDirListBadExits 1",
+        )
+        .unwrap();
+        let accepts: Vec<bool> = options
+            .reject
+            .rules
+            .iter()
+            .map(|rule| rule.accept)
+            .collect();
+        assert_eq!(accepts, [true, false, false]);
+        assert_eq!(options.reject.countries, ["de", "FR"]);
+        assert_eq!(options.bad_exit.rules.len(), 1);
+        assert!(options.names_countries() && options.list_bad_exits && !options.list_middle_only);
+        assert!(!with("").unwrap().names_countries());
+        assert!(
+            with("AuthDirInvalid nowhere")
+                .unwrap_err()
+                .contains("AuthDirInvalid")
+        );
+    }
+
+    #[test]
+    fn versions_are_recommended_by_authorities_that_shall() {
+        assert!(
+            with("RecommendedVersions 0.4.9.11")
+                .unwrap()
+                .client_versions
+                .is_empty()
+        );
+        let options = with(
+            "VersioningAuthoritativeDirectory 1\nRecommendedVersions 0.4.9.11\n\
+             RecommendedServerVersions 0.4.9.10",
+        )
+        .unwrap();
+        assert_eq!(options.client_versions, ["0.4.9.11"]);
+        assert_eq!(options.server_versions, ["0.4.9.10"]);
+        let error = with("VersioningAuthoritativeDirectory 1").unwrap_err();
+        assert!(error.contains("Recommended*Versions"), "{error}");
+    }
+
+    #[test]
+    fn times_that_no_vote_fits_into_are_refused() {
+        for (lines, why) in [
+            (
+                "V3AuthVotingInterval 20\nV3AuthVoteDelay 5\nV3AuthDistDelay 5",
+                "half",
+            ),
+            ("V3AuthVotingInterval 2 days", "insanely high"),
+            ("V3AuthVoteDelay 1", "V3AuthVoteDelay is way too low"),
+            (
+                "TestingV3AuthInitialDistDelay 1",
+                "TestingV3AuthInitialDistDelay is way",
+            ),
+            (
+                "TestingV3AuthVotingStartOffset 1 hour",
+                "higher than the voting interval",
+            ),
+            (
+                "AuthDirVoteGuardBwThresholdFraction 1.5",
+                "AuthDirVoteGuardBwThresholdFraction",
+            ),
+        ] {
+            let error = with(lines).unwrap_err();
+            assert!(error.contains(why), "{lines}: {error}");
+        }
     }
 
     #[test]

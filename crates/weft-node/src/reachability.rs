@@ -28,7 +28,7 @@ use rand::CryptoRng;
 
 pub use error::{LinkFault, ProbeError, Step};
 use probe::LONGEST_TIMEOUT;
-pub use probe::Probe;
+pub use probe::{Probe, reach};
 
 /// Relays that are asked one after the other before a pause: one of them may be down, or behind a firewall
 /// itself.

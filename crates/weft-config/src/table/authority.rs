@@ -14,8 +14,7 @@ options! {
         lost(&["0"], "this node will NOT be an authority of bridges");
 
     /// Recommend versions.
-    VersioningAuthoritativeDirectory: Bool = "0",
-        harmless("an authority of a private network recommends no versions");
+    VersioningAuthoritativeDirectory: Bool = "0";
 
     /// An address and port, or a port, where the directory answers HTTP without encryption. It needs DirCache. Only an
     /// authority's is advertised.
@@ -49,125 +48,106 @@ options! {
     V3AuthNIntervalsValid: PosInt = "3";
 
     /// Sign by a second, older key, too.
-    V3AuthUseLegacyKey: Bool = "0", lost(&["0"], "votes will NOT be signed by the legacy key");
+    V3AuthUseLegacyKey: Bool = "0", needs_restart;
 
     /// Measured bandwidths of relays.
     V3BandwidthsFile: Path;
 
     /// How long relays have been guards.
     GuardfractionFile: Path,
-        harmless("an authority of a private network gives flags by fixed rules");
+        harmless("in C tor, too, a consensus has guard fractions only where three authorities vote on them");
 
     /// Relays that get the flag BadExit.
-    AuthDirBadExit: Lines, lost(&[], "the authority will NOT call these relays bad exits");
+    AuthDirBadExit: Lines;
 
     /// Countries whose relays get the flag BadExit.
-    AuthDirBadExitCCs: Csv = "", lost(&[], "the authority will NOT call these relays bad exits");
+    AuthDirBadExitCCs: Csv = "";
 
     /// Relays that do not get the flag Valid.
-    AuthDirInvalid: Lines, lost(&[], "the authority will NOT call these relays invalid");
+    AuthDirInvalid: Lines;
 
     /// Countries whose relays do not get the flag Valid.
-    AuthDirInvalidCCs: Csv = "", lost(&[], "the authority will NOT call these relays invalid");
+    AuthDirInvalidCCs: Csv = "";
 
     /// Relays that may be middle hops only.
-    AuthDirMiddleOnly: Lines,
-        lost(&[], "the authority will NOT restrict these relays to the middle");
+    AuthDirMiddleOnly: Lines;
 
     /// Countries whose relays may be middle hops only.
-    AuthDirMiddleOnlyCCs: Csv = "",
-        lost(&[], "the authority will NOT restrict these relays to the middle");
+    AuthDirMiddleOnlyCCs: Csv = "";
 
     /// Relays that are rejected.
-    AuthDirReject: Lines, lost(&[], "the authority will NOT reject these relays");
+    AuthDirReject: Lines;
 
     /// Countries whose relays are rejected.
-    AuthDirRejectCCs: Csv = "", lost(&[], "the authority will NOT reject these relays");
+    AuthDirRejectCCs: Csv = "";
 
     /// Vote on the flag BadExit.
-    AuthDirListBadExits: Bool = "0",
-        harmless("an authority of a private network gives flags by fixed rules");
+    AuthDirListBadExits: Bool = "0";
 
     /// Vote on the flag MiddleOnly.
-    AuthDirListMiddleOnly: Bool = "0",
-        harmless("an authority of a private network gives flags by fixed rules");
+    AuthDirListMiddleOnly: Bool = "0";
 
     /// A relay with this much bandwidth always gets the flag Fast.
-    AuthDirFastGuarantee: Memory = "100 KB",
-        harmless("an authority of a private network gives flags by fixed rules");
+    AuthDirFastGuarantee: Memory = "100 KB";
 
     /// A relay with this much bandwidth is fast enough for the flag Guard.
-    AuthDirGuardBWGuarantee: Memory = "2 MB",
-        harmless("an authority of a private network gives flags by fixed rules");
+    AuthDirGuardBWGuarantee: Memory = "2 MB";
 
     /// Test relays by IPv6, too.
-    AuthDirHasIPv6Connectivity: Bool = "0",
-        harmless("an authority of a private network gives flags by fixed rules");
+    AuthDirHasIPv6Connectivity: Bool = "0";
 
     /// Relays of one address that get the flag Running.
     AuthDirMaxServersPerAddr: PosInt = "2",
-        in_testing("0"), lost(&["0"], "the authority will NOT limit relays for each address");
+        in_testing("0");
 
     /// A relay keeps to one pair of RSA and Ed25519 identities.
-    AuthDirPinKeys: Bool = "1",
-        harmless("an authority of a private network has no others to vote with and few to serve");
+    AuthDirPinKeys: Bool = "1";
 
     /// Refuse requests when the rate limit is reached.
-    AuthDirRejectRequestsUnderLoad: Bool = "1",
-        harmless("an authority of a private network has no others to vote with and few to serve");
+    AuthDirRejectRequestsUnderLoad: Bool = "1";
 
     /// Take part in the shared random value.
-    AuthDirSharedRandomness: Bool = "1", harmless("only onion services need shared randomness");
+    AuthDirSharedRandomness: Bool = "1",
+        harmless("an authority alone makes a consensus when relays come, not in the fixed rounds that shared randomness needs");
 
     /// Test the Ed25519 identities of relays.
-    AuthDirTestEd25519LinkKeys: Bool = "1",
-        lost(&["0"], "the authority will NOT test relays' link keys");
+    AuthDirTestEd25519LinkKeys: Bool = "1";
 
     /// Test whether relays can be reached.
-    AuthDirTestReachability: Bool = "1",
-        lost(&["0"], "the authority will NOT test whether relays can be reached");
+    AuthDirTestReachability: Bool = "1";
 
     /// Relays that get the flag Guard.
     AuthDirVoteGuard: RouterSet,
-        harmless("an authority of a private network gives flags by fixed rules");
+        harmless("C tor, too, follows it outside of private networks only; in these, TestingDirAuthVoteGuard does the same");
 
     /// The fraction of bandwidth below which a relay is too slow for the flag Guard.
     AuthDirVoteGuardBwThresholdFraction: Double = "0.75",
-        harmless("an authority of a private network gives flags by fixed rules");
+        fraction(0.0, 1.0);
 
     /// A relay known for this long is known for long enough for the flag Guard.
-    AuthDirVoteGuardGuaranteeTimeKnown: Seconds = "8 days",
-        harmless("an authority of a private network gives flags by fixed rules");
+    AuthDirVoteGuardGuaranteeTimeKnown: Seconds = "8 days";
 
     /// A relay that is up this share of the time is up often enough for the flag Guard.
-    AuthDirVoteGuardGuaranteeWFU: Double = "0.98",
-        harmless("an authority of a private network gives flags by fixed rules");
+    AuthDirVoteGuardGuaranteeWFU: Double = "0.98";
 
     /// A relay with this uptime always gets the flag Stable.
-    AuthDirVoteStableGuaranteeMinUptime: Seconds = "30 days",
-        harmless("an authority of a private network gives flags by fixed rules");
+    AuthDirVoteStableGuaranteeMinUptime: Seconds = "30 days";
 
     /// A relay with this mean time between failures always gets the flag Stable.
-    AuthDirVoteStableGuaranteeMTBF: Seconds = "5 days",
-        harmless("an authority of a private network gives flags by fixed rules");
+    AuthDirVoteStableGuaranteeMTBF: Seconds = "5 days";
 
     /// Measured relays from which on those that are not measured do not count.
-    MinMeasuredBWsForAuthToIgnoreAdvertised: Int = "500",
-        harmless("an authority of a private network gives flags by fixed rules");
+    MinMeasuredBWsForAuthToIgnoreAdvertised: Int = "500";
 
     /// The oldest version of C tor that relays may have.
-    MinimalAcceptedServerVersion: Text = "0.4.8.0-alpha-dev",
-        lost(&[], "the authority will accept older relays, too");
+    MinimalAcceptedServerVersion: Text = "0.4.8.0-alpha-dev";
 
     /// Versions of C tor that are recommended.
-    RecommendedVersions: Lines,
-        harmless("an authority of a private network recommends no versions");
+    RecommendedVersions: Lines;
 
     /// Versions of C tor that are recommended to clients.
-    RecommendedClientVersions: Lines,
-        harmless("an authority of a private network recommends no versions");
+    RecommendedClientVersions: Lines;
 
     /// Versions of C tor that are recommended to relays.
-    RecommendedServerVersions: Lines,
-        harmless("an authority of a private network recommends no versions");
+    RecommendedServerVersions: Lines;
 }

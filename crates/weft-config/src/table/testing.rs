@@ -40,36 +40,30 @@ options! {
 
     /// How long an authority takes all relays for running.
     TestingAuthDirTimeToLearnReachability: Seconds = "30 minutes",
-        in_testing("0 minutes"), testing_only,
-        harmless("an authority of a private network gives flags by fixed rules");
+        in_testing("0 minutes"), testing_only;
 
     /// The bandwidth that the flag Exit needs at least.
-    TestingMinExitFlagThreshold: Memory = "0",
-        harmless("an authority of a private network gives flags by fixed rules");
+    TestingMinExitFlagThreshold: Memory = "0";
 
     /// The bandwidth that the flag Fast needs at least.
-    TestingMinFastFlagThreshold: Memory = "0",
-        harmless("an authority of a private network gives flags by fixed rules");
+    TestingMinFastFlagThreshold: Memory = "0";
 
     /// As V3AuthVotingInterval, until there is a consensus.
     TestingV3AuthInitialVotingInterval: Seconds = "30 minutes",
         in_testing("150 seconds"), testing_only,
-        harmless("an authority of a private network has no others to vote with and few to serve");
+        harmless("an authority alone makes its first consensus when relays have come, not at a fixed time");
 
     /// As V3AuthVoteDelay, until there is a consensus.
     TestingV3AuthInitialVoteDelay: Seconds = "5 minutes",
-        in_testing("20 seconds"), testing_only,
-        harmless("an authority of a private network has no others to vote with and few to serve");
+        in_testing("20 seconds"), testing_only;
 
     /// As V3AuthDistDelay, until there is a consensus.
     TestingV3AuthInitialDistDelay: Seconds = "5 minutes",
-        in_testing("20 seconds"), testing_only,
-        harmless("an authority of a private network has no others to vote with and few to serve");
+        in_testing("20 seconds"), testing_only;
 
     /// How much later than at midnight voting intervals start.
     TestingV3AuthVotingStartOffset: Seconds = "0",
-        testing_only,
-        harmless("an authority of a private network has no others to vote with and few to serve");
+        testing_only;
 
     /// How long a relay waits before it fetches descriptors.
     TestingServerDownloadInitialDelay: FirstSeconds = "0",

@@ -7,6 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
+use super::flags::FlagOptions;
+use super::lists::Lists;
+use super::reach::ReachabilityOptions;
+
 /// An authority's own data and its rules, mostly from torrc.
 #[derive(Clone, Debug)]
 pub struct AuthorityConfig {
@@ -29,6 +33,11 @@ pub struct AuthorityConfig {
     pub vote_delay: Duration,
     /// V3AuthDistDelay.
     pub dist_delay: Duration,
+    /// TestingV3AuthInitialVoteDelay and TestingV3AuthInitialDistDelay: together the time from the first relay to the
+    /// first consensus.
+    pub initial_delay: Duration,
+    /// TestingV3AuthVotingStartOffset: how much later than at midnight the first interval of a day begins.
+    pub start_offset: Duration,
     /// V3AuthNIntervalsValid: how many intervals a consensus is valid.
     pub intervals_valid: u32,
     /// ConsensusParams.
@@ -39,8 +48,20 @@ pub struct AuthorityConfig {
     pub exits: Granted,
     /// TestingDirAuthVoteHSDir.
     pub hidden_service_dirs: Granted,
-    /// MinUptimeHidServDirectoryV2: how long a relay must run to get the flag HSDir.
-    pub hs_dir_min_uptime: Duration,
+    /// Thresholds of flags.
+    pub flags: FlagOptions,
+    /// Relays that are not taken as they are.
+    pub lists: Lists,
+    /// How it finds out which relays run.
+    pub reachability: ReachabilityOptions,
+    /// AuthDirPinKeys: an RSA and an Ed25519 identity that were seen together stay together.
+    pub pin_keys: bool,
+    /// AuthDirRejectRequestsUnderLoad: while the bandwidth is used up, only relays are answered at the DirPort.
+    pub reject_under_load: bool,
+    /// RecommendedClientVersions, if versions are recommended at all.
+    pub client_versions: Vec<String>,
+    /// RecommendedServerVersions.
+    pub server_versions: Vec<String>,
     /// DirPortFrontPage: the page for people.
     pub front_page: Option<Arc<str>>,
     /// Bandwidths that count instead of what relays claim, in kilobytes per second
@@ -70,6 +91,52 @@ impl AuthorityConfig {
     pub(super) fn gap(&self) -> Duration {
         self.vote_delay.max(Self::SHORTEST_DELAY) + self.dist_delay.max(Self::SHORTEST_DELAY)
     }
+
+    /// The least time from the first relay to the first consensus.
+    pub(super) fn initial_gap(&self) -> Duration {
+        self.initial_delay.max(2 * Self::SHORTEST_DELAY)
+    }
+
+    /// For how long a relay that moves counts as down: for as long as clients do not know its new address
+    /// (`rep_hist_note_router_reachable`).
+    pub(super) fn move_penalty(&self) -> Duration {
+        let interval = self.interval.max(Self::SHORTEST);
+        (interval + interval * self.intervals_valid.clamp(2, 24)) / 2
+    }
+
+    /// When the next consensus is due after one of `valid_after`, where no relay comes: at the start of an interval.
+    pub(super) fn next(&self, valid_after: SystemTime) -> SystemTime {
+        let interval = self.interval.max(Self::SHORTEST).as_secs();
+        let start = |after| interval_after(after, interval, self.start_offset.as_secs());
+        let earliest = seconds(valid_after + self.gap());
+        let mut next = start(seconds(valid_after));
+        if next < earliest {
+            next = start(earliest - 1);
+        }
+        SystemTime::UNIX_EPOCH + Duration::from_secs(next)
+    }
+}
+
+/// The next start of an interval after `now`; intervals begin at midnight and `offset` seconds
+/// (`voting_sched_get_start_of_interval_after`).
+fn interval_after(now: u64, interval: u64, offset: u64) -> u64 {
+    const DAY: u64 = 86_400;
+    let midnight = now - now % DAY;
+    let next = midnight + ((now - midnight) / interval + 1) * interval;
+    // The last interval of a day ends at midnight, and none is less than half as long as it should be.
+    let next = match next + interval / 2 > midnight + DAY {
+        true => midnight + DAY,
+        false => next,
+    } + offset;
+    match next.saturating_sub(interval) > now {
+        true => next - interval,
+        false => next,
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs()
 }
 
 /// The times of a consensus.
@@ -113,8 +180,30 @@ pub fn parse_bandwidths(text: &str) -> BTreeMap<RsaIdentity, u64> {
 
 /// Documents name whole seconds.
 fn whole_second(time: SystemTime) -> SystemTime {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_begin_at_midnight_and_the_offset_as_in_c_tor() {
+        const DAY: u64 = 20_000 * 86_400;
+        for ((now, interval, offset), next) in [
+            ((0, 300, 0), 300),
+            ((299, 300, 0), 300),
+            ((300, 300, 0), 600),
+            // The offset moves the grid.
+            ((0, 300, 20), 20),
+            ((20, 300, 20), 320),
+            // 7,000 seconds do not divide a day: the one before the last is short.
+            ((70_000, 7000, 0), 77_000),
+            ((77_000, 7000, 0), 79_400),
+            ((79_400, 7000, 0), 86_400),
+        ] {
+            let found = interval_after(DAY + now, interval, offset);
+            assert_eq!(found, DAY + next, "{now} {interval} {offset}");
+        }
+    }
 }

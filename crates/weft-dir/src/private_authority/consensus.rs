@@ -2,23 +2,22 @@
 //! tor's order and words, `networkstatus_compute_consensus`).
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use base64ct::{Base64Unpadded, Encoding as _};
 use digest::Digest as _;
 use tor_llcrypto::d::{Sha1, Sha256};
+use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::Iso8601TimeSp;
 
 use super::config::{AuthorityConfig, Lifetime};
-use super::keys::AuthorityKeyError;
-use super::keys::AuthorityKeys;
-use super::router::{Router, signature_object};
+use super::flags::Listed;
+use super::keys::{AuthorityKeyError, AuthorityKeys, Signers};
+use super::router::signature_object;
+use super::versions::recommended;
 use super::weights::{SCALE, Totals};
 
 /// The consensus method whose documents these are (C tor 0.4.9's newest).
 const METHOD: u32 = 35;
-/// A descriptor this old is listed as stale, so that its relay makes a new one (C tor `DESC_IS_STALE_INTERVAL`).
-const STALE: Duration = Duration::from_secs(18 * 3600);
 /// The publication time of every entry of a microdesc consensus (method 33).
 const NO_TIME: &str = "2038-01-01 00:00:00";
 /// What nodes should and must speak: what everything that still runs speaks.
@@ -38,42 +37,48 @@ pub(super) enum Flavour {
     Microdesc,
 }
 
-/// One flavour of the consensus of these routers (sorted by identity), signed.
+/// One flavour of the consensus of these relays (sorted by identity), signed.
 pub(super) fn write(
     flavour: Flavour,
     config: &AuthorityConfig,
-    keys: &AuthorityKeys,
-    routers: &[&Router],
+    keys: &Signers,
+    relays: &[Listed<'_>],
     lifetime: Lifetime,
 ) -> Result<String, AuthorityKeyError> {
     let mut text = String::new();
-    let written = document(&mut text, flavour, config, keys, routers, lifetime);
+    let written = document(&mut text, flavour, config, keys, relays, lifetime);
     // Writing into a String cannot fail.
     let making = |why: &str| AuthorityKeyError::Making(why.to_owned());
     written.map_err(|_| making("a consensus cannot be written"))?;
-    let ids = format!(
-        "{} {}",
-        hex::encode_upper(keys.identity().as_bytes()),
-        hex::encode_upper(keys.signing_id().as_bytes())
-    );
-    let signed = format!("{text}directory-signature ");
-    let (algorithm, signature) = match flavour {
-        Flavour::Ns => ("", keys.sign(&Sha1::digest(&signed))),
-        Flavour::Microdesc => ("sha256 ", keys.sign(&Sha256::digest(&signed))),
+    let digest_of = |text: &str| match flavour {
+        Flavour::Ns => Sha1::digest(text).to_vec(),
+        Flavour::Microdesc => Sha256::digest(text).to_vec(),
     };
-    let signature = signature.ok_or_else(|| making("the signing key does not sign"))?;
-    Ok(format!(
-        "{signed}{algorithm}{ids}\n{}",
-        signature_object(&signature)
-    ))
+    // Each signature is of the document up to the first of them.
+    let digest = digest_of(&format!("{text}directory-signature "));
+    let algorithm = match flavour {
+        Flavour::Ns => "",
+        Flavour::Microdesc => "sha256 ",
+    };
+    for signer in keys.all() {
+        let signature = signer.sign(&digest);
+        let signature = signature.ok_or_else(|| making("the signing key does not sign"))?;
+        text += &format!(
+            "directory-signature {algorithm}{} {}\n{}",
+            hex::encode_upper(signer.identity().as_bytes()),
+            hex::encode_upper(signer.signing_id().as_bytes()),
+            signature_object(&signature)
+        );
+    }
+    Ok(text)
 }
 
 fn document(
     text: &mut String,
     flavour: Flavour,
     config: &AuthorityConfig,
-    keys: &AuthorityKeys,
-    routers: &[&Router],
+    keys: &Signers,
+    relays: &[Listed<'_>],
     lifetime: Lifetime,
 ) -> std::fmt::Result {
     let name = match flavour {
@@ -84,47 +89,55 @@ fn document(
         text,
         "network-status-version 3{name}\nvote-status consensus\nconsensus-method {METHOD}\n\
          valid-after {}\nfresh-until {}\nvalid-until {}\nvoting-delay {} {}\n\
-         client-versions\nserver-versions\n\
-         known-flags Authority BadExit Exit Fast Guard HSDir MiddleOnly NoEdConsensus Running \
-         Stable StaleDesc Sybil V2Dir Valid\n{PROTOCOLS}",
+         {}{}known-flags Authority {}Exit Fast Guard HSDir {}NoEdConsensus Running Stable StaleDesc Sybil \
+         V2Dir Valid\n{PROTOCOLS}",
         Iso8601TimeSp::from(lifetime.valid_after),
         Iso8601TimeSp::from(lifetime.fresh_until),
         Iso8601TimeSp::from(lifetime.valid_until),
         config.vote_delay.as_secs(),
         config.dist_delay.as_secs(),
+        versions("client-versions", &config.client_versions),
+        versions("server-versions", &config.server_versions),
+        if config.lists.list_bad_exits {
+            "BadExit "
+        } else {
+            ""
+        },
+        if config.lists.list_middle_only {
+            "MiddleOnly "
+        } else {
+            ""
+        },
     )?;
     if !config.params.is_empty() {
-        let params: Vec<String> = config
-            .params
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        writeln!(text, "params {}", params.join(" "))?;
+        let mut params = config.params.clone();
+        // For those who wonder why a relay is not listed.
+        let most = i32::try_from(config.flags.max_per_address).unwrap_or(i32::MAX);
+        params.insert("AuthDirMaxServersPerAddr".into(), most);
+        let params = params.iter().map(|(name, value)| format!("{name}={value}"));
+        writeln!(text, "params {}", Vec::from_iter(params).join(" "))?;
     }
-    let id = hex::encode_upper(keys.identity().as_bytes());
     // There was no vote to name; the digest of what would have been in it is as good.
     let vote = hex::encode_upper(Sha1::digest(text.as_bytes()));
-    writeln!(
-        text,
-        "dir-source {} {id} {ip} {ip} {} {}\ncontact {}\nvote-digest {vote}",
-        config.nickname,
-        config.dir_port,
-        config.or_port,
-        config.contact.as_deref().unwrap_or("(none)"),
-        ip = config.address,
-    )?;
-    let guards = Guards::of(config, routers);
-    let mut totals = Totals::default();
-    for router in routers {
-        entry(
+    // C tor names the second of two "NICKNAME-legacy", without the lines below. Arti's parser, which Weft's nodes use,
+    // takes neither.
+    let mut sources: Vec<RsaIdentity> = keys.all().map(AuthorityKeys::identity).collect();
+    sources.sort();
+    for id in sources {
+        writeln!(
             text,
-            flavour,
-            config,
-            router,
-            &guards,
-            lifetime,
-            &mut totals,
+            "dir-source {} {} {ip} {ip} {} {}\ncontact {}\nvote-digest {vote}",
+            config.nickname,
+            hex::encode_upper(id.as_bytes()),
+            config.dir_port,
+            config.or_port,
+            config.contact.as_deref().unwrap_or("(none)"),
+            ip = config.address,
         )?;
+    }
+    let mut totals = Totals::default();
+    for relay in relays {
+        entry(text, flavour, config, relay, &mut totals)?;
     }
     writeln!(text, "directory-footer")?;
     let scale = config.params.get("bwweightscale").copied();
@@ -135,15 +148,22 @@ fn document(
     Ok(())
 }
 
+/// A line of recommended versions.
+fn versions(keyword: &str, lines: &[String]) -> String {
+    match recommended(lines) {
+        none if none.is_empty() => format!("{keyword}\n"),
+        versions => format!("{keyword} {versions}\n"),
+    }
+}
+
 fn entry(
     text: &mut String,
     flavour: Flavour,
     config: &AuthorityConfig,
-    router: &Router,
-    guards: &Guards,
-    lifetime: Lifetime,
+    relay: &Listed<'_>,
     totals: &mut Totals,
 ) -> std::fmt::Result {
+    let (router, flags) = (relay.router, relay.flags);
     let id = Base64Unpadded::encode_string(router.rsa.as_bytes());
     let published = Iso8601TimeSp::from(router.published).to_string();
     let digest = Base64Unpadded::encode_string(&router.digest);
@@ -161,37 +181,29 @@ fn entry(
         "r {} {id}{digest} {published} {} {} {}",
         router.nickname, router.ip, router.or_port, dir_port
     )?;
-    if let Some(ipv6) = router.ipv6 {
+    if let Some(ipv6) = router.ipv6.filter(|_| relay.ipv6) {
         writeln!(text, "a {ipv6}")?;
     }
     if flavour == Flavour::Microdesc {
         let digest = Base64Unpadded::encode_string(&router.microdesc_digest);
         writeln!(text, "m {digest}")?;
     }
-    let guard = guards.has(config, router);
-    let exit = config.exits.grants(&router.rsa, router.general_exit);
-    let directory = router.directory;
-    let hidden = directory
-        && router.hidden_service_dir
-        && router.uptime(lifetime.valid_after) >= config.hs_dir_min_uptime;
-    let stale = router.published + STALE < lifetime.valid_after;
-    let flags = [
-        ("Authority", router.rsa == config.identity),
-        ("Exit", exit),
-        ("Fast", true),
-        ("Guard", guard),
-        (
-            "HSDir",
-            config.hidden_service_dirs.grants(&router.rsa, hidden),
-        ),
+    let named = [
+        ("Authority", flags.authority),
+        ("BadExit", flags.bad_exit),
+        ("Exit", flags.exit),
+        ("Fast", flags.fast),
+        ("Guard", flags.guard),
+        ("HSDir", flags.hs_dir),
+        ("MiddleOnly", flags.middle_only),
         ("Running", true),
-        ("Stable", true),
-        ("StaleDesc", stale),
-        ("V2Dir", directory),
+        ("Stable", flags.stable),
+        ("StaleDesc", flags.stale),
+        ("V2Dir", flags.directory),
         ("Valid", true),
     ];
     write!(text, "s")?;
-    for (flag, _) in flags.iter().filter(|(_, has)| *has) {
+    for (flag, _) in named.iter().filter(|(_, has)| *has) {
         write!(text, " {flag}")?;
     }
     writeln!(text)?;
@@ -201,42 +213,11 @@ fn entry(
     if !router.protocols.is_empty() {
         writeln!(text, "pr {}", router.protocols)?;
     }
-    let bandwidth = bandwidth(config, router);
-    totals.add(guard, exit, bandwidth);
-    writeln!(text, "w Bandwidth={bandwidth}")?;
+    // Bad exits do not count as exits.
+    totals.add(flags.guard, flags.exit && !flags.bad_exit, relay.bandwidth);
+    writeln!(text, "w Bandwidth={}", relay.bandwidth)?;
     if flavour == Flavour::Ns {
         writeln!(text, "p {}", router.summary)?;
     }
     Ok(())
-}
-
-/// What a relay's bandwidth counts, in kilobytes per second. A relay that has just started claims
-/// none; where all had none, relays could not be weighed.
-fn bandwidth(config: &AuthorityConfig, router: &Router) -> u64 {
-    let measured = config.bandwidths.get(&router.rsa).copied();
-    measured.unwrap_or(router.bandwidth).max(1)
-}
-
-/// Which relays may be guards.
-struct Guards {
-    /// The bandwidth that half of the relays have.
-    median: u64,
-}
-
-impl Guards {
-    fn of(config: &AuthorityConfig, routers: &[&Router]) -> Self {
-        let mut all: Vec<u64> = routers
-            .iter()
-            .map(|router| bandwidth(config, router))
-            .collect();
-        all.sort_unstable();
-        Self {
-            median: all.get(all.len() / 2).copied().unwrap_or(0),
-        }
-    }
-
-    fn has(&self, config: &AuthorityConfig, router: &Router) -> bool {
-        let worthy = router.directory && bandwidth(config, router) >= self.median;
-        config.guards.grants(&router.rsa, worthy)
-    }
 }

@@ -25,6 +25,9 @@ const IDENTITY_KEY: &str = "authority_identity_key";
 const SIGNING_KEY: &str = "authority_signing_key";
 /// The file of the certificate.
 pub const CERTIFICATE: &str = "authority_certificate";
+/// The same of an older identity, which some nodes trust still (`V3AuthUseLegacyKey`).
+const LEGACY_SIGNING_KEY: &str = "legacy_signing_key";
+const LEGACY_CERTIFICATE: &str = "legacy_certificate";
 
 /// How long the signing key is good (tor-gencert: 12 months).
 const LIFETIME: Duration = Duration::from_secs(365 * 86_400);
@@ -130,7 +133,23 @@ impl AuthorityKeys {
     /// # Errors
     /// [`AuthorityKeyError`]; also where the certificate is not of that key or not valid at `now`.
     pub fn load(folder: &Path, now: SystemTime) -> Result<Self, AuthorityKeyError> {
-        let (key_path, path) = (folder.join(SIGNING_KEY), folder.join(CERTIFICATE));
+        Self::load_files(folder, [SIGNING_KEY, CERTIFICATE], now)
+    }
+
+    /// Reads the signing key and certificate of an older identity from `folder`.
+    ///
+    /// # Errors
+    /// As of [`load`](Self::load).
+    pub fn load_legacy(folder: &Path, now: SystemTime) -> Result<Self, AuthorityKeyError> {
+        Self::load_files(folder, [LEGACY_SIGNING_KEY, LEGACY_CERTIFICATE], now)
+    }
+
+    fn load_files(
+        folder: &Path,
+        files: [&str; 2],
+        now: SystemTime,
+    ) -> Result<Self, AuthorityKeyError> {
+        let [key_path, path] = files.map(|file| folder.join(file));
         let wrong = |path: &Path, problem: &dyn std::fmt::Display| AuthorityKeyError::Contents {
             path: path.to_owned(),
             problem: problem.to_string(),
@@ -197,6 +216,20 @@ impl AuthorityKeys {
     /// Signs a digest; `None` where the library fails, which it does not for keys that it read.
     pub(super) fn sign(&self, digest: &[u8]) -> Option<Vec<u8>> {
         self.signing.sign(digest).ok()
+    }
+}
+
+/// The keys that sign consensuses.
+#[derive(Debug)]
+pub(super) struct Signers {
+    pub(super) own: AuthorityKeys,
+    /// Those of an older identity.
+    pub(super) legacy: Option<AuthorityKeys>,
+}
+
+impl Signers {
+    pub(super) fn all(&self) -> impl Iterator<Item = &AuthorityKeys> {
+        std::iter::once(&self.own).chain(&self.legacy)
     }
 }
 
@@ -302,6 +335,15 @@ mod tests {
             matches!(again, Err(AuthorityKeyError::File { .. })),
             "{again:?}"
         );
+        assert!(AuthorityKeys::load_legacy(&keys, now()).is_err());
+        for (from, to) in [
+            (SIGNING_KEY, LEGACY_SIGNING_KEY),
+            (CERTIFICATE, LEGACY_CERTIFICATE),
+        ] {
+            std::fs::copy(keys.join(from), keys.join(to)).unwrap();
+        }
+        let legacy = AuthorityKeys::load_legacy(&keys, now()).unwrap();
+        assert_eq!(legacy.identity(), id);
         let late = AuthorityKeys::load(&keys, now() + 2 * LIFETIME);
         assert!(
             matches!(late, Err(AuthorityKeyError::Contents { .. })),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::{Answer, PrivateAuthority};
+use super::{Answer, AuthorityKeys, PrivateAuthority};
 
 /// Documents that one request may name. Requests of C tor name 96 descriptors or 92 (of tunnelled
 /// connections: 500) microdescriptors at most.
@@ -80,36 +80,52 @@ impl PrivateAuthority {
     /// Whether more than half of these authorities, named by the beginnings of their identities,
     /// are ourselves.
     fn signed_enough(&self, signers: &str) -> bool {
-        let own = hex::encode_upper(self.keys.identity().as_bytes());
+        let ids = self.keys.all().map(AuthorityKeys::identity);
+        let own: Vec<String> = ids.map(|id| hex::encode_upper(id.as_bytes())).collect();
         let (mut named, mut signed) = (0_usize, 0_usize);
         for prefix in signers.split('+').take(MAX_NAMED) {
             named += 1;
             let prefix = prefix.to_ascii_uppercase();
-            signed += usize::from(!prefix.is_empty() && own.starts_with(&prefix));
+            let is_ours = own.iter().any(|own| own.starts_with(&prefix));
+            signed += usize::from(!prefix.is_empty() && is_ours);
         }
         signed > named / 2
     }
 
     /// `all`, `authority`, `fp/F+F`, `sk/S+S`, `fp-sk/F-S+F-S`.
     fn certificate_at(&self, which: &str) -> Answer {
-        let (identity, signing) = (self.keys.identity(), self.keys.signing_id());
         let is = |word: &str, id: &RsaIdentity| identity_of(word).is_some_and(|named| named == *id);
-        let ours = match which.split_once('/') {
-            None => matches!(which, "all" | "authority"),
-            Some(("fp", ids)) => ids.split('+').take(MAX_NAMED).any(|id| is(id, &identity)),
-            Some(("sk", ids)) => ids.split('+').take(MAX_NAMED).any(|id| is(id, &signing)),
-            Some(("fp-sk", pairs)) => pairs.split('+').take(MAX_NAMED).any(|pair| {
-                let (fp, sk) = pair.split_once('-').unwrap_or_default();
-                is(fp, &identity) && is(sk, &signing)
-            }),
-            Some(_) => return Answer::short(400, "Bad request"),
+        let named = |keys: &AuthorityKeys| {
+            let (identity, signing) = (keys.identity(), keys.signing_id());
+            match which.split_once('/') {
+                None => {
+                    which == "all" || (which == "authority" && identity == self.keys.own.identity())
+                }
+                Some(("fp", ids)) => ids.split('+').take(MAX_NAMED).any(|id| is(id, &identity)),
+                Some(("sk", ids)) => ids.split('+').take(MAX_NAMED).any(|id| is(id, &signing)),
+                Some(("fp-sk", pairs)) => pairs.split('+').take(MAX_NAMED).any(|pair| {
+                    let (fp, sk) = pair.split_once('-').unwrap_or_default();
+                    is(fp, &identity) && is(sk, &signing)
+                }),
+                Some(_) => false,
+            }
         };
-        if !ours {
-            return Answer::short(404, "Not found");
+        if which
+            .split_once('/')
+            .is_some_and(|(by, _)| !matches!(by, "fp" | "sk" | "fp-sk"))
+        {
+            return Answer::short(400, "Bad request");
         }
+        let found = self.keys.all().zip(&self.certificates);
+        let found: Vec<_> = found.filter(|(keys, _)| named(keys)).collect();
+        let newest = found.iter().map(|(keys, _)| keys.published()).max();
+        let certificates = found
+            .into_iter()
+            .map(|(_, certificate)| certificate.clone());
+        let answer = Answer::documents(certificates.collect(), KEY_LIFETIME);
         Answer {
-            modified: Some(self.keys.published()),
-            ..Answer::documents(vec![self.certificate.clone()], KEY_LIFETIME)
+            modified: newest,
+            ..answer
         }
     }
 

@@ -5,25 +5,33 @@
 //! byte for byte where other nodes compare digests (microdescriptors), and accepted by C tor's relays
 //! and clients everywhere else.
 //!
-//! What it does not do, because a private network has no use for it: vote, measure, test whether
-//! relays can be reached (it takes their word, as C tor's authorities with `AssumeReachable 1` do), watch
-//! how long they have been running, agree on shared random values, remember anything over a restart
-//! except its keys. Relays publish again when they miss themselves in the consensus.
+//! It accepts relays and gives flags by C tor's rules: it tests whether relays can be reached, watches how steadily they
+//! run ([`history`]), and compares them with each other ([`flags`]). What it does not do, because a private network has no
+//! use for it: vote, measure, agree on shared random values, keep descriptors over a restart. Relays publish again when
+//! they miss themselves in the consensus.
 //!
-//! [`PrivateAuthority`] takes the time as an argument and does no I/O; [`server`] answers HTTP.
+//! [`PrivateAuthority`] takes the time as an argument and does no I/O; [`server`] answers HTTP and has relays tested.
 
 mod config;
 mod consensus;
+mod flags;
+mod history;
 mod keys;
+mod lists;
 mod lookup;
+mod pins;
+mod reach;
 mod router;
 pub mod server;
+mod storage;
 #[cfg(test)]
 mod tests;
+mod versions;
 mod weights;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -32,8 +40,17 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use config::Lifetime;
 pub use config::{AuthorityConfig, Granted, parse_bandwidths};
 use consensus::Flavour;
+pub use flags::FlagOptions;
+use flags::{Candidate, Voter};
+use history::History;
+use keys::Signers;
 pub use keys::{AuthorityKeyError, AuthorityKeys, CERTIFICATE};
+pub use lists::{AddressList, CountryTable, Lists, NamedRelays};
+use pins::{KeyPins, Pinned};
+use reach::Reach;
+pub use reach::{ReachabilityOptions, ReachabilityTest};
 use router::Router;
+pub use versions::is_tor_version;
 
 /// Relays that are known at most.
 const MAX_RELAYS: usize = 4096;
@@ -100,13 +117,20 @@ struct Current {
 #[derive(Debug)]
 pub struct PrivateAuthority {
     config: AuthorityConfig,
-    keys: AuthorityKeys,
-    certificate: Arc<str>,
+    keys: Signers,
+    /// The certificates of our keys, in the same order.
+    certificates: Vec<Arc<str>>,
     routers: BTreeMap<RsaIdentity, Router>,
     /// Microdescriptors by SHA-256, of relays that are or were known, with when they last were.
     microdescs: BTreeMap<[u8; 32], (Arc<str>, SystemTime)>,
     /// Descriptors and extra-info documents by SHA-1, in the same way.
     descriptors: BTreeMap<[u8; 20], (Arc<str>, SystemTime)>,
+    /// What is known of whether known relays run.
+    reach: BTreeMap<RsaIdentity, Reach>,
+    history: History,
+    pins: KeyPins,
+    /// When this authority began.
+    started: Option<SystemTime>,
     /// When the first relay came.
     first: Option<SystemTime>,
     /// Whether a relay came, changed or went since the newest consensus.
@@ -115,16 +139,25 @@ pub struct PrivateAuthority {
 }
 
 impl PrivateAuthority {
-    /// An authority that knows no relay yet.
+    /// An authority that knows no relay yet. It signs by the keys of an older identity, too (`V3AuthUseLegacyKey`).
     #[must_use]
-    pub fn new(config: AuthorityConfig, keys: AuthorityKeys) -> Self {
+    pub fn new(
+        config: AuthorityConfig,
+        keys: AuthorityKeys,
+        legacy: Option<AuthorityKeys>,
+    ) -> Self {
+        let keys = Signers { own: keys, legacy };
         Self {
             config,
-            certificate: keys.certificate().into(),
+            certificates: keys.all().map(|keys| keys.certificate().into()).collect(),
             keys,
             routers: BTreeMap::new(),
             microdescs: BTreeMap::new(),
             descriptors: BTreeMap::new(),
+            reach: BTreeMap::new(),
+            history: History::default(),
+            pins: KeyPins::default(),
+            started: None,
             first: None,
             changed: false,
             current: None,
@@ -173,8 +206,14 @@ impl PrivateAuthority {
 
     fn take_router(&mut self, text: &str, now: SystemTime) -> Result<Taken, String> {
         let router = Router::read(text, now)?;
-        for known in self.routers.values() {
-            if (known.rsa == router.rsa) != (known.ed == router.ed) {
+        router.standing(&self.config.lists)?;
+        if self.routers.len() >= MAX_RELAYS && !self.routers.contains_key(&router.rsa) {
+            return Err("This private network is full.".into());
+        }
+        match (self.pins).check_and_add(router.rsa, router.ed, !self.config.pin_keys) {
+            Pinned::Matches => {}
+            Pinned::Full => return Err("This private network is full.".into()),
+            Pinned::Mismatch => {
                 return Err(
                     "Looks like your keypair has changed? This authority previously \
                             recorded a different RSA identity for this Ed25519 identity (or vice \
@@ -185,12 +224,16 @@ impl PrivateAuthority {
                 );
             }
         }
-        match self.routers.get(&router.rsa) {
-            Some(known) if known.published >= router.published => return Ok(Taken::Known),
-            None if self.routers.len() >= MAX_RELAYS => {
-                return Err("This private network is full.".into());
-            }
-            _ => {}
+        let known = self.routers.get(&router.rsa);
+        if known.is_some_and(|known| known.published >= router.published) {
+            return Ok(Taken::Known);
+        }
+        let is_as_before = known.is_some_and(|known| {
+            (known.ip, known.or_port, known.ipv6) == (router.ip, router.or_port, router.ipv6)
+                && (!known.hibernating || router.hibernating)
+        });
+        if !is_as_before {
+            self.reach.entry(router.rsa).or_default().test_soon();
         }
         // A relay that came back with other keys is not listed with its old ones any more.
         self.routers.retain(|id, known| {
@@ -235,49 +278,162 @@ impl PrivateAuthority {
     /// # Errors
     /// Signing failed.
     pub fn tick(&mut self, now: SystemTime) -> Result<SystemTime, AuthorityKeyError> {
+        let started = *self.started.get_or_insert(now);
+        self.history.downrate(now);
         let before = self.routers.len();
         self.routers
             .retain(|_, router| router.published + router::MAX_AGE >= now);
         self.changed |= self.routers.len() != before;
+        let routers = &self.routers;
+        self.reach.retain(|id, _| routers.contains_key(id));
         let due = match &self.current {
             // Relays of a network that begins come together: not a consensus of the first alone,
-            // which clients keep until it is stale.
-            None => self.first.map_or(now, |first| first + self.config.gap()),
+            // which clients keep until it is stale. Nor one before it is known who runs.
+            None => {
+                let learned = started + self.config.reachability.time_to_learn;
+                let first = self.first.unwrap_or(now) + self.config.initial_gap();
+                first.max(learned)
+            }
             // A clock that was set back: begin anew.
             Some(current) if current.lifetime.valid_after > now + self.config.gap() => now,
             Some(current) if self.changed => current.lifetime.valid_after + self.config.gap(),
-            Some(current) => current.lifetime.fresh_until,
+            Some(current) => self.config.next(current.lifetime.valid_after),
         };
         if due > now {
             return Ok(due);
         }
-        // C tor's authorities sign a consensus without relays; it is of no use.
-        if self.running().next().is_some() {
-            self.make_consensus(now)?;
-        }
+        self.make_consensus(now)?;
         Ok(now + self.config.gap())
     }
 
-    fn running(&self) -> impl Iterator<Item = &Router> {
-        self.routers.values().filter(|router| !router.hibernating)
+    /// Follows other settings, for relays that are known, too.
+    pub fn configure(&mut self, config: AuthorityConfig) {
+        self.routers
+            .retain(|_, router| router.standing(&config.lists).is_ok());
+        self.config = config;
+        self.changed = true;
+    }
+
+    /// The tests of relays that are due, which somebody has to run, and when the next one is.
+    pub fn due_tests(&mut self, now: SystemTime) -> (Vec<ReachabilityTest>, Option<SystemTime>) {
+        let (mut tests, mut next) = (Vec::new(), None);
+        let options = &self.config.reachability;
+        let tested = self.routers.values().filter(|_| options.test);
+        for router in tested.filter(|router| router.rsa != self.config.identity) {
+            let reach = self.reach.entry(router.rsa).or_default();
+            let due = reach.take_due(options, router, now, &mut tests);
+            next = [next, due].into_iter().flatten().min();
+        }
+        (tests, next)
+    }
+
+    /// The result of a test.
+    pub fn tested(&mut self, test: &ReachabilityTest, reached: bool, now: SystemTime) {
+        let Some(router) = self.routers.get(&test.rsa) else {
+            return;
+        };
+        let reach = self.reach.entry(test.rsa).or_default();
+        self.changed |= reach.finish(test, router, reached, now);
+        if reached && test.address == (router.ip, router.or_port).into() {
+            let penalty = self.config.move_penalty();
+            self.history
+                .note_reachable(test.rsa, test.address, now, penalty);
+        }
+    }
+
+    /// Relays as they are now: the newest of those with one Ed25519 identity (`routers_make_ed_keys_unique`).
+    fn candidates(&self, now: SystemTime) -> Vec<Candidate<'_>> {
+        let mut newest = BTreeMap::new();
+        for router in self.routers.values() {
+            let held: &mut &Router = newest.entry(router.ed).or_insert(router);
+            if held.published < router.published {
+                *held = router;
+            }
+        }
+        let unique = self.routers.values().filter(|router| {
+            let newest = newest.get(&router.ed);
+            newest.is_some_and(|newest| newest.rsa == router.rsa)
+        });
+        let config = &self.config;
+        unique
+            .filter_map(|router| {
+                let is_self = router.rsa == config.identity;
+                let reach = self.reach.get(&router.rsa).copied().unwrap_or_default();
+                let options = &config.reachability;
+                Some(Candidate {
+                    router,
+                    standing: router.standing(&config.lists).ok()?,
+                    running: reach.is_running(options, router, is_self, now),
+                    ipv6: reach.lists_ipv6(options, is_self, now),
+                })
+            })
+            .collect()
     }
 
     fn make_consensus(&mut self, now: SystemTime) -> Result<(), AuthorityKeyError> {
         let lifetime = self.config.lifetime(now);
-        let routers: Vec<&Router> = self.running().collect();
-        let write = |flavour| {
-            consensus::write(flavour, &self.config, &self.keys, &routers, lifetime)
-                .map(Arc::<str>::from)
-        };
-        let current = Current {
-            lifetime,
-            ns: write(Flavour::Ns)?,
-            microdesc: write(Flavour::Microdesc)?,
+        let mut history = std::mem::take(&mut self.history);
+        let made = self.write_consensus(lifetime, &mut history, now);
+        self.history = history;
+        let Some(current) = made? else {
+            return Ok(());
         };
         self.current = Some(current);
         self.changed = false;
         self.forget_old(now);
         Ok(())
+    }
+
+    /// The consensus of this time. C tor's authorities sign one without relays; it is of no use.
+    fn write_consensus(
+        &self,
+        lifetime: Lifetime,
+        history: &mut History,
+        now: SystemTime,
+    ) -> Result<Option<Current>, AuthorityKeyError> {
+        let relays = self.candidates(now);
+        for down in relays.iter().filter(|relay| !relay.running) {
+            let reach = self.reach.get(&down.router.rsa);
+            let since = reach.map_or(now, |reach| reach.down_since(now));
+            history.note_unreachable(down.router.rsa, since);
+        }
+        let crowded = self.voter(history, lifetime).crowded(&relays);
+        for id in &crowded {
+            history.make_pessimal(*id, now);
+        }
+        let listed = self.voter(history, lifetime).vote(&relays, &crowded);
+        if listed.is_empty() {
+            return Ok(None);
+        }
+        let write = |flavour| {
+            consensus::write(flavour, &self.config, &self.keys, &listed, lifetime)
+                .map(Arc::<str>::from)
+        };
+        Ok(Some(Current {
+            lifetime,
+            ns: write(Flavour::Ns)?,
+            microdesc: write(Flavour::Microdesc)?,
+        }))
+    }
+
+    fn voter<'a>(&'a self, history: &'a History, lifetime: Lifetime) -> Voter<'a> {
+        let now = lifetime.valid_after;
+        let uptime = |started| now.duration_since(started).ok();
+        Voter {
+            config: &self.config,
+            history,
+            own_uptime: self.started.and_then(uptime).unwrap_or_default(),
+            now,
+        }
+    }
+
+    /// Whether requests of this address are answered although the bandwidth is used up: those of relays always are.
+    fn answers_under_load(&self, peer: IpAddr) -> bool {
+        let mut relays = self.routers.values();
+        !self.config.reject_under_load
+            || relays.any(|relay| {
+                IpAddr::V4(relay.ip) == peer || relay.ipv6.is_some_and(|ipv6| ipv6.ip() == peer)
+            })
     }
 
     /// Forgets documents that no consensus of the last day names.
@@ -315,7 +471,7 @@ impl PrivateAuthority {
     /// The identity that signs.
     #[must_use]
     pub fn keys(&self) -> &AuthorityKeys {
-        &self.keys
+        &self.keys.own
     }
 }
 

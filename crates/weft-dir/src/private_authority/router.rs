@@ -15,6 +15,8 @@ use tor_netdoc::doc::routerdesc::RouterDesc;
 use tor_netdoc::types::policy::{IpPattern, RuleKind};
 use weft_policy::{PortSummary, Rule};
 
+use super::lists::{Lists, Standing};
+use super::versions::Platform;
 use crate::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
 
 /// How far in the future a descriptor may be published (C tor `ROUTER_ALLOW_SKEW`).
@@ -62,10 +64,14 @@ pub(super) struct Router {
     pub(super) ipv6: Option<SocketAddr>,
     /// `Tor 0.4.9.11`, for C tor only (C tor `version_from_platform`).
     pub(super) version: Option<String>,
+    /// The software that it runs.
+    pub(super) platform: Platform,
     /// Subprotocols, in the relay's words.
     pub(super) protocols: String,
     /// The bandwidth that it claims, in kilobytes per second.
     pub(super) bandwidth: u64,
+    /// The bandwidth that it has observed, in bytes per second.
+    pub(super) observed: u64,
     /// The summary of its IPv4 exit policy.
     pub(super) summary: String,
     /// Whether the summary lets streams go to 80 and 443.
@@ -178,7 +184,9 @@ impl Router {
                 .find(|address| address.is_ipv6()),
             version: line(text, "platform").and_then(version),
             protocols: line(text, "proto").unwrap_or_default().to_owned(),
+            platform: Platform::parse(line(text, "platform").unwrap_or_default()),
             bandwidth: average.min(observed).min(BELIEVABLE) / 1000,
+            observed,
             general_exit: allows(&summary, 80) && allows(&summary, 443),
             summary,
             // tor-netdoc looks for a word with other dashes.
@@ -189,6 +197,11 @@ impl Router {
             microdesc,
             extra_info_digests: line(text, "extra-info-digest").map(str::to_owned),
         })
+    }
+
+    /// What an authority's lists have of it, or why it is rejected.
+    pub(super) fn standing(&self, lists: &Lists) -> Result<Standing, &'static str> {
+        lists.standing((self.rsa, self.ed), self.ip, &self.platform)
     }
 
     /// How long the relay has run (C tor `real_uptime`).

@@ -1,9 +1,12 @@
 //! HTTP/1.0 for an authority: descriptors in, documents out (dir-spec 4, 6), bounded in every
 //! direction: requests at once, shared by the addresses that they come from; bytes of a request, time.
 
+use std::fmt;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
@@ -13,7 +16,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, oneshot};
 use weft_share::{Places, network};
 
-use super::{Answer, PrivateAuthority};
+use super::storage::Storage;
+use super::{Answer, AuthorityConfig, PrivateAuthority, ReachabilityTest};
 use crate::PairSocket;
 use crate::clock::{Clock, SystemClock};
 use crate::command::Severity;
@@ -37,12 +41,29 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const MAX_HEADERS: usize = 64;
 /// Streams that wait to be served.
 const QUEUE: usize = 256;
+/// Relays that are tested at the same time.
+const TESTS_AT_ONCE: usize = 16;
 
 /// Whether an address may use the DirPort.
 pub type Allowed = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
 /// Where log lines go.
-pub type Log = Box<dyn FnMut(Severity, String) + Send>;
+pub type Log = Arc<dyn Fn(Severity, String) + Send + Sync>;
+
+/// Runs a test, and returns whether the relay was reached; it may take a minute.
+pub type Tester = Arc<dyn Fn(&ReachabilityTest) -> bool + Send + Sync>;
+
+/// What an authority uses of the node that it is part of.
+pub struct Surroundings {
+    /// Whether an address may use the DirPort.
+    pub allowed: Allowed,
+    /// Where log lines go.
+    pub log: Log,
+    /// Tests relays; without it none is.
+    pub tester: Option<Tester>,
+    /// The folder of its files; without it none is kept.
+    pub folder: Option<PathBuf>,
+}
 
 /// An authority that answers HTTP.
 #[derive(Clone)]
@@ -54,6 +75,9 @@ pub struct AuthorityServer {
     places: Arc<Places<IpAddr, oneshot::Sender<()>>>,
     /// Connections to the DirPort.
     sockets: Arc<Sockets>,
+    storage: Option<Arc<Mutex<Storage>>>,
+    /// Whether the bandwidth is used up.
+    busy: Arc<AtomicBool>,
 }
 
 impl AuthorityServer {
@@ -65,19 +89,59 @@ impl AuthorityServer {
             posted: Arc::default(),
             places: Places::new(AT_ONCE, ANSWERED_AT_ONCE),
             sockets: Arc::default(),
+            storage: None,
+            busy: Arc::default(),
         }
     }
 
-    /// Requests are answered on one thread, and none panics with the lock.
-    fn authority(&self) -> MutexGuard<'_, PrivateAuthority> {
+    /// Keeps files in `folder`, and begins with what is there.
+    fn keep_files(&mut self, folder: PathBuf, log: &Log) {
+        let storage = Storage::new(folder);
+        for (severity, line) in storage.load(&mut self.authority(), self.clock.wall()) {
+            log(severity, line);
+        }
+        self.storage = Some(Arc::new(Mutex::new(storage)));
+    }
+
+    /// Writes files that are due; `ends`: all.
+    fn save(&self, log: &Log, ends: bool) {
+        let Some(storage) = &self.storage else {
+            return;
+        };
+        let mut storage = storage.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(why) = storage.save(&mut self.authority(), self.clock.wall(), ends) {
+            log(Severity::Warn, format!("{why}."));
+        }
+    }
+
+    /// Has relays tested that it is time for, each on a thread of its own. Returns when the next test is due.
+    fn test_relays(&self, tester: Option<&Tester>) -> Option<SystemTime> {
+        let tester = tester?;
+        let (tests, next) = self.authority().due_tests(self.clock.wall());
+        for test in tests {
+            let (server, tester) = (self.clone(), tester.clone());
+            // Each relay is tested once at a time: no more than there are relays wait for a thread.
+            tokio::task::spawn_blocking(move || {
+                let reached = tester(&test);
+                let now = server.clock.wall();
+                server.authority().tested(&test, reached, now);
+                server.posted.notify_one();
+            });
+        }
+        next
+    }
+
+    /// Held for one decision at a time; none panics with the lock.
+    pub(super) fn authority(&self) -> MutexGuard<'_, PrivateAuthority> {
         self.authority
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes consensuses whenever they are due; ends never.
-    pub async fn vote(&self, mut log: Log) {
+    /// Makes consensuses whenever they are due, has relays tested and keeps files; ends never.
+    pub async fn vote(&self, log: Log, tester: Option<Tester>) {
         loop {
+            let next_test = self.test_relays(tester.as_ref());
             let now = self.clock.wall();
             let (before, outcome, after, relays) = {
                 let mut authority = self.authority();
@@ -98,6 +162,8 @@ impl AuthorityServer {
                 log(Severity::Warn, format!("{error}."));
                 now + PATIENCE
             });
+            self.save(&log, false);
+            let due = next_test.map_or(due, |test| test.min(due));
             let wait = due.duration_since(now).unwrap_or_default();
             // Never busy, whatever clocks do.
             let wait = wait.clamp(Duration::from_millis(50), PATIENCE);
@@ -121,15 +187,31 @@ impl AuthorityServer {
             }
             let (server, open) = (self.clone(), self.sockets.count(Some(peer.ip())));
             tokio::spawn(async move {
-                server.serve(stream, peer.ip()).await;
+                server.serve_limited(stream, peer.ip(), true).await;
                 drop(open);
             });
         }
     }
 
-    /// Answers one request, of `peer`, as DirPort and BEGIN_DIR streams have them. One that has not come
-    /// whole may have to give way to another.
-    pub async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr) {
+    /// Whether the bandwidth is used up.
+    pub(super) fn set_busy(&self, busy: bool) {
+        self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    /// Answers one request, of `peer`, as BEGIN_DIR streams have them. One that has not come whole may have to give way
+    /// to another.
+    pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr) {
+        self.serve_limited(stream, peer, false).await;
+    }
+
+    /// The same; `limited`: at the DirPort, which gets less where the bandwidth is used up. Circuits have limits of their
+    /// own.
+    pub(super) async fn serve_limited(
+        &self,
+        mut stream: impl AsyncRead + AsyncWrite + Unpin,
+        peer: IpAddr,
+        limited: bool,
+    ) {
         let (stays, mut lost) = oneshot::channel();
         let Some((place, _)) = self.places.take(network(peer), stays) else {
             return;
@@ -140,7 +222,7 @@ impl AuthorityServer {
                 return Ok(());
             }
             let answer = match request {
-                Ok(request) => self.answer(&request, peer),
+                Ok(request) => self.answer(&request, peer, limited),
                 Err(refused) => encode(&refused, Coding::Identity, self.clock.wall(), peer, false),
             };
             stream.write_all(&answer).await?;
@@ -162,8 +244,16 @@ impl AuthorityServer {
         }
     }
 
-    fn answer(&self, request: &Request, peer: IpAddr) -> Vec<u8> {
+    fn answer(&self, request: &Request, peer: IpAddr, limited: bool) -> Vec<u8> {
         let now = self.clock.wall();
+        if limited
+            && request.upload.is_none()
+            && self.busy.load(Ordering::Relaxed)
+            && !self.authority().answers_under_load(peer)
+        {
+            let busy = Answer::short(503, "Directory busy, try again later");
+            return encode(&busy, Coding::Identity, now, peer, false);
+        }
         let answer = match &request.upload {
             Some(_) if request.path != "/tor/" => Answer::short(404, "Not found"),
             Some(body) => {
@@ -334,26 +424,37 @@ fn encode(answer: &Answer, coding: Coding, now: SystemTime, peer: IpAddr, body: 
 }
 
 /// An authority on a thread of its own. Dropping it ends it.
-#[derive(Debug)]
 pub struct AuthorityHandle {
     streams: Option<mpsc::Sender<(UnixStream, IpAddr)>>,
-    sockets: Arc<Sockets>,
+    pub(super) server: AuthorityServer,
     thread: Option<JoinHandle<()>>,
 }
 
+impl fmt::Debug for AuthorityHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthorityHandle")
+    }
+}
+
 impl AuthorityHandle {
-    /// Starts an authority that answers those who are allowed to ask on these listeners, by the machine's clocks.
+    /// Starts an authority that answers on these listeners, by the machine's clocks.
     ///
     /// # Errors
     /// The system has no thread or no epoll for it.
     pub fn start(
         authority: PrivateAuthority,
         listeners: Vec<std::net::TcpListener>,
-        allowed: Allowed,
-        log: Log,
+        surroundings: Surroundings,
     ) -> io::Result<Self> {
+        let Surroundings {
+            allowed,
+            log,
+            tester,
+            folder,
+        } = surroundings;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .max_blocking_threads(TESTS_AT_ONCE)
             .build()?;
         for listener in &listeners {
             listener.set_nonblocking(true)?;
@@ -363,16 +464,19 @@ impl AuthorityHandle {
             let listeners = listeners.into_iter().map(TcpListener::from_std);
             listeners.collect::<io::Result<Vec<_>>>()?
         };
-        let server = AuthorityServer::new(authority, Arc::new(SystemClock::default()));
-        let sockets = server.sockets.clone();
+        let mut server = AuthorityServer::new(authority, Arc::new(SystemClock::default()));
+        if let Some(folder) = folder {
+            server.keep_files(folder, &log);
+        }
+        let shared = server.clone();
         let (streams, mut waiting) = mpsc::channel::<(UnixStream, IpAddr)>(QUEUE);
         let run = async move {
             for listener in listeners {
                 let (server, allowed) = (server.clone(), allowed.clone());
                 tokio::spawn(async move { server.accept(listener, allowed).await });
             }
-            let voting = server.clone();
-            tokio::spawn(async move { voting.vote(log).await });
+            let (voting, voting_log) = (server.clone(), log.clone());
+            tokio::spawn(async move { voting.vote(voting_log, tester).await });
             while let Some((stream, peer)) = waiting.recv().await {
                 let Ok(stream) = PairSocket::from_std(stream) else {
                     continue;
@@ -380,20 +484,36 @@ impl AuthorityHandle {
                 let server = server.clone();
                 tokio::spawn(async move { server.serve(stream, peer).await });
             }
+            server.save(&log, true);
         };
         let thread = std::thread::Builder::new()
             .name("authority".into())
-            .spawn(move || runtime.block_on(run))?;
+            .spawn(move || {
+                runtime.block_on(run);
+                // Tests that are under way have no use any more.
+                runtime.shutdown_background();
+            })?;
         Ok(Self {
             streams: Some(streams),
-            sockets,
+            server: shared,
             thread: Some(thread),
         })
     }
 
     /// Connections to the DirPort.
     pub fn sockets(&self) -> &Sockets {
-        &self.sockets
+        &self.server.sockets
+    }
+
+    /// Follows other settings.
+    pub fn configure(&self, config: AuthorityConfig) {
+        self.server.authority().configure(config);
+        self.server.posted.notify_one();
+    }
+
+    /// Whether the bandwidth is used up.
+    pub fn set_busy(&self, busy: bool) {
+        self.server.set_busy(busy);
     }
 
     /// Answers the request that comes on this stream (non-blocking), of `peer`: BEGIN_DIR. Closed

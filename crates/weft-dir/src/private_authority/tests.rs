@@ -1,5 +1,7 @@
 //! An authority without sockets: what it takes, what it signs, what it serves.
 
+mod rules;
+
 use std::net::Ipv4Addr;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
@@ -42,19 +44,46 @@ fn config() -> AuthorityConfig {
         interval: secs(20),
         vote_delay: secs(2),
         dist_delay: secs(2),
+        initial_delay: secs(4),
+        start_offset: Duration::ZERO,
         intervals_valid: 3,
         params: BTreeMap::from([("circwindow".into(), 500), ("cc_alg".into(), 2)]),
         guards: Granted::default(),
         exits: Granted::default(),
         hidden_service_dirs: Granted::default(),
-        hs_dir_min_uptime: Duration::ZERO,
+        // All relays are steady and fast.
+        flags: FlagOptions {
+            fast_guarantee: 1,
+            guard_bandwidth_guarantee: 2_000_000,
+            guard_bandwidth_fraction: 0.75,
+            guard_time_known: secs(8 * 86_400),
+            guard_uptime_fraction: 0.98,
+            stable_uptime: Duration::ZERO,
+            stable_mtbf: Duration::ZERO,
+            min_measured: 500,
+            min_exit: 0,
+            min_fast: 0,
+            hs_dir_uptime: Duration::ZERO,
+            max_per_address: 0,
+        },
+        lists: Lists::default(),
+        reachability: ReachabilityOptions {
+            test: false,
+            test_ed25519: true,
+            ipv6: false,
+            time_to_learn: Duration::ZERO,
+        },
+        pin_keys: true,
+        reject_under_load: true,
+        client_versions: Vec::new(),
+        server_versions: Vec::new(),
         front_page: None,
         bandwidths: BTreeMap::new(),
     }
 }
 
 fn authority() -> PrivateAuthority {
-    PrivateAuthority::new(config(), keys())
+    PrivateAuthority::new(config(), keys(), None)
 }
 
 /// A relay that may be an exit and a directory.
@@ -136,7 +165,7 @@ fn a_consensus_of_either_flavour_verifies_and_lists_the_relays_that_published() 
     assert!(!two.has(RelayFlag::Authority) && two.has(RelayFlag::Guard));
     assert_eq!(consensus.relays().count(), 2);
     assert!(
-        text.contains("\nparams cc_alg=2 circwindow=500\n"),
+        text.contains("\nparams AuthDirMaxServersPerAddr=0 cc_alg=2 circwindow=500\n"),
         "{text}"
     );
     assert!(text.contains("\nbandwidth-weights Wbd="), "{text}");
@@ -360,9 +389,11 @@ fn a_new_relay_is_listed_soon_and_otherwise_the_consensus_stays_until_it_is_stal
     assert_eq!(authority.valid_after(), Some(now() + secs(4)));
     authority.tick(now() + secs(8)).unwrap();
     assert_eq!(authority.valid_after(), Some(now() + secs(8)));
-    assert_eq!(authority.tick(now() + secs(9)).unwrap(), now() + secs(28));
-    authority.tick(now() + secs(28)).unwrap();
-    assert_eq!(authority.valid_after(), Some(now() + secs(28)));
+    // Intervals begin at midnight.
+    assert_eq!(authority.tick(now() + secs(9)).unwrap(), now() + secs(20));
+    authority.tick(now() + secs(20)).unwrap();
+    assert_eq!(authority.valid_after(), Some(now() + secs(20)));
+    assert_eq!(authority.tick(now() + secs(21)).unwrap(), now() + secs(40));
     // A relay that has not published for a day is not listed.
     authority.tick(now() + secs(25 * 3600)).unwrap();
     assert_eq!(authority.relays(), 0);
@@ -420,6 +451,7 @@ fn granted_flags_go_to_the_relays_that_torrc_names() {
             ..config()
         },
         keys(),
+        None,
     );
     upload(&mut authority, 1);
     upload(&mut authority, 2);
@@ -456,10 +488,14 @@ fn directories_of_onion_services_state_it_and_have_run_long_enough() {
     // Two hours must have passed when the consensus is made, four seconds from now.
     let mut authority = PrivateAuthority::new(
         AuthorityConfig {
-            hs_dir_min_uptime: secs(7200),
+            flags: FlagOptions {
+                hs_dir_uptime: secs(7200),
+                ..config().flags
+            },
             ..config()
         },
         keys(),
+        None,
     );
     let unwilling = OwnDescriptor {
         hidden_service_dir: false,
@@ -550,7 +586,7 @@ async fn descriptors_come_and_documents_go_over_http() {
         "HTTP/1.0 404 Not found"
     );
     let voting = server.clone();
-    let voting = tokio::spawn(async move { voting.vote(Box::new(|_, _| {})).await });
+    let voting = tokio::spawn(async move { voting.vote(Arc::new(|_, _| {}), None).await });
     clock.advance(secs(4));
     tokio::task::yield_now().await;
     let plain = ask(
@@ -609,7 +645,7 @@ async fn an_authority_shows_its_page_to_people() {
             front_page,
             ..config()
         };
-        let authority = PrivateAuthority::new(config, keys());
+        let authority = PrivateAuthority::new(config, keys(), None);
         AuthorityServer::new(authority, Arc::new(ManualClock::new(now())))
     };
     let server = with(Some(page.into()));
@@ -635,12 +671,16 @@ fn connections_to_the_dirport_are_counted_while_they_are_open() {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let log = Box::new(|_, _| {});
     let welcome = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let open = welcome.clone();
     let relaxed = std::sync::atomic::Ordering::Relaxed;
-    let allowed = Arc::new(move |_| open.load(relaxed));
-    let handle = server::AuthorityHandle::start(authority(), vec![listener], allowed, log).unwrap();
+    let surroundings = server::Surroundings {
+        allowed: Arc::new(move |_| open.load(relaxed)),
+        log: Arc::new(|_, _| {}),
+        tester: None,
+        folder: None,
+    };
+    let handle = server::AuthorityHandle::start(authority(), vec![listener], surroundings).unwrap();
     let wait = |open| {
         for _ in 0..600 {
             if handle.sockets().ipv4().open == open {

@@ -79,7 +79,9 @@ const AUTHORITY: &str = "AuthoritativeDirectory 1\n\
      V3AuthoritativeDirectory 1\n\
      V3AuthVotingInterval 20\n\
      V3AuthVoteDelay 2\n\
-     V3AuthDistDelay 2\n";
+     V3AuthDistDelay 2\n\
+     TestingV3AuthInitialVoteDelay 2\n\
+     TestingV3AuthInitialDistDelay 2\n";
 
 /// The keys of an authority with this DirPort.
 fn make_authority_keys(program: &Program, keys: &Path, address: SocketAddr) -> Result<()> {

@@ -136,20 +136,23 @@ impl Common {
              TestingDirAuthVoteGuard *\n",
             self.interval
         );
-        // Weft's authority goes by descriptors; C tor's also wants a relay to be Stable, which takes longer than most
-        // private networks are up.
-        if !weft && !self.hidden_service_dirs.is_empty() {
-            let names = self.hidden_service_dirs.join(",");
-            let _ = writeln!(
-                text,
-                "TestingDirAuthVoteHSDir {names}\nTestingDirAuthVoteHSDirIsStrict 1"
-            );
-        }
-        if !weft {
-            // As fast as C tor lets them, because starting a network means waiting for votes.
+        // As fast as authorities let them, because starting a network means waiting for votes.
+        text += "TestingV3AuthInitialVoteDelay 2\nTestingV3AuthInitialDistDelay 2\n";
+        if weft {
+            // Relays are as steady and as fast as others from the beginning: networks are up for minutes.
+            text += "AuthDirVoteStableGuaranteeMinUptime 0\n\
+                     AuthDirVoteStableGuaranteeMTBF 0\n\
+                     AuthDirFastGuarantee 1\n";
+        } else {
+            // A relay would have to be Stable, which takes longer than most private networks are up.
+            if !self.hidden_service_dirs.is_empty() {
+                let names = self.hidden_service_dirs.join(",");
+                let _ = writeln!(
+                    text,
+                    "TestingDirAuthVoteHSDir {names}\nTestingDirAuthVoteHSDirIsStrict 1"
+                );
+            }
             text += "TestingV3AuthInitialVotingInterval 5\n\
-                     TestingV3AuthInitialVoteDelay 2\n\
-                     TestingV3AuthInitialDistDelay 2\n\
                      TestingMinExitFlagThreshold 0\n\
                      AuthDirMaxServersPerAddr 0\n";
         }

@@ -93,17 +93,8 @@ impl Probe {
         let onionskin = ntor::ClientState::start(&self.own_rsa, &self.own_ntor, rng);
         let extend2 = self.extend2(&onionskin)?;
 
-        let session = LinkTls::client()?.connect(rng)?;
-        let socket = self.connect(deadline, timeout)?;
-        let mut link = Link::new(socket, session, deadline);
-        link.tls_handshake()
-            .map_err(|source| self.via_failed(Step::Tls, source))?;
-        let role = Role::Initiator {
-            expected_rsa: Some(self.via_rsa),
-            expected_ed: None,
-        };
-        link.link_handshake(role, self.via.ip(), rng)
-            .map_err(|source| self.via_failed(Step::LinkHandshake, source))?;
+        let expected = (self.via_rsa, None);
+        let mut link = open_link(self.via, expected, &self.route, (deadline, timeout), rng)?;
 
         let circ_id = circuit_id(rng);
         let mut crypt = create_fast(&mut link, circ_id, rng)
@@ -157,37 +148,6 @@ impl Probe {
         })
     }
 
-    /// Opens a TCP connection to the relay.
-    fn connect(&self, deadline: Instant, timeout: Duration) -> Result<TcpStream, ProbeError> {
-        let failed = |source: io::Error| ProbeError::Connect {
-            via: self.via,
-            source,
-        };
-        let to = self.route.first(self.via);
-        let kind = Type::STREAM;
-        let socket =
-            Socket::new(Domain::for_address(to), kind, Some(Protocol::TCP)).map_err(failed)?;
-        if let Some(bind) = self.route.source(self.via) {
-            socket
-                .bind(&SocketAddr::new(bind, 0).into())
-                .map_err(|source| ProbeError::Bind {
-                    bind,
-                    via: to,
-                    source,
-                })?;
-        }
-        socket
-            .connect_timeout(&to.into(), timeout)
-            .and_then(|()| socket.set_tcp_nodelay(true))
-            .map_err(failed)?;
-        let mut socket: TcpStream = socket.into();
-        let request = self.route.request(self.via).map_err(io::Error::other);
-        if let Some(request) = request.map_err(failed)? {
-            ask_proxy(&mut socket, request, deadline).map_err(failed)?;
-        }
-        Ok(socket)
-    }
-
     /// Checks that the answer to the onionskin is ours.
     fn check_reply(
         &self,
@@ -224,12 +184,78 @@ impl Probe {
     }
 
     fn via_failed(&self, step: Step, source: LinkFault) -> ProbeError {
-        ProbeError::Via {
-            via: self.via,
-            step,
-            source,
-        }
+        via_failed(self.via, step, source)
     }
+}
+
+fn via_failed(via: SocketAddr, step: Step, source: LinkFault) -> ProbeError {
+    ProbeError::Via { via, step, source }
+}
+
+/// Opens a link to the relay at `to`, which must prove these identities, and closes it; blocks for at most `timeout`.
+/// So an authority tests whether relays run.
+pub fn reach(
+    to: SocketAddr,
+    expected: (RsaIdentity, Option<Ed25519Identity>),
+    route: &Route,
+    timeout: Duration,
+    rng: &mut impl CryptoRng,
+) -> Result<(), ProbeError> {
+    let deadline = Instant::now() + timeout;
+    open_link(to, expected, route, (deadline, timeout), rng).map(Link::close)
+}
+
+/// A link to the relay at `via`, which has proven these identities.
+fn open_link(
+    via: SocketAddr,
+    (rsa, ed25519): (RsaIdentity, Option<Ed25519Identity>),
+    route: &Route,
+    (deadline, timeout): (Instant, Duration),
+    rng: &mut impl CryptoRng,
+) -> Result<Link, ProbeError> {
+    let session = LinkTls::client()?.connect(rng)?;
+    let socket = connect(via, route, (deadline, timeout))?;
+    let mut link = Link::new(socket, session, deadline);
+    link.tls_handshake()
+        .map_err(|source| via_failed(via, Step::Tls, source))?;
+    let role = Role::Initiator {
+        expected_rsa: Some(rsa),
+        expected_ed: ed25519,
+    };
+    link.link_handshake(role, via.ip(), rng)
+        .map_err(|source| via_failed(via, Step::LinkHandshake, source))?;
+    Ok(link)
+}
+
+/// Opens a TCP connection to the relay.
+fn connect(
+    via: SocketAddr,
+    route: &Route,
+    (deadline, timeout): (Instant, Duration),
+) -> Result<TcpStream, ProbeError> {
+    let failed = |source: io::Error| ProbeError::Connect { via, source };
+    let to = route.first(via);
+    let kind = Type::STREAM;
+    let socket = Socket::new(Domain::for_address(to), kind, Some(Protocol::TCP)).map_err(failed)?;
+    if let Some(bind) = route.source(via) {
+        socket
+            .bind(&SocketAddr::new(bind, 0).into())
+            .map_err(|source| ProbeError::Bind {
+                bind,
+                via: to,
+                source,
+            })?;
+    }
+    socket
+        .connect_timeout(&to.into(), timeout)
+        .and_then(|()| socket.set_tcp_nodelay(true))
+        .map_err(failed)?;
+    let mut socket: TcpStream = socket.into();
+    let request = route.request(via).map_err(io::Error::other);
+    if let Some(request) = request.map_err(failed)? {
+        ask_proxy(&mut socket, request, deadline).map_err(failed)?;
+    }
+    Ok(socket)
 }
 
 /// A circuit of two hops, of which this relay is the second.

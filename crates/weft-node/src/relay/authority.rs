@@ -1,26 +1,40 @@
 //! The authority of a private network, where torrc makes this relay one.
 
-use std::io;
+use std::collections::BTreeMap;
+use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use weft_config::Options;
+use rand::rngs::StdRng;
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_cell::identity::Ed25519Identity;
+use weft_config::options::NetworkOptions;
+use weft_config::{AccessPolicy, AddressSet, AuthorityOptions, Options, keys};
+use weft_datadir::keys::RelayKeys;
 use weft_dir::command::Severity;
-use weft_dir::private_authority::server::{AuthorityHandle, Log};
+use weft_dir::private_authority::server::{AuthorityHandle, Log, Surroundings};
 use weft_dir::private_authority::{
-    AuthorityConfig, AuthorityKeyError, AuthorityKeys, PrivateAuthority, parse_bandwidths,
+    AddressList, AuthorityConfig, AuthorityKeyError, AuthorityKeys, CountryTable, FlagOptions,
+    Lists, NamedRelays, PrivateAuthority, ReachabilityOptions, ReachabilityTest, is_tor_version,
+    parse_bandwidths,
 };
+use weft_path::Countries;
 
 use super::address::Addresses;
-use super::dir_port;
+use super::{Relay, dir_port};
+use crate::client::countries::{TABLES, path_of, read};
 use crate::directory::granted;
 use crate::notice;
-use weft_datadir::keys::RelayKeys;
+use crate::reachability::reach;
 
 /// The longest bandwidth file that is read, in bytes.
 const MAX_BANDWIDTHS: u64 = 16 << 20;
+/// The same of `approved-routers`.
+const MAX_APPROVED: u64 = 4 << 20;
+/// The time limit of a test whether a relay can be reached (C tor: a link has a minute).
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why there is no authority.
 #[derive(Debug, thiserror::Error)]
@@ -49,16 +63,34 @@ pub enum AuthorityError {
     Start(io::Error),
 }
 
+/// The authority, and what its thread uses of the configuration.
+pub(super) struct AuthoritySide {
+    pub(super) handle: AuthorityHandle,
+    /// How relays are connected to.
+    network: Arc<Mutex<NetworkOptions>>,
+    /// Who may use the DirPort.
+    policy: Arc<Mutex<AccessPolicy>>,
+}
+
+fn put<T>(place: &Mutex<T>, value: T) {
+    *place.lock().unwrap_or_else(PoisonError::into_inner) = value;
+}
+
 /// Starts the authority that torrc asks for.
 pub(super) fn start(
     options: &Options,
     keys: &RelayKeys,
     addresses: &Addresses,
-) -> Result<Option<AuthorityHandle>, AuthorityError> {
+) -> Result<Option<AuthoritySide>, AuthorityError> {
     let Some(wanted) = &options.authority else {
         return Ok(None);
     };
-    let signing = AuthorityKeys::load(&options.files.key_directory, SystemTime::now())?;
+    let (folder, now) = (&options.files.key_directory, SystemTime::now());
+    let signing = AuthorityKeys::load(folder, now)?;
+    let legacy = match wanted.legacy_key {
+        true => Some(AuthorityKeys::load_legacy(folder, now)?),
+        false => None,
+    };
     let listen = |addr: &SocketAddr| {
         TcpListener::bind(addr).map_err(|source| AuthorityError::Listen {
             addr: *addr,
@@ -70,23 +102,6 @@ pub(super) fn start(
         .iter()
         .map(listen)
         .collect::<Result<Vec<_>, _>>()?;
-    let bandwidths = match &wanted.bandwidths {
-        None => Default::default(),
-        Some(path) => {
-            let read = || {
-                let length = std::fs::metadata(path)?.len();
-                if length > MAX_BANDWIDTHS {
-                    return Err(io::Error::other(format!("it has {length} bytes")));
-                }
-                std::fs::read_to_string(path)
-            };
-            let text = read().map_err(|source| AuthorityError::Bandwidths {
-                path: path.clone(),
-                source,
-            })?;
-            parse_bandwidths(&text)
-        }
-    };
     let identity = keys.rsa_id();
     let known = options.directory.authorities.iter().any(|authority| {
         authority.fingerprint == identity.into()
@@ -99,7 +114,61 @@ pub(super) fn start(
             identity.as_hex_upper()
         );
     }
-    let config = AuthorityConfig {
+    let config = config(options, wanted, identity, addresses)?;
+    notice!(
+        "This relay is the authority of a private network ({} DirPort(s)).",
+        listeners.len()
+    );
+    let authority = PrivateAuthority::new(config, signing, legacy);
+    let network = Arc::new(Mutex::new(options.network.clone()));
+    let policy = Arc::new(Mutex::new(options.directory.policy.clone()));
+    let (route, allow) = (network.clone(), policy.clone());
+    let surroundings = Surroundings {
+        allowed: Arc::new(move |peer| {
+            let policy = allow.lock().unwrap_or_else(PoisonError::into_inner);
+            !policy.rejects(peer)
+        }),
+        log: log(),
+        tester: Some(Arc::new(move |test| test_relay(test, &route))),
+        folder: Some(options.files.data_directory.clone()),
+    };
+    let handle = AuthorityHandle::start(authority, listeners, surroundings)
+        .map_err(AuthorityError::Start)?;
+    Ok(Some(AuthoritySide {
+        handle,
+        network,
+        policy,
+    }))
+}
+
+impl Relay {
+    /// SIGHUP: the authority follows its options.
+    pub(super) fn reload_authority(&self) {
+        let (Some(side), Some(wanted), Some(keys)) = (
+            &self.directory.authority,
+            &self.options.authority,
+            &self.identity.keys,
+        ) else {
+            return;
+        };
+        put(&side.network, self.options.network.clone());
+        put(&side.policy, self.options.directory.policy.clone());
+        match config(&self.options, wanted, keys.rsa_id(), &self.own.addresses) {
+            Ok(config) => side.handle.configure(config),
+            Err(error) => tracing::warn!("{error}; the authority goes on as before"),
+        }
+    }
+}
+
+/// The authority's own settings, with the files that they name.
+fn config(
+    options: &Options,
+    wanted: &AuthorityOptions,
+    identity: RsaIdentity,
+    addresses: &Addresses,
+) -> Result<AuthorityConfig, AuthorityError> {
+    warn_of_versions(wanted);
+    Ok(AuthorityConfig {
         nickname: options.identity.nickname.clone(),
         identity,
         address: addresses.v4.map_or(Ipv4Addr::LOCALHOST, |v4| *v4.ip()),
@@ -109,30 +178,170 @@ pub(super) fn start(
         interval: wanted.interval,
         vote_delay: wanted.vote_delay,
         dist_delay: wanted.dist_delay,
+        initial_delay: wanted.initial_delay,
+        start_offset: wanted.start_offset,
         intervals_valid: wanted.intervals_valid,
         params: wanted.params.clone(),
         guards: granted(&wanted.guards),
         exits: granted(&wanted.exits),
         hidden_service_dirs: granted(&wanted.hidden_service_dirs),
-        hs_dir_min_uptime: wanted.hs_dir_min_uptime,
+        flags: flags(wanted),
+        lists: lists(options, wanted),
+        reachability: ReachabilityOptions {
+            test: wanted.test_reachability,
+            test_ed25519: wanted.test_ed25519,
+            ipv6: wanted.ipv6,
+            time_to_learn: wanted.time_to_learn,
+        },
+        pin_keys: wanted.pin_keys,
+        reject_under_load: wanted.reject_under_load,
+        client_versions: wanted.client_versions.clone(),
+        server_versions: wanted.server_versions.clone(),
         front_page: dir_port::front_page(options).map(|page| String::from_utf8_lossy(&page).into()),
-        bandwidths,
+        bandwidths: bandwidths(wanted)?,
+    })
+}
+
+fn flags(wanted: &AuthorityOptions) -> FlagOptions {
+    let flags = &wanted.flags;
+    FlagOptions {
+        fast_guarantee: flags.fast_guarantee,
+        guard_bandwidth_guarantee: flags.guard_bandwidth_guarantee,
+        guard_bandwidth_fraction: flags.guard_bandwidth_fraction,
+        guard_time_known: flags.guard_time_known,
+        guard_uptime_fraction: flags.guard_uptime_fraction,
+        stable_uptime: flags.stable_uptime,
+        stable_mtbf: flags.stable_mtbf,
+        min_measured: flags.min_measured,
+        min_exit: flags.min_exit,
+        min_fast: flags.min_fast,
+        hs_dir_uptime: flags.hs_dir_uptime,
+        max_per_address: flags.max_per_address,
+    }
+}
+
+fn lists(options: &Options, wanted: &AuthorityOptions) -> Lists {
+    let list = |set: &AddressSet| AddressList {
+        rules: set.rules.clone(),
+        countries: set.countries.clone(),
     };
-    notice!(
-        "This relay is the authority of a private network ({} DirPort(s)).",
-        listeners.len()
-    );
-    let authority = PrivateAuthority::new(config, signing);
-    let policy = options.directory.policy.clone();
-    let allowed = Arc::new(move |peer| !policy.rejects(peer));
-    AuthorityHandle::start(authority, listeners, allowed, log())
-        .map(Some)
-        .map_err(AuthorityError::Start)
+    Lists {
+        reject: list(&wanted.reject),
+        invalid: list(&wanted.invalid),
+        bad_exit: list(&wanted.bad_exit),
+        middle_only: list(&wanted.middle_only),
+        list_bad_exits: wanted.list_bad_exits,
+        list_middle_only: wanted.list_middle_only,
+        minimal_version: wanted.minimal_version.clone(),
+        countries: countries(options, wanted),
+        named: named(options),
+    }
+}
+
+/// The relays that `approved-routers` in the DataDirectory names, if there is such a file.
+fn named(options: &Options) -> NamedRelays {
+    let path = options.files.data_directory.join("approved-routers");
+    let read = || {
+        let mut text = String::new();
+        let file = std::fs::File::open(&path)?;
+        file.take(MAX_APPROVED).read_to_string(&mut text)?;
+        Ok::<_, io::Error>(text)
+    };
+    let text = match read() {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return NamedRelays::default(),
+        Err(error) => {
+            tracing::warn!("Cannot read {}: {error}", path.display());
+            return NamedRelays::default();
+        }
+    };
+    let (named, bad) = NamedRelays::parse(&text);
+    for line in bad {
+        tracing::warn!("Invalid fingerprint in {}: {line:?}", path.display());
+    }
+    named
+}
+
+/// The countries of relays, where an option names countries. Lists go by IPv4 addresses.
+fn countries(options: &Options, wanted: &AuthorityOptions) -> CountryTable {
+    let [table, _] = TABLES;
+    if !wanted.names_countries() {
+        return CountryTable::default();
+    }
+    let text = match path_of(&options.settings, table) {
+        Some(path) => read(path).map_err(|error| format!("{}: {error}", path.display())),
+        None => Err("not set".into()),
+    };
+    let countries = text.and_then(|text| {
+        Countries::parse(&text, "").map_err(|error| format!("it cannot be read: {error}"))
+    });
+    match countries {
+        Ok(countries) => CountryTable(Arc::new(move |address| countries.of(address))),
+        Err(why) => {
+            tracing::warn!("{table}: {why}; the authority knows no relay's country");
+            CountryTable::default()
+        }
+    }
+}
+
+/// C tor's warnings about versions that are none.
+fn warn_of_versions(wanted: &AuthorityOptions) {
+    let lines = wanted
+        .client_versions
+        .iter()
+        .chain(&wanted.server_versions)
+        .flat_map(|line| line.split([',', ' ']));
+    for version in lines.filter(|word| !word.is_empty() && !is_tor_version(word)) {
+        tracing::warn!(
+            "Recommended version \"{version}\" does not look valid. It is listed all the same."
+        );
+    }
+    let least = &wanted.minimal_version;
+    if !least.is_empty() && !is_tor_version(least) {
+        let option = keys::MinimalAcceptedServerVersion;
+        tracing::warn!("{option}: \"{least}\" is no version; relays of C tor are rejected");
+    }
+}
+
+fn bandwidths(wanted: &AuthorityOptions) -> Result<BTreeMap<RsaIdentity, u64>, AuthorityError> {
+    let Some(path) = &wanted.bandwidths else {
+        return Ok(BTreeMap::new());
+    };
+    let read = || {
+        let length = std::fs::metadata(path)?.len();
+        if length > MAX_BANDWIDTHS {
+            return Err(io::Error::other(format!("it has {length} bytes")));
+        }
+        std::fs::read_to_string(path)
+    };
+    let text = read().map_err(|source| AuthorityError::Bandwidths {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(parse_bandwidths(&text))
+}
+
+/// Whether a relay can be reached and is the one that it should be.
+fn test_relay(test: &ReachabilityTest, network: &Mutex<NetworkOptions>) -> bool {
+    let route = {
+        let network = network.lock().unwrap_or_else(PoisonError::into_inner);
+        network.route(test.address)
+    };
+    let ed25519 = test.ed25519.map(|id| Ed25519Identity(id.into()));
+    let expected = (test.rsa.into(), ed25519);
+    let mut rng: StdRng = rand::make_rng();
+    match reach(test.address, expected, &route, TEST_TIMEOUT, &mut rng) {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::info!("A relay was not reached: {error}");
+            false
+        }
+    }
 }
 
 /// The authority's thread may log as any other.
 fn log() -> Log {
-    Box::new(|severity, text| match severity {
+    Arc::new(|severity, text| match severity {
         Severity::Info => tracing::info!("{text}"),
         Severity::Notice => notice!("{text}"),
         Severity::Warn => tracing::warn!("{text}"),

@@ -89,6 +89,9 @@ impl Relay {
     pub(super) fn tick_dir_port(&mut self, now: Instant) {
         let limited = self.controller.totals().writes_limited;
         self.dir_port.note_used_up(limited, now);
+        if let Some(authority) = &self.directory.authority {
+            authority.handle.set_busy(self.dir_port.is_used_up(now));
+        }
     }
 
     /// A connection to the DirPort.

@@ -8,10 +8,10 @@ use std::time::{Instant, SystemTime};
 use weft_config::Options;
 use weft_core::controller::FamilyCounts;
 use weft_dir::command::{Command, Event, RelayFlags, Severity, UploadOutcome};
-use weft_dir::private_authority::server::AuthorityHandle;
 use weft_dir::sockets::Sockets;
 use weft_dir::task::{Config, DirectoryHandle};
 
+use super::authority::AuthoritySide;
 use super::error::StartError;
 use super::metrics::by_family;
 use super::{Relay, descriptor};
@@ -49,7 +49,7 @@ pub(super) struct DirectorySide {
     pub(super) handle: Option<DirectoryHandle>,
     pub(super) events: Receiver<Event>,
     /// Answers until the node has ended.
-    pub(super) authority: Option<AuthorityHandle>,
+    pub(super) authority: Option<AuthoritySide>,
     /// Bytes of descriptors of onion services that had been pruned when that was last looked at.
     pub(super) pruned: u64,
 }
@@ -62,7 +62,7 @@ impl DirectorySide {
     /// The system has no thread for it.
     pub(super) fn start(
         options: &Options,
-        authority: Option<AuthorityHandle>,
+        authority: Option<AuthoritySide>,
         state: Vec<(String, String)>,
         seed: [u8; 32],
         main: WakeUp,
@@ -104,7 +104,7 @@ impl DirectorySide {
         }
         let by = |sockets: Option<&Sockets>| sockets.map(by_family).unwrap_or_default();
         let received = match &self.authority {
-            Some(authority) => Some(authority.sockets()),
+            Some(authority) => Some(authority.handle.sockets()),
             None => self.handle.as_ref().map(DirectoryHandle::received),
         };
         let (received, open) = by(received);

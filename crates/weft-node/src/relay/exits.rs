@@ -309,7 +309,7 @@ impl Relay {
         // An authority answers itself: it has more than a cache, and has it first.
         let serve = |theirs| match (&self.directory.authority, &self.directory.handle) {
             (Some(authority), _) => {
-                authority.serve(theirs, from);
+                authority.handle.serve(theirs, from);
                 true
             }
             (None, Some(directory)) if self.options.directory.cache => {

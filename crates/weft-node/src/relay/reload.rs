@@ -138,6 +138,7 @@ impl Relay {
         self.own.names.look_up_soon();
         self.own.names.poll(&self.options, now);
         self.find_addresses();
+        self.reload_authority();
         self.apply_params();
         self.apply_exits(true, now);
         self.reevaluate_exits();
