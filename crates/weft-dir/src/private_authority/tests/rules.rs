@@ -452,7 +452,7 @@ fn watched(config: AuthorityConfig, hours: u64) -> PrivateAuthority {
     for seed in 2..=3 {
         upload(&mut authority, seed);
     }
-    for minutes in (0..hours * 60).step_by(10) {
+    for minutes in (0..hours * 60).step_by(20) {
         let at = now() + secs(minutes * 60);
         let down = (60..240).contains(&minutes);
         let down: &[u64] = if down { &[3] } else { &[] };
