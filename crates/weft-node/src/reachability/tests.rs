@@ -535,3 +535,29 @@ fn a_relay_cannot_prolong_a_probe_with_slow_cells() {
     // The thread ends because the probe has closed the link.
     relay.join().unwrap();
 }
+
+#[test]
+fn an_authority_reaches_a_relay_that_proves_both_identities() {
+    let identity = VIA.identity().unwrap();
+    let (rsa, ed25519) = (*identity.rsa_id(), *identity.ed_id());
+    let reaches = |rsa, ed25519| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let relay = thread::spawn(move || {
+            let (socket, peer) = listener.accept().unwrap();
+            let deadline = Instant::now() + PATIENCE;
+            let mut link = Link::new(socket, VIA.accept().unwrap(), deadline);
+            link.tls_handshake().unwrap();
+            // It fails where the other end does not find whom it expects.
+            let opened = link.link_handshake(Role::Responder, peer.ip(), &mut rng(3));
+            opened.is_ok()
+        });
+        let route = weft_proxy::Route::default();
+        let reached = reach(address, (rsa, ed25519), &route, PATIENCE, &mut rng(5));
+        (reached.is_ok(), relay.join().unwrap())
+    };
+    assert_eq!(reaches(rsa, Some(ed25519)), (true, true));
+    assert_eq!(reaches(rsa, None), (true, true));
+    assert_eq!(reaches([9; 20].into(), None), (false, false));
+    assert_eq!(reaches(rsa, Some([9; 32].into())), (false, false));
+}

@@ -347,3 +347,69 @@ fn log() -> Log {
         Severity::Warn => tracing::warn!("{text}"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::testing::options;
+
+    const NETWORK: &str = "DirAuthority a orport=1 127.0.0.1:2 \
+                           AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\nTestingTorNetwork 1\n\
+                           ORPort 127.0.0.1:5000\nContactInfo x\nAuthoritativeDirectory 1\n\
+                           V3AuthoritativeDirectory 1\nDirPort 127.0.0.1:7000\n";
+
+    fn read_files(lines: &str) -> (Lists, Result<AuthorityConfig, AuthorityError>) {
+        let options = options(&format!("{NETWORK}{lines}"));
+        let wanted = options.authority.as_ref().unwrap();
+        let config = config(&options, wanted, [1; 20].into(), &Addresses::default());
+        (lists(&options, wanted), config)
+    }
+
+    #[test]
+    fn countries_relays_and_bandwidths_are_those_of_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("geoip"), "1.0.0.0,1.0.0.255,AU\n").unwrap();
+        let id = "01".repeat(20);
+        let approved = format!("!badexit {id}\nnobody\n");
+        std::fs::write(path("approved-routers"), approved).unwrap();
+        std::fs::write(path("bw"), format!("1700000000\nnode_id=${id} bw=7\n")).unwrap();
+        let files = format!(
+            "GeoIPFile {}\nDataDirectory {}\nV3BandwidthsFile {}\n",
+            path("geoip").display(),
+            folder.path().display(),
+            path("bw").display()
+        );
+        let country = |lists: &Lists| (lists.countries.0)("1.0.0.1".parse().unwrap());
+        let (with, config) = read_files(&format!("{files}AuthDirRejectCCs au\n"));
+        assert_eq!(country(&with), *b"au");
+        assert_eq!(with.named, NamedRelays::parse(&format!("!badexit {id}")).0);
+        assert_eq!(config.unwrap().bandwidths.get(&[1; 20].into()), Some(&7));
+        // The table is large: it is not read for nothing.
+        assert_eq!(country(&read_files(&files).0), *b"??");
+        // Files that are missing.
+        std::fs::remove_file(path("geoip")).unwrap();
+        std::fs::remove_file(path("approved-routers")).unwrap();
+        std::fs::remove_file(path("bw")).unwrap();
+        let (with, config) = read_files(&format!("{files}AuthDirRejectCCs au\n"));
+        assert_eq!(country(&with), *b"??");
+        assert_eq!(with.named, NamedRelays::default());
+        let error = config.unwrap_err().to_string();
+        assert!(error.starts_with("cannot read V3BandwidthsFile"), "{error}");
+    }
+
+    #[test]
+    fn a_relay_that_does_not_listen_is_not_reached() {
+        let address = {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            listener.local_addr().unwrap()
+        };
+        let test = ReachabilityTest {
+            address,
+            rsa: [1; 20].into(),
+            ed25519: Some([2; 32].into()),
+        };
+        let network = Mutex::new(options(NETWORK).network);
+        assert!(!test_relay(&test, &network));
+    }
+}
