@@ -1,0 +1,42 @@
+//! Pluggable transports (pt-spec, ext-orport-spec): the managed-proxy protocol of both sides, and the protocol of the
+//! extended ORPort.
+//!
+//! A transport is a program that makes Tor's traffic look like something else. Tor starts it, configures it by
+//! environment variables ([`environment`]), and reads on its standard output where its transports listen.
+//!
+//! ```text
+//! Managed::new(program)
+//! tick(now)                     at the start, and once a second
+//! launched(now), failed_to_launch(error), output(now, stream, bytes), exited(now, status)
+//!                               what happened to the process
+//! poll() -> Action              Launch, Stop, Log, Ready, Lost, Event
+//! transports()                  what it offers, while it runs
+//! ```
+//!
+//! [`ExtOr`] is the server's side of a connection to the extended ORPort, by which a transport of a bridge sends the
+//! address of a client before the client's bytes.
+//!
+//! It starts no process, opens no socket and reads no clock.
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
+    )
+)]
+
+mod environment;
+mod ext_or;
+mod key_values;
+mod line;
+mod managed;
+
+pub use environment::{Environment, Role, escape};
+pub use ext_or::{COOKIE_HEADER, Client, ExtOr, Progress, Refused, cookie_file};
+pub use line::{BadLine, Lines, Message, Offer, TooLong, Transport, is_identifier};
+pub use managed::{Action, Event, Managed, Program, Side, State, Stream};
