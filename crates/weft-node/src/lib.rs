@@ -25,6 +25,7 @@ pub mod process;
 pub mod reachability;
 pub mod relay;
 mod thread;
+mod transports;
 mod workers;
 
 pub use control::{VERSION, hash_password};
