@@ -281,6 +281,8 @@ fn interop() -> Result<Outcome> {
                 "--test",
                 "onion_directory",
                 "--test",
+                "bridge",
+                "--test",
                 "lab_up",
                 "--",
             ])

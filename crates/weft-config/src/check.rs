@@ -15,8 +15,8 @@ use crate::settings::Settings;
 use crate::table::{self, keys};
 use crate::value::Value;
 use crate::{
-    bandwidth, directory, identity, lifetimes, logs, network, process, resources, scheduling,
-    testing,
+    bandwidth, bridge_relay, directory, identity, lifetimes, logs, network, process, resources,
+    scheduling, testing,
 };
 
 /// Checks and corrects settings; what is wrong, and what Weft does not do, is added to `report`.
@@ -40,6 +40,8 @@ pub(crate) fn check(settings: &mut Settings, host: &dyn Host, report: &mut Repor
     convert_firewall(settings, report);
     network::check_padding(settings, is_relay, report);
     directory::check_publishing(settings, report);
+    let has_or_port = !settings.lines(keys::ORPortLines).is_empty();
+    bridge_relay::check(settings, has_or_port, is_relay, report);
     scheduling::check(settings, report);
     logs::check_heartbeat(settings, report);
     lifetimes::check(settings, report);
@@ -200,11 +202,7 @@ fn testing_only(settings: &Settings, report: &mut Report) {
 
 /// The ports of what Weft does not do are checked as far as they are ports. The others are checked where they are read.
 fn other_ports(settings: &Settings, host: &dyn Host, report: &mut Report) {
-    let lists = [
-        keys::TransPortLines,
-        keys::NATDPortLines,
-        keys::ExtORPortLines,
-    ];
+    let lists = [keys::TransPortLines, keys::NATDPortLines];
     for line in lists.into_iter().flat_map(|list| settings.lines(list)) {
         if let Err(why) = parse_target(&line.value, &|name| host.resolve(name)) {
             report.error_with_c_tor_message(

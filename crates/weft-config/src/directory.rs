@@ -30,7 +30,7 @@ pub struct DirectoryOptions {
     pub authorities: Vec<DirAuthority>,
     /// Whether `authorities` are the real network's.
     pub default_authorities: bool,
-    /// `PublishServerDescriptor`: whether the descriptor is uploaded.
+    /// `PublishServerDescriptor`: whether the descriptor is uploaded, a bridge's to authorities of bridges alone.
     pub publish: bool,
     /// `AssumeReachable`: publish without having been reached from outside.
     pub assume_reachable: bool,
@@ -66,16 +66,10 @@ pub(crate) fn check_publishing(settings: &Settings, report: &mut Report) {
     let words = settings.words(KEY).to_vec();
     for word in &words {
         match word.to_ascii_lowercase().as_str() {
-            "0" | "1" | "v3" => {}
+            "0" | "1" | "v3" | "bridge" => {}
             "v1" | "v2" | "hidserv" => {
                 report.warn(settings.origin(KEY), format!("{KEY} {word} has no effect"))
             }
-            "bridge" => report.error(
-                settings.origin(KEY),
-                format!(
-                    "{KEY} bridge: Weft cannot be a bridge yet, and must not publish one as a relay"
-                ),
-            ),
             _ => report.error(
                 settings.origin(KEY),
                 format!("{KEY}: \"{word}\" is none of 0, 1, v3, bridge"),
@@ -151,22 +145,23 @@ pub(crate) fn check(settings: &Settings, is_relay: bool, report: &mut Report) {
 pub(crate) fn read(settings: &Settings, host: &dyn Host, report: &mut Report) -> DirectoryOptions {
     let own = authorities(keys::DirAuthority, settings, report);
     let alternate = authorities(keys::AlternateDirAuthority, settings, report);
-    let mut unused = Vec::new();
-    let mut builtin = DEFAULT_AUTHORITIES
-        .iter()
-        .filter_map(|line| parse_dir_authority(line, &mut unused).ok());
+    let alternate_bridge = authorities(keys::AlternateBridgeAuthority, settings, report);
     let authorities = if !own.is_empty() {
         own
-    } else if !alternate.is_empty() {
-        // The bridge authority stays the network's.
-        builtin
-            .filter(|authority| !authority.is_v3())
-            .chain(alternate)
-            .collect()
     } else {
-        builtin.by_ref().collect()
+        // The lines of one kind replace the network's of that kind (C tor `consider_adding_dir_servers`).
+        let (v3, bridge) = (alternate.is_empty(), alternate_bridge.is_empty());
+        let mut unused = Vec::new();
+        DEFAULT_AUTHORITIES
+            .iter()
+            .filter_map(|line| parse_dir_authority(line, &mut unused).ok())
+            .filter(|authority| if authority.is_v3() { v3 } else { bridge })
+            .chain(alternate)
+            .chain(alternate_bridge)
+            .collect()
     };
-    let dir_ports = match settings.flag(keys::AuthoritativeDirectory) {
+    let is_bridge = settings.flag(keys::BridgeRelay);
+    let dir_ports = match settings.flag(keys::AuthoritativeDirectory) || is_bridge {
         true => Vec::new(),
         false => dir_ports(settings, host, report),
     };
@@ -176,9 +171,10 @@ pub(crate) fn read(settings: &Settings, host: &dyn Host, report: &mut Report) ->
     DirectoryOptions {
         default_authorities: none(keys::DirAuthority) && none(keys::AlternateDirAuthority),
         authorities,
-        publish: publish
-            .iter()
-            .any(|word| word == "1" || word.eq_ignore_ascii_case("v3")),
+        publish: publish.iter().any(|word| {
+            let to = if is_bridge { "bridge" } else { "v3" };
+            word == "1" || word.eq_ignore_ascii_case(to)
+        }),
         assume_reachable,
         assume_reachable_ipv6: assume_reachable
             || settings.auto_flag(keys::AssumeReachableIPv6) == Some(true),

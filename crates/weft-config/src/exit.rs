@@ -65,7 +65,9 @@ pub(crate) fn read(settings: &Settings, is_relay: bool, report: &mut Report) -> 
         && !policy_settings.ipv6;
     let mut policy = ExitPolicy::reject_all();
     // C tor does not look at the policy of a relay with `ExitRelay 0`.
-    if exit_relay != Some(false) && !untouched {
+    // A bridge is no exit, which was warned of where the options were checked.
+    let may_exit = exit_relay != Some(false) && !settings.flag(keys::BridgeRelay);
+    if may_exit && !untouched {
         let mut warnings = Vec::new();
         match ExitPolicy::parse(&lines, policy_settings, &mut warnings) {
             Ok(parsed) => policy = parsed,

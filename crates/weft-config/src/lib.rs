@@ -36,6 +36,7 @@ mod address;
 mod applications;
 mod authority;
 mod bandwidth;
+mod bridge_relay;
 mod change;
 mod check;
 mod circuits;

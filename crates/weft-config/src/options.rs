@@ -11,13 +11,14 @@ use crate::host::Host;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::{
-    applications, bandwidth, circuits, control, directory, dos, exit, files, identity, lifetimes,
-    logs, metrics, network, paths, private_authority, process, resources, scheduling, statistics,
-    testing,
+    applications, bandwidth, bridge_relay, circuits, control, directory, dos, exit, files,
+    identity, lifetimes, logs, metrics, network, paths, private_authority, process, resources,
+    scheduling, statistics, testing,
 };
 
 pub use crate::applications::AppOptions;
 pub use crate::bandwidth::BandwidthOptions;
+pub use crate::bridge_relay::{BridgeRelayOptions, TransportProgram};
 pub use crate::circuits::{CircuitOptions, MultipathEntry, MultipathOptions};
 pub use crate::control::ControlOptions;
 pub use crate::directory::DirectoryOptions;
@@ -70,6 +71,8 @@ pub struct Options {
     pub apps: AppOptions,
     /// Where controllers connect, and how they authenticate.
     pub control: ControlOptions,
+    /// What a relay does that is a bridge, and its pluggable transports.
+    pub bridge_relay: BridgeRelayOptions,
     /// How paths are chosen.
     pub paths: PathOptions,
     /// How long circuits may take to be built.
@@ -120,6 +123,7 @@ pub(crate) fn build(
         resources: resources::read(&settings),
         scheduling: scheduling::read(&settings),
         directory: directory::read(&settings, host, report),
+        bridge_relay: bridge_relay::read(&settings, host, is_relay, &files.data_directory, report),
         exit: exit::read(&settings, is_relay, report),
         dos: dos::read(&settings),
         keys: lifetimes::read(&settings),

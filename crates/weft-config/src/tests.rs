@@ -224,8 +224,7 @@ fn rules_between_options_are_c_tors() {
         ("LogTimeGranularity 0", "LogTimeGranularity"),
         ("Log loud stdout", "loud"),
         ("PublishServerDescriptor v4", "v4"),
-        ("PublishServerDescriptor bridge", "bridge"),
-        ("BridgeRelay 1\nORPort 9001", "BridgeRelay"),
+        ("BridgeRelay 1", "BridgeRelay"),
         ("OutboundBindAddress example.com", "OutboundBindAddress"),
         (
             "OutboundBindAddress 1.2.3.4\nOutboundBindAddress 1.2.3.5",

@@ -21,12 +21,27 @@ fn no_option_of_an_operator_s_torrc_is_ignored_with_a_warning() {
         &format!("{debian}{relay}"),
         include_str!("torrcs/ansible_relayor"),
         include_str!("torrcs/exit_with_accounting"),
+        include_str!("torrcs/bridge_obfs4"),
     ] {
         let warnings = warnings(text);
         let unsupported = |warning: &&String| warning.contains("does not support");
         let ignored: Vec<_> = warnings.iter().filter(unsupported).collect();
         assert!(ignored.is_empty(), "{ignored:?}");
     }
+}
+
+#[test]
+fn the_torrc_of_an_obfs4_bridge_has_no_warning_at_all() {
+    let text = include_str!("torrcs/bridge_obfs4");
+    assert_eq!(warnings(text), [""; 0]);
+    let bridge = load_text(text, &MemoryHost::new())
+        .unwrap()
+        .options
+        .bridge_relay;
+    assert!(bridge.enabled);
+    assert_eq!(bridge.programs.len(), 1);
+    assert_eq!(bridge.programs[0].transports, ["obfs4"]);
+    assert_eq!(bridge.ext_or_ports.len(), 1);
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub struct Authority {
     /// authority of bridges) has nothing to do with ordinary relays: it is neither asked for
     /// consensuses nor sent descriptors.
     pub v3_ident: Option<RsaIdentity>,
+    /// Whether it is an authority of bridges.
+    pub bridge: bool,
 }
 
 /// The identities that sign consensuses, of all `authorities`.

@@ -70,6 +70,7 @@ impl TestAuthority {
             dir_addr,
             identity: self.id(),
             v3_ident: Some(self.id()),
+            bridge: false,
         }
     }
 }
@@ -209,6 +210,8 @@ pub(crate) fn relay_at(seed: u64, now: SystemTime) -> OwnDescriptor {
         tunnelled_dir_server: false,
         hibernating: false,
         extra_info_statistics: true,
+        bridge_distribution: None,
+        transports: Vec::new(),
         overload_statistics: true,
     }
 }
@@ -252,6 +255,7 @@ pub(crate) fn statistics(now: SystemTime) -> Vec<String> {
         directions: true,
         padding: true,
         overload: true,
+        bridge: true,
     };
     statistics.configure(switches, start, &mut rng);
     statistics.note_client([192, 0, 2, 1].into(), |_| *b"de");

@@ -12,7 +12,7 @@ use crate::obscure::round_up;
 pub type Country = [u8; 2];
 
 /// Numbers of a country are rounded up to a multiple of this (`IP_GRANULARITY`).
-const GRANULARITY: u64 = 8;
+pub(crate) const GRANULARITY: u64 = 8;
 
 /// Numbers by country.
 #[derive(Clone, Debug, Default)]

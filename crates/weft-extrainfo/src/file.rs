@@ -24,6 +24,8 @@ pub enum StatsFile {
     Exits,
     /// `conn-stats`.
     Connections,
+    /// `bridge-stats`, behind all else.
+    Bridge,
 }
 
 /// A file that is not one of these statistics, and cannot be published.
@@ -32,13 +34,14 @@ pub struct Malformed;
 
 impl StatsFile {
     /// All, in order.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::DirRequests,
         Self::Onions,
         Self::Entry,
         Self::Cells,
         Self::Exits,
         Self::Connections,
+        Self::Bridge,
     ];
     /// Bytes of a file, at most: all of a document.
     pub const MOST: usize = 50_000;
@@ -53,6 +56,7 @@ impl StatsFile {
             Self::Cells => "buffer-stats",
             Self::Exits => "exit-stats",
             Self::Connections => "conn-stats",
+            Self::Bridge => "bridge-stats",
         }
     }
 
@@ -87,6 +91,12 @@ impl StatsFile {
                 "exit-streams-opened",
             ],
             Self::Connections => &["conn-bi-direct", "ipv6-conn-bi-direct"],
+            Self::Bridge => &[
+                "bridge-stats-end",
+                "bridge-ips",
+                "bridge-ip-versions",
+                "bridge-ip-transports",
+            ],
         }
     }
 

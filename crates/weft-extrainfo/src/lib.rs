@@ -22,6 +22,7 @@
     )
 )]
 
+mod bridge;
 mod cells;
 mod clients;
 mod directions;

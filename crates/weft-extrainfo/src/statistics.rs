@@ -5,12 +5,13 @@ use std::time::SystemTime;
 
 use rand::Rng;
 
+use crate::bridge::{self, BridgeUsers};
 use crate::cells::{Cells, CircuitCells};
 use crate::clients::{Clients, Country};
 use crate::directions::Directions;
 use crate::exits::PortTraffic;
 use crate::file::StatsFile;
-use crate::moment::{Day, next_noon};
+use crate::moment::{self, Day, next_noon};
 use crate::onions::Onions;
 use crate::overload::Overload;
 use crate::padding::PaddingTotals;
@@ -36,6 +37,8 @@ pub struct Switches {
     pub padding: bool,
     /// OverloadStatistics.
     pub overload: bool,
+    /// BridgeRecordUsageByCountry, of a bridge.
+    pub bridge: bool,
 }
 
 impl Switches {
@@ -48,6 +51,7 @@ impl Switches {
             StatsFile::Cells => self.cells,
             StatsFile::Exits => self.exits,
             StatsFile::Connections => self.directions,
+            StatsFile::Bridge => self.bridge,
         }
     }
 }
@@ -81,6 +85,11 @@ pub struct Statistics {
     exits: Option<Day<PortTraffic>>,
     onions: Option<Day<Onions>>,
     directions: Option<Day<Directions>>,
+    bridge: Option<Day<BridgeUsers>>,
+    /// CLIENTS_SEEN of a day that has ended.
+    ended: Option<String>,
+    /// Whether a table of countries is known.
+    countries_known: bool,
     /// The total of cells of onion services, as last noted.
     onion_cells: u64,
     /// The total of connections, as last noted.
@@ -105,6 +114,9 @@ impl Statistics {
             exits: None,
             onions: None,
             directions: None,
+            bridge: None,
+            ended: None,
+            countries_known: false,
             onion_cells: 0,
             directions_seen: Directions::default(),
             padding: Day::new(now, PaddingTotals::default()),
@@ -133,6 +145,14 @@ impl Statistics {
         follow(&mut self.directions, switches.directions, || {
             Day::new(now, Directions::default())
         });
+        follow(&mut self.bridge, switches.bridge, || {
+            Day::new(now, BridgeUsers::new(rng))
+        });
+    }
+
+    /// Whether a table of countries is known: without one, users of a bridge have none.
+    pub fn set_countries_known(&mut self, known: bool) {
+        self.countries_known = known;
     }
 
     /// What is kept.
@@ -146,6 +166,39 @@ impl Statistics {
         if let Some(day) = &mut self.entry {
             day.counts.note(addr, country);
         }
+    }
+
+    /// A client of a bridge has opened a link, by a transport or not.
+    pub fn note_bridge_user(
+        &mut self,
+        addr: IpAddr,
+        transport: Option<&str>,
+        country: impl FnOnce(IpAddr) -> Country,
+    ) {
+        if let Some(day) = &mut self.bridge {
+            day.counts.note(addr, transport, country);
+        }
+    }
+
+    /// CLIENTS_SEEN, if [`end_days`](Self::end_days) has ended a day of a bridge.
+    pub fn take_clients_seen(&mut self) -> Option<String> {
+        self.ended.take()
+    }
+
+    /// Different users of a bridge since the last call.
+    pub fn bridge_users(&mut self, rng: &mut impl Rng) -> Option<u64> {
+        self.bridge.as_mut().map(|day| day.counts.beat(rng))
+    }
+
+    /// The users of a bridge today, as controllers get them. A node that is no bridge has none since 1970, as in C tor.
+    #[must_use]
+    pub fn clients_seen(&self) -> String {
+        let Some(day) = &self.bridge else {
+            let since = moment::iso(SystemTime::UNIX_EPOCH);
+            return bridge::nobody(&since);
+        };
+        let since = moment::iso(day.since());
+        day.counts.for_controllers(&since, self.countries_known)
     }
 
     /// A circuit has ended, or the day has.
@@ -234,6 +287,15 @@ impl Statistics {
         {
             results.push((StatsFile::Connections, counts.lines(&end)));
         }
+        if let Some(day) = &mut self.bridge
+            && let Some((counts, end)) = day.end(now, BridgeUsers::new(rng))
+        {
+            // C tor has the next day's start in it.
+            let since = moment::iso(now);
+            self.ended = Some(counts.for_controllers(&since, self.countries_known));
+            let text = counts.lines(&end, self.countries_known);
+            results.push((StatsFile::Bridge, text));
+        }
         if let Some((before, end)) = self.padding.end(now, self.padding_seen) {
             let timers = std::mem::take(&mut self.padding_timers);
             let counts = self.padding_seen - before;
@@ -265,11 +327,13 @@ impl Statistics {
                 .map(|digest| format!("{keyword} {digest}\n"))
         };
         let files = StatsFile::ALL.iter().zip(&self.files);
-        let files = files.filter_map(|(file, text)| {
+        let (bridge, files): (Vec<_>, Vec<_>) =
+            files.partition(|(file, _)| **file == StatsFile::Bridge);
+        let recent = |(file, text): (&StatsFile, &Option<String>)| {
             text.clone().filter(|text| {
                 self.switches.has(*file) && file.recent(text, now).is_ok_and(|recent| recent)
             })
-        });
+        };
         let padding = self.padding_line.clone();
         let overload = self.overload.lines(rates, now);
         [
@@ -278,9 +342,10 @@ impl Statistics {
         ]
         .into_iter()
         .flatten()
-        .chain(files)
+        .chain(files.into_iter().filter_map(recent))
         .chain(padding.filter(|_| self.switches.padding))
         .chain(Some(overload).filter(|text| self.switches.overload && !text.is_empty()))
+        .chain(bridge.into_iter().filter_map(recent))
         .collect()
     }
 }

@@ -21,6 +21,7 @@ pub(crate) fn authorities(options: &Options) -> Vec<Authority> {
             dir_addr: SocketAddr::V4(authority.dir_address),
             identity: RsaIdentity::from(authority.fingerprint),
             v3_ident: authority.v3ident.map(RsaIdentity::from),
+            bridge: authority.bridge,
         })
         .collect()
 }

@@ -19,6 +19,7 @@ mod client;
 mod control;
 mod directory;
 mod exit;
+mod ext_or;
 pub mod logging;
 mod metrics;
 pub mod process;

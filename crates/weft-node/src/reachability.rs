@@ -18,6 +18,7 @@ pub(crate) mod bandwidth_test;
 mod error;
 mod link;
 mod probe;
+mod request;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ use rand::CryptoRng;
 pub use error::{LinkFault, ProbeError, Step};
 use probe::LONGEST_TIMEOUT;
 pub use probe::{Probe, reach};
+pub use request::{CircuitRequest, RequestError};
 
 /// Relays that are asked one after the other before a pause: one of them may be down, or behind a firewall
 /// itself.

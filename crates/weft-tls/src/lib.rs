@@ -109,6 +109,8 @@ pub enum LinkTlsError {
 pub struct LinkTls {
     client: Arc<ClientConfig>,
     relay: Option<RelaySide>,
+    /// Links that are opened prove nothing.
+    connects_as_client: bool,
 }
 
 /// What only a relay has.
@@ -125,6 +127,7 @@ impl LinkTls {
         Ok(Self {
             client: Arc::new(client_config(&[&TLS13, &TLS12])?),
             relay: None,
+            connects_as_client: true,
         })
     }
 
@@ -133,6 +136,7 @@ impl LinkTls {
         Ok(Self {
             client: Arc::new(client_config(&[&TLS12])?),
             relay: None,
+            connects_as_client: true,
         })
     }
 
@@ -149,6 +153,14 @@ impl LinkTls {
     {
         let link = LinkKey::create(now, rng)?;
         link.vouched_by(keys, lifetimes, now, rng)
+    }
+
+    /// Opens links as a client does, and proves itself on those that it accepts alone: a bridge, of which the relays that
+    /// it connects to must not learn.
+    #[must_use]
+    pub fn connecting_as_client(mut self) -> Self {
+        self.connects_as_client = true;
+        self
     }
 
     /// What this node proves itself with on links; `None` for a client.
@@ -183,7 +195,7 @@ impl LinkTls {
         config.key_log = secrets.clone();
         Ok(LinkSession {
             connection: ClientConnection::new(Arc::new(config), name)?.into(),
-            identity: self.identity(),
+            identity: self.identity().filter(|_| !self.connects_as_client),
             secrets,
         })
     }
@@ -232,6 +244,7 @@ impl LinkKey {
                 identity: Arc::new(identity),
                 renew_at: now + lifetimes.shortest(),
             }),
+            connects_as_client: false,
         })
     }
 }

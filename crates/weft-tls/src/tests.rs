@@ -102,7 +102,8 @@ impl End {
             expected_ed: None,
         };
         let session = tls.connect(&mut rng(5)).unwrap();
-        End::new(session, role, tls.identity())
+        let me = session.identity();
+        End::new(session, role, me)
     }
 
     fn responder(tls: &LinkTls) -> Self {
@@ -175,6 +176,19 @@ fn clients_stay_anonymous() {
     link(&mut client, &mut bob).unwrap();
     assert_eq!(client.peer(), is_relay(&BOB));
     assert_eq!(bob.peer(), PeerIdentity::Unauthenticated);
+}
+
+#[test]
+fn a_bridge_is_a_client_to_those_that_it_connects_to_and_a_relay_to_those_that_connect_to_it() {
+    let bridge = relay(4, 0).connecting_as_client();
+    let (mut out, mut bob) = (End::initiator(&bridge), End::responder(&BOB));
+    link(&mut out, &mut bob).unwrap();
+    assert_eq!(bob.peer(), PeerIdentity::Unauthenticated);
+    assert_eq!(out.peer(), is_relay(&BOB));
+    let (mut bob, mut accepted) = (End::initiator(&BOB), End::responder(&bridge));
+    link(&mut bob, &mut accepted).unwrap();
+    assert_eq!(bob.peer(), is_relay(&bridge));
+    assert_eq!(accepted.peer(), is_relay(&BOB));
 }
 
 #[test]

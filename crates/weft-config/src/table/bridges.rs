@@ -11,14 +11,13 @@ options! {
     Bridge: Lines, refused(&[], "connections would go to guards directly, not to this bridge");
 
     /// Be a bridge.
-    BridgeRelay: Bool = "0", refused(&["0"], "the bridge would be published as a public relay");
+    BridgeRelay: Bool = "0";
 
-    /// How the bridge authority gives the bridge to users.
-    BridgeDistribution: Text, harmless("it only describes bridges, which are refused");
+    /// How the bridge authority gives the bridge to users: none, any, https, email, settings.
+    BridgeDistribution: Text;
 
     /// Publish the bridge's users by country.
-    BridgeRecordUsageByCountry: Bool = "1",
-        harmless("it only describes bridges, which are refused");
+    BridgeRecordUsageByCountry: Bool = "1";
 
     /// Fetch descriptors of bridges from the bridge authority.
     UpdateBridgesFromAuthority: Bool = "0",
@@ -28,39 +27,34 @@ options! {
     ReconfigDropsBridgeDescs: Bool = "0", harmless("it only describes bridges, which are refused");
 
     /// The password for the bridge authority's list of bridges.
-    BridgePassword: Text, harmless("it only describes bridges, which are refused");
+    BridgePassword: Text, harmless("it only describes authorities of bridges, which Weft cannot be");
 
     /// A program of pluggable transports for a client.
     ClientTransportPlugin: Lines,
         harmless("only bridges use pluggable transports, and bridges are refused");
 
-    /// A program of pluggable transports for a bridge.
-    ServerTransportPlugin: Lines, lost(&[], "the pluggable transport will NOT be started");
+    /// A program of pluggable transports for a bridge: the names of its transports, `exec`, and the program with its
+    /// arguments.
+    ServerTransportPlugin: Lines;
 
-    /// Where a pluggable transport listens.
-    ServerTransportListenAddr: Lines,
-        harmless("it only describes ServerTransportPlugin, which has a warning of its own");
+    /// Where a pluggable transport listens: its name, an address and port.
+    ServerTransportListenAddr: Lines;
 
-    /// Parameters for a pluggable transport.
-    ServerTransportOptions: Lines,
-        harmless("it only describes ServerTransportPlugin, which has a warning of its own");
+    /// Parameters for a pluggable transport: its name, then each as `k=v`.
+    ServerTransportOptions: Lines;
 
     /// A port where pluggable transports hand over connections.
-    ExtORPort: LinesOf(ExtORPortLines),
-        lost(&["0"], "the port will NOT be opened: no pluggable transport can use it");
+    ExtORPort: LinesOf(ExtORPortLines);
 
     /// As ExtORPort, left out of dumps.
-    __ExtORPort: LinesOf(ExtORPortLines),
-        hidden, lost(&["0"], "the port will NOT be opened: no pluggable transport can use it");
+    __ExtORPort: LinesOf(ExtORPortLines), hidden;
 
     /// The lines of ExtORPort.
-    ExtORPortLines: LinesVirtual, harmless("it is a list that other options fill");
+    ExtORPortLines: LinesVirtual;
 
     /// The file by which pluggable transports authenticate.
-    ExtORPortCookieAuthFile: Path,
-        harmless("it only describes the ExtORPort, which has a warning of its own");
+    ExtORPortCookieAuthFile: Path;
 
     /// The group may read that file.
-    ExtORPortCookieAuthFileGroupReadable: Bool = "0",
-        harmless("it only describes the ExtORPort, which has a warning of its own");
+    ExtORPortCookieAuthFileGroupReadable: Bool = "0";
 }

@@ -10,7 +10,7 @@ options! {
     AlternateDirAuthority: Lines;
 
     /// A bridge authority to use in place of the network's own.
-    AlternateBridgeAuthority: Lines, harmless("it only describes bridges, which are refused");
+    AlternateBridgeAuthority: Lines;
 
     /// A relay that a client may ask for its first consensus.
     FallbackDir: Lines;

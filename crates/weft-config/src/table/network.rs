@@ -35,8 +35,7 @@ options! {
     OutboundBindAddressExit: Lines;
 
     /// The address that pluggable transports connect from.
-    OutboundBindAddressPT: Lines,
-        harmless("only bridges use pluggable transports, and bridges are refused");
+    OutboundBindAddressPT: Lines;
 
     /// Publish without having been reached from outside.
     AssumeReachable: Bool = "0";

@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use rand::CryptoRng;
+use sha1::{Digest as _, Sha1};
 use tor_llcrypto::pk::ed25519::{Ed25519Identity, ExpandedKeypair};
 use tor_llcrypto::pk::rsa::{self, RsaIdentity};
 
@@ -45,6 +46,8 @@ pub struct KeyConfig {
     pub key_directory_group_readable: Option<bool>,
     /// Nickname, for the fingerprint files.
     pub nickname: String,
+    /// BridgeRelay: there is a file with the digest of the fingerprint, by which a bridge may be spoken of.
+    pub bridge: bool,
     /// OfflineMasterKey: never look for the master secret key.
     pub offline_master_key: bool,
     /// SigningKeyLifetime.
@@ -63,6 +66,7 @@ impl KeyConfig {
             data_directory_group_readable: false,
             key_directory_group_readable: None,
             nickname: "Unnamed".to_owned(),
+            bridge: false,
             offline_master_key: false,
             signing_key_lifetime: Duration::from_secs(30 * 24 * 60 * 60),
             signing_key_slop: Duration::from_secs(24 * 60 * 60),
@@ -243,6 +247,11 @@ impl RelayKeys {
         self.rsa_id().as_hex_upper()
     }
 
+    /// The digest of the fingerprint's bytes, by which services speak of a bridge without naming it.
+    pub fn hashed_fingerprint(&self) -> String {
+        hex::encode_upper(Sha1::digest(self.rsa_id().as_bytes()))
+    }
+
     /// The fingerprint in ten groups of four digits, as `--list-fingerprint` prints it.
     pub fn fingerprint_spaced(&self) -> String {
         let digits: Vec<char> = self.fingerprint().chars().collect();
@@ -257,18 +266,24 @@ impl RelayKeys {
 
     /// Writes `fingerprint` and `fingerprint-ed25519` where their content differs.
     fn write_fingerprints(&self) -> Result<(), KeyError> {
-        for (name, kind, print) in [
-            ("fingerprint", "", self.fingerprint()),
+        let hashed = self.config.bridge.then(|| self.hashed_fingerprint());
+        let own = [
+            ("fingerprint", "server's identity key", self.fingerprint()),
             (
                 "fingerprint-ed25519",
-                "ed25519 ",
+                "server's identity key ed25519",
                 self.ed25519_fingerprint(),
             ),
-        ] {
+        ];
+        let hashed = hashed.map(|print| {
+            let kind = "Tor bridge's hashed identity key";
+            ("hashed-fingerprint", kind, print)
+        });
+        for (name, kind, print) in own.into_iter().chain(hashed) {
             let nickname = &self.config.nickname;
             tracing::info!(
                 notice = true,
-                "Your server's identity key {kind}fingerprint is '{nickname} {print}'"
+                "Your {kind} fingerprint is '{nickname} {print}'"
             );
             let path = self.config.data_directory.join(name);
             let line = format!("{nickname} {print}\n");

@@ -119,6 +119,7 @@ fn a_first_start_makes_every_file_private() {
     );
     let print = fs::read_to_string(relay.dir.path().join("fingerprint")).unwrap();
     assert_eq!(print, format!("Unnamed {}\n", keys.fingerprint()));
+    assert!(!relay.dir.path().join("hashed-fingerprint").exists());
     assert_eq!(
         keys.fingerprint_spaced().replace(' ', ""),
         keys.fingerprint()
@@ -560,6 +561,17 @@ fn a_disk_that_fills_up_leaves_nothing_half_written() {
         child.status.success() && message.contains("1 passed"),
         "{message}"
     );
+}
+
+#[test]
+fn a_bridge_has_a_file_by_which_it_may_be_spoken_of() {
+    let mut relay = Relay::new();
+    relay.cfg.bridge = true;
+    let keys = relay.load(now()).unwrap();
+    let hashed = fs::read_to_string(relay.dir.path().join("hashed-fingerprint")).unwrap();
+    let digest = hex::encode_upper(Sha1::digest(hex::decode(keys.fingerprint()).unwrap()));
+    assert_eq!(hashed, format!("Unnamed {digest}\n"));
+    assert_eq!(digest, keys.hashed_fingerprint());
 }
 
 #[test]

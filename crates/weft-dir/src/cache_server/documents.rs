@@ -72,8 +72,8 @@ pub(super) struct Held {
     pub(super) certs: Vec<ServedCert>,
     /// The microdescriptors.
     pub(super) microdescs: MicrodescStore,
-    /// Our identity, descriptor and extra-info document.
-    pub(super) own: Option<(RsaIdentity, Own, Own)>,
+    /// Our identity, descriptor and extra-info document; a bridge serves no such document.
+    pub(super) own: Option<(RsaIdentity, Own, Option<Own>)>,
     /// Descriptors of others, and their extra-info documents.
     pub(super) descriptors: DescriptorStore,
     pub(super) extra_infos: DescriptorStore,
@@ -217,11 +217,11 @@ impl CachedDocuments {
     }
 
     /// Serves our own documents from now on.
-    pub(crate) fn set_own(&self, identity: RsaIdentity, signed: &SignedDescriptor) {
+    pub(crate) fn set_own(&self, identity: RsaIdentity, signed: &SignedDescriptor, bridge: bool) {
         let own = (
             identity,
             Own::new(&signed.router),
-            Own::new(&signed.extra_info),
+            (!bridge).then(|| Own::new(&signed.extra_info)),
         );
         self.held().own = Some(own);
     }

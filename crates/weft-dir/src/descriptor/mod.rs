@@ -102,6 +102,10 @@ pub struct OwnDescriptor {
     pub hibernating: bool,
     /// Whether to publish statistics in the extra-info document (ExtraInfoStatistics).
     pub extra_info_statistics: bool,
+    /// How the bridge authority gives a bridge to users (BridgeDistribution); none: it is no bridge.
+    pub bridge_distribution: Option<String>,
+    /// The pluggable transports that a bridge offers, each as the extra-info document has it behind `transport`.
+    pub transports: Vec<String>,
     /// Whether to publish that we were overloaded (OverloadStatistics).
     pub overload_statistics: bool,
 }
@@ -226,6 +230,7 @@ impl OwnDescriptor {
                 d.contact.clone(),
                 d.family.clone(),
                 d.hibernating,
+                (d.bridge_distribution.clone(), d.transports.clone()),
             )
         };
         let roles = |d: &OwnDescriptor| {
@@ -310,6 +315,15 @@ impl OwnDescriptor {
             {
                 return field("family", member, "is not a fingerprint or nickname");
             }
+        }
+        let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
+        if let Some(text) = self.bridge_distribution.as_ref().filter(|text| !word(text)) {
+            return field("bridge-distribution-request", text, "is not a word");
+        }
+        // What a program printed.
+        let words = |text: &str| text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+        if let Some(text) = self.transports.iter().find(|text| !words(text)) {
+            return field("transport", text, "is not ASCII text");
         }
         for rule in self.exit_policy.iter().chain(&self.ipv6_policy) {
             if !(rule.starts_with("accept") || rule.starts_with("reject")) || !one_line(rule) {

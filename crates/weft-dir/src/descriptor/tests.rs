@@ -74,6 +74,35 @@ fn a_minimal_descriptor_claims_nothing_more_than_it_must() {
 }
 
 #[test]
+fn a_bridge_s_documents_have_its_distribution_and_transports() {
+    let bridge = OwnDescriptor {
+        bridge_distribution: Some("email".into()),
+        transports: vec!["obfs4 192.0.2.1:443 cert=a,iat-mode=0".into()],
+        extra_info_statistics: false,
+        ..full()
+    };
+    let signed = bridge.sign(&moment()).unwrap();
+    accepted(&signed.router);
+    // C tor's order: between contact and ntor-onion-key.
+    let at = signed
+        .router
+        .find("\nbridge-distribution-request email\nntor-onion-key ");
+    assert!(at.is_some(), "{}", signed.router);
+    let line = "\ntransport obfs4 192.0.2.1:443 cert=a,iat-mode=0\n";
+    assert!(signed.extra_info.contains(line), "{}", signed.extra_info);
+    let plain = full();
+    assert_eq!(plain.changed(&bridge), Some("config change"));
+    for bad in ["obfs4 192.0.2.1:443 a\nrouter-signature", "obfs4 \u{e4}"] {
+        let bridge = OwnDescriptor {
+            transports: vec![bad.into()],
+            ..full()
+        };
+        let error = bridge.sign(&moment()).unwrap_err().to_string();
+        assert!(error.contains("transport"), "{error}");
+    }
+}
+
+#[test]
 fn the_descriptor_names_its_extra_info_document() {
     let signed = full().sign(&moment()).unwrap();
     let end =

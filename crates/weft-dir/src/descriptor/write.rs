@@ -63,6 +63,10 @@ impl OwnDescriptor {
         doc.item("identity-ed25519")
             .object_bytes("ED25519 CERT", self.keys.signing_cert.clone());
         args(&mut doc, "published", Iso8601TimeSp::from(moment.published));
+        // Also where no statistics are published: it is how transports are found.
+        for transport in &self.transports {
+            args(&mut doc, "transport", transport);
+        }
         if self.extra_info_statistics {
             for line in &moment.history {
                 doc.push_raw_string(&format_args!("{line}\n"));
@@ -157,6 +161,9 @@ impl OwnDescriptor {
         }
         if let Some(contact) = self.contact.as_ref().filter(|contact| !contact.is_empty()) {
             args(&mut doc, "contact", contact);
+        }
+        if let Some(distribution) = &self.bridge_distribution {
+            args(&mut doc, "bridge-distribution-request", distribution);
         }
         let ntor = curve25519::PublicKey::from(&keys.ntor);
         args(

@@ -212,6 +212,7 @@ fn only_authorities_that_sign_are_asked_each_in_its_turn() {
     let signing = setup.options.authorities[0].clone();
     let bridges = crate::authority::Authority {
         v3_ident: None,
+        bridge: true,
         ..signing.clone()
     };
     setup.options.authorities = vec![bridges, signing.clone(), signing];

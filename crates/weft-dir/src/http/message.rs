@@ -45,7 +45,7 @@ impl Request {
     }
 
     /// The bytes to send to `host`, if it has an address.
-    pub(super) fn encode(&self, host: Option<SocketAddr>) -> Vec<u8> {
+    pub(crate) fn encode(&self, host: Option<SocketAddr>) -> Vec<u8> {
         let host = match host {
             Some(host) if host.port() == 80 => format!("Host: {}\r\n", host.ip()),
             Some(host) => format!("Host: {host}\r\n"),

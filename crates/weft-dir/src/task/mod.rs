@@ -6,6 +6,7 @@
 //! A node runs it on a thread of its own ([`DirectoryHandle::start`]); tests run
 //! [`DirectoryTask::run`] with a clock of theirs.
 
+mod bridge;
 mod caching;
 mod descriptors;
 mod handle;
@@ -21,6 +22,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::relay_flags::RelayFlags;
 
 use crate::bandwidth::BandwidthHistory;
@@ -126,6 +128,8 @@ pub struct DirectoryTask {
     turn_of: usize,
     /// Connections to authorities.
     sockets: Arc<Sockets>,
+    /// The first relay of circuits for a bridge's uploads.
+    upload_guard: Option<RsaIdentity>,
 }
 
 impl DirectoryTask {
@@ -173,6 +177,7 @@ impl DirectoryTask {
             stop: watch::Sender::new(false),
             turn_of: 0,
             sockets: Arc::default(),
+            upload_guard: None,
         }
     }
 
@@ -271,7 +276,7 @@ impl DirectoryTask {
         let publish = self
             .publisher
             .next_wake()
-            .filter(|_| self.may_publish())
+            .filter(|_| self.may_publish() || self.options.bridge)
             .map(|at| at.saturating_sub(monotonic));
         let fetch = self.fetcher.wait(now, monotonic);
         let ns = self.wait_for_ns(now, monotonic);
@@ -288,7 +293,8 @@ impl DirectoryTask {
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
         match command {
             Command::Options(options) => {
-                if options.authorities != self.options.authorities {
+                let kind = |of: &DirectoryOptions| (of.authorities.clone(), of.bridge);
+                if kind(&options) != kind(&self.options) {
                     self.publisher.mark_dirty("authorities have changed");
                 }
                 let was_disabled = self.options.disabled;
@@ -323,6 +329,11 @@ impl DirectoryTask {
             }
             Command::Publish(reason) => self.publisher.mark_dirty(reason),
             Command::Reachable { ipv4, ipv6 } => self.reachable = (ipv4, ipv6),
+            Command::Uploaded {
+                generation,
+                authority,
+                answer,
+            } => self.upload_answered((generation, authority), answer),
             Command::Bandwidth(totals) => self.bandwidth.note(now, totals),
             Command::Statistics(lines) => self.statistics = lines,
             Command::Overloaded(when) => self.overloaded = Some(start_of_hour(when)),
@@ -359,8 +370,11 @@ impl DirectoryTask {
     /// What the rules of publication look at.
     fn situation(&self, now: SystemTime, monotonic: Duration) -> Situation {
         let listing = match &self.descriptor {
-            Some(descriptor) => self.fetcher.listing(&descriptor.rsa_id(), now),
-            None => OwnListing::Unknown,
+            Some(descriptor) if !self.options.bridge => {
+                self.fetcher.listing(&descriptor.rsa_id(), now)
+            }
+            // No consensus lists a bridge.
+            _ => OwnListing::Unknown,
         };
         let observed = self
             .bandwidth
@@ -380,11 +394,14 @@ impl DirectoryTask {
 
     /// Makes a descriptor if one is wanted, and uploads where it is due.
     fn publish(&mut self, now: SystemTime, monotonic: Duration) {
-        if !self.may_publish() {
-            return;
-        }
-        if let Some(reason) = self.publisher.wants(monotonic) {
+        let may = self.may_publish();
+        // Clients ask a bridge itself for its descriptor, whether or not it is published.
+        let may_make = may || self.options.bridge && self.descriptor.is_some();
+        if let Some(reason) = self.publisher.wants(monotonic).filter(|_| may_make) {
             self.make(reason, now, monotonic);
+        }
+        if !may {
+            return;
         }
         while let Some(id) = self.publisher.next_upload(monotonic) {
             let Some((signed, reason)) = &self.signed else {
@@ -395,6 +412,10 @@ impl DirectoryTask {
                 reason,
                 body: signed.upload_body(),
             };
+            if self.options.bridge {
+                self.upload_by_circuit(&id, &request);
+                continue;
+            }
             let Some(index) = self
                 .options
                 .authorities
@@ -434,11 +455,12 @@ impl DirectoryTask {
                     self.options
                         .authorities
                         .iter()
-                        .filter(|authority| authority.v3_ident.is_some())
+                        .filter(|authority| bridge::takes(authority, self.options.bridge))
                         .map(|authority| authority.identity),
                     self.options.testing,
                 );
-                self.documents.set_own(descriptor.rsa_id(), &signed);
+                let bridge = self.options.bridge;
+                self.documents.set_own(descriptor.rsa_id(), &signed, bridge);
                 self.signed = Some((signed, reason));
             }
             Err(error) => {

@@ -55,7 +55,7 @@ impl DirectoryTask {
         else {
             return;
         };
-        if !consensus.is_live(now) {
+        if self.options.bridge || !consensus.is_live(now) {
             return;
         }
         let flags = consensus

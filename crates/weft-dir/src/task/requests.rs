@@ -92,7 +92,7 @@ impl DirectoryTask {
     }
 
     /// An upload of the descriptor of `generation` has come to an end.
-    fn uploaded(
+    pub(super) fn uploaded(
         &mut self,
         generation: u64,
         authority: RsaIdentity,
@@ -214,19 +214,21 @@ impl DirectoryTask {
 fn outcome(result: Result<Response, HttpError>) -> UploadOutcome {
     match result {
         Ok(Response {
-            status: 200,
-            not_new: true,
-            ..
-        }) => UploadOutcome::NotNew,
-        Ok(Response { status: 200, .. }) => UploadOutcome::Accepted,
-        Ok(Response {
-            status: 400,
+            status,
+            not_new,
             reason,
             ..
-        }) => UploadOutcome::Refused(reason),
-        Ok(Response { status, reason, .. }) => {
-            UploadOutcome::Failed(format!("status {status} ({reason})"))
-        }
+        }) => outcome_of(status, not_new, reason),
         Err(error) => UploadOutcome::Failed(error.to_string()),
+    }
+}
+
+/// What an answer with this status and reason means.
+pub(super) fn outcome_of(status: u16, not_new: bool, reason: String) -> UploadOutcome {
+    match status {
+        200 if not_new => UploadOutcome::NotNew,
+        200 => UploadOutcome::Accepted,
+        400 => UploadOutcome::Refused(reason),
+        _ => UploadOutcome::Failed(format!("status {status} ({reason})")),
     }
 }

@@ -164,6 +164,7 @@ impl CTor {
             dir_addr,
             identity,
             v3_ident: Some(v3_ident),
+            bridge: false,
         };
         let tor = Self {
             child,

@@ -23,6 +23,7 @@ fn all() -> Switches {
         directions: true,
         padding: true,
         overload: true,
+        bridge: true,
     }
 }
 
@@ -43,6 +44,7 @@ fn busy(switches: Switches) -> Statistics {
     let dirreq = "dirreq-stats-end 2026-01-02 10:00:00 (86400 s)\ndirreq-v3-ips de=8\n";
     statistics.keep(StatsFile::DirRequests, dirreq.into());
     statistics.note_client([192, 0, 2, 1].into(), |_| *b"de");
+    statistics.note_bridge_user([192, 0, 2, 1].into(), Some("obfs4"), |_| *b"de");
     let second = Duration::from_secs(1);
     statistics.note_circuit(CircuitCells::new(1, second, second).unwrap(), &mut rng);
     let mut traffic = PortTraffic::default();
@@ -96,7 +98,7 @@ fn everything_is_published_in_c_tors_order() {
         .map(|(file, _)| *file)
         .collect();
     use StatsFile::*;
-    assert_eq!(early, [Entry, Cells, Exits, Connections]);
+    assert_eq!(early, [Entry, Cells, Exits, Connections, Bridge]);
     // A day of onion services begins at noon.
     let noon = start() + PERIOD + 2 * HOUR;
     assert_eq!(statistics.end_days(noon, &mut rng()).len(), 1);
@@ -127,6 +129,10 @@ fn everything_is_published_in_c_tors_order() {
             "padding-counts",
             "overload-ratelimits",
             "overload-fd-exhausted",
+            "bridge-stats-end",
+            "bridge-ips",
+            "bridge-ip-versions",
+            "bridge-ip-transports",
         ]
     );
     assert!(lines.iter().all(|text| text.ends_with('\n')));
@@ -145,7 +151,7 @@ fn everything_is_published_in_c_tors_order() {
 #[test]
 fn each_switch_switches_its_own_lines() {
     type Change = fn(&mut Switches);
-    let changes: [(Change, &str); 8] = [
+    let changes: [(Change, &str); 9] = [
         (|all| all.dir_requests = false, "dirreq-"),
         (|all| all.entry = false, "entry-"),
         (|all| all.cells = false, "cell-"),
@@ -154,6 +160,7 @@ fn each_switch_switches_its_own_lines() {
         (|all| all.directions = false, "conn-bi-direct"),
         (|all| all.padding = false, "padding-"),
         (|all| all.overload = false, "overload-"),
+        (|all| all.bridge = false, "bridge-"),
     ];
     let published = |switches| {
         let mut statistics = busy(switches);
@@ -182,6 +189,31 @@ fn each_switch_switches_its_own_lines() {
         ..all()
     };
     assert_eq!(published(none), "");
+}
+
+#[test]
+fn controllers_learn_of_a_bridge_s_users_now_and_at_the_end_of_a_day() {
+    let mut statistics = busy(all());
+    statistics.set_countries_known(true);
+    let now = "CountrySummary=de=8 IPVersions=v4=8,v6=0";
+    assert_eq!(
+        statistics.clients_seen(),
+        format!("TimeStarted=\"2026-01-01 10:00:00\" {now}")
+    );
+    assert_eq!(statistics.take_clients_seen(), None);
+    assert_eq!(statistics.bridge_users(&mut rng()), Some(1));
+    statistics.end_days(start() + PERIOD, &mut rng());
+    assert_eq!(
+        statistics.take_clients_seen(),
+        Some(format!("TimeStarted=\"2026-01-02 10:00:00\" {now}"))
+    );
+    assert_eq!(statistics.take_clients_seen(), None);
+    let mut none = Statistics::new(start());
+    assert_eq!(
+        none.clients_seen(),
+        "TimeStarted=\"1970-01-01 00:00:00\" CountrySummary= IPVersions=v4=0,v6=0"
+    );
+    assert_eq!(none.bridge_users(&mut rng()), None);
 }
 
 #[test]

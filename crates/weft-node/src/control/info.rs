@@ -68,11 +68,6 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
         "circuit-status" => lines(backend.circuits().await.iter().map(|c| c.describe())),
         "circuit-pool" => lines(backend.circuits().await.iter().map(|c| c.describe_pool())),
         "stream-status" => lines(backend.streams().await.iter().map(|s| s.describe())),
-        "status/clients-seen" => {
-            // What a C tor that is no bridge answers.
-            let none = "TimeStarted=\"1970-01-01 00:00:00\" CountrySummary= IPVersions=v4=0,v6=0";
-            Answer::Value(none.to_owned())
-        }
         "orconn-status" => {
             let links = backend.links().await;
             lines(links.iter().map(|l| format!("{} {}", l.target, l.status)))
@@ -277,6 +272,7 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         _ if key.starts_with("ns/purpose/") || key.starts_with("dir/status/") => {
             value(String::new())
         }
+        "status/clients-seen" => Some(Answer::Value(node.clients_seen.clone())),
         "status/good-server-descriptor" | "status/accepted-server-descriptor" => {
             Some(bit(node.accepted))
         }

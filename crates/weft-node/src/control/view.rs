@@ -56,6 +56,8 @@ pub(crate) struct NodeView {
     pub addresses: Vec<IpAddr>,
     /// How much of AccountingMax is used.
     pub accounting: weft_accounting::View,
+    /// `status/clients-seen`.
+    pub clients_seen: String,
     /// Whether the node is going down.
     pub exiting: bool,
     pub started: Instant,

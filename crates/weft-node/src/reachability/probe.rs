@@ -6,7 +6,7 @@
 //! onionskin.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use rand::CryptoRng;
@@ -52,7 +52,7 @@ pub struct Probe {
 }
 
 /// The relay's answer to the EXTEND2.
-enum Extension {
+pub(super) enum Extension {
     /// EXTENDED2, with the handshake of the node at our address.
     Extended(Vec<u8>),
     /// DESTROY from the relay itself, or TRUNCATED with the reason that the next hop sent.
@@ -94,12 +94,12 @@ impl Probe {
         let extend2 = self.extend2(&onionskin)?;
 
         let expected = (self.via_rsa, None);
-        let mut link = open_link(self.via, expected, &self.route, (deadline, timeout), rng)?;
+        let mut link = open_link(self.via, expected, &self.route, deadline, rng)?;
 
         let circ_id = circuit_id(rng);
         let mut crypt = create_fast(&mut link, circ_id, rng)
             .map_err(|source| self.via_failed(Step::CreateFast, source))?;
-        let verdict = match extend(&mut link, circ_id, &mut crypt, &extend2, rng) {
+        let verdict = match extend(&mut link, (circ_id, 0), &mut crypt, &extend2, rng) {
             Ok(Extension::Extended(reply)) => match self.check_reply(onionskin, &reply) {
                 Ok(keys) => {
                     crypt.add_hop(&keys.into());
@@ -210,11 +210,11 @@ fn open_link(
     via: SocketAddr,
     (rsa, ed25519): (RsaIdentity, Option<Ed25519Identity>),
     route: &Route,
-    (deadline, timeout): (Instant, Duration),
+    deadline: Instant,
     rng: &mut impl CryptoRng,
 ) -> Result<Link, ProbeError> {
     let session = LinkTls::client()?.connect(rng)?;
-    let socket = connect(via, route, (deadline, timeout))?;
+    let socket = connect_via(via, route, deadline)?;
     let mut link = Link::new(socket, session, deadline);
     link.tls_handshake()
         .map_err(|source| via_failed(via, Step::Tls, source))?;
@@ -228,34 +228,17 @@ fn open_link(
 }
 
 /// Opens a TCP connection to the relay.
-fn connect(
-    via: SocketAddr,
-    route: &Route,
-    (deadline, timeout): (Instant, Duration),
-) -> Result<TcpStream, ProbeError> {
+fn connect_via(via: SocketAddr, route: &Route, deadline: Instant) -> Result<TcpStream, ProbeError> {
     let failed = |source: io::Error| ProbeError::Connect { via, source };
-    let to = route.first(via);
-    let kind = Type::STREAM;
-    let socket = Socket::new(Domain::for_address(to), kind, Some(Protocol::TCP)).map_err(failed)?;
-    if let Some(bind) = route.source(via) {
-        socket
-            .bind(&SocketAddr::new(bind, 0).into())
-            .map_err(|source| ProbeError::Bind {
-                bind,
-                via: to,
-                source,
-            })?;
-    }
-    socket
-        .connect_timeout(&to.into(), timeout)
-        .and_then(|()| socket.set_tcp_nodelay(true))
-        .map_err(failed)?;
-    let mut socket: TcpStream = socket.into();
-    let request = route.request(via).map_err(io::Error::other);
-    if let Some(request) = request.map_err(failed)? {
-        ask_proxy(&mut socket, request, deadline).map_err(failed)?;
-    }
-    Ok(socket)
+    let socket = unconnected(via, route).map_err(|(bind, source)| match bind {
+        Some(bind) => ProbeError::Bind {
+            bind,
+            via: route.first(via),
+            source,
+        },
+        None => failed(source),
+    })?;
+    connected(socket, via, route, deadline).map_err(failed)
 }
 
 /// A circuit of two hops, of which this relay is the second.
@@ -290,9 +273,46 @@ impl ProbeCircuit {
     }
 }
 
+/// A connection to a relay.
+pub(super) fn connect(to: SocketAddr, route: &Route, deadline: Instant) -> io::Result<TcpStream> {
+    let socket = unconnected(to, route).map_err(|(_, source)| source)?;
+    connected(socket, to, route, deadline)
+}
+
+/// A socket with the configured source address; or that address, if it is not ours, and the system's error.
+fn unconnected(to: SocketAddr, route: &Route) -> Result<Socket, (Option<IpAddr>, io::Error)> {
+    let domain = Domain::for_address(route.first(to));
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP));
+    let socket = socket.map_err(|source| (None, source))?;
+    if let Some(bind) = route.source(to) {
+        socket
+            .bind(&SocketAddr::new(bind, 0).into())
+            .map_err(|source| (Some(bind), source))?;
+    }
+    Ok(socket)
+}
+
+/// Connects the socket to a relay, by the route's proxy if it has one.
+fn connected(
+    socket: Socket,
+    to: SocketAddr,
+    route: &Route,
+    deadline: Instant,
+) -> io::Result<TcpStream> {
+    let remaining = deadline.saturating_duration_since(Instant::now());
+    let remaining = remaining.max(Duration::from_millis(1));
+    socket.connect_timeout(&route.first(to).into(), remaining)?;
+    socket.set_tcp_nodelay(true)?;
+    let mut socket: TcpStream = socket.into();
+    if let Some(request) = route.request(to).map_err(io::Error::other)? {
+        ask_proxy(&mut socket, request, deadline)?;
+    }
+    Ok(socket)
+}
+
 /// Closes a circuit and its link. With a DESTROY both relays forget the circuit at once. An origin sends no reason but
 /// NONE.
-fn destroy(mut link: Link, circ_id: u32) {
+pub(super) fn destroy(mut link: Link, circ_id: u32) {
     let _ = link.send_cell(&Cell::new(circ_id, ChanCmd::DESTROY));
     link.close();
 }
@@ -326,14 +346,14 @@ fn ask_proxy(
 }
 
 /// A random circuit id with the bit of the link's initiator set (tor-spec 5.1.1).
-fn circuit_id(rng: &mut impl CryptoRng) -> u32 {
+pub(super) fn circuit_id(rng: &mut impl CryptoRng) -> u32 {
     let mut bytes = [0; 4];
     rng.fill_bytes(&mut bytes);
     u32::from_be_bytes(bytes) | 1 << 31
 }
 
 /// Creates the circuit's first hop.
-fn create_fast(
+pub(super) fn create_fast(
     link: &mut Link,
     circ_id: u32,
     rng: &mut impl CryptoRng,
@@ -354,17 +374,17 @@ fn create_fast(
     Ok(crypt)
 }
 
-/// Extends the circuit to our address.
-fn extend(
+/// Extends the circuit with this id from its hop of this number.
+pub(super) fn extend(
     link: &mut Link,
-    circ_id: u32,
+    (circ_id, hop): (u32, usize),
     crypt: &mut OriginCircuit,
     extend2: &[u8],
     rng: &mut impl CryptoRng,
 ) -> Result<Extension, LinkFault> {
     let mut cell = Cell::new(circ_id, ChanCmd::RELAY_EARLY);
     relay::encode(cell.body_mut(), RelayCmd::EXTEND2, 0, extend2, rng)?;
-    crypt.encrypt_forward(0, cell.command(), cell.body_mut())?;
+    crypt.encrypt_forward(hop, cell.command(), cell.body_mut())?;
     link.send_cell(&cell)?;
     loop {
         let mut cell = next_cell(link, circ_id)?;
@@ -397,7 +417,7 @@ fn extend(
 }
 
 /// The next cell of the circuit. Padding and cells of circuits that do not exist are skipped.
-fn next_cell(link: &mut Link, circ_id: u32) -> Result<Cell, LinkFault> {
+pub(super) fn next_cell(link: &mut Link, circ_id: u32) -> Result<Cell, LinkFault> {
     loop {
         let cell = link.next_cell()?;
         if cell.circ_id() == circ_id {
@@ -407,7 +427,7 @@ fn next_cell(link: &mut Link, circ_id: u32) -> Result<Cell, LinkFault> {
 }
 
 /// The reason of a DESTROY cell; `None` for other cells.
-fn destroyed(cell: &Cell) -> Option<DestroyReason> {
+pub(super) fn destroyed(cell: &Cell) -> Option<DestroyReason> {
     let [reason, ..] = *cell.body();
     (cell.command() == ChanCmd::DESTROY).then_some(DestroyReason(reason))
 }

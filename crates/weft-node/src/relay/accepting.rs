@@ -63,25 +63,37 @@ impl Relay {
 
     fn dispatch(&mut self, service: Service, number: u32, accepted: Accepted, now: Instant) {
         match (service, accepted) {
-            (Service::Or, Accepted::Tcp(socket, peer)) => self.accept_or(socket, peer, now),
+            (Service::Or, Accepted::Tcp(socket, peer)) => {
+                self.accept_link(socket, peer, None, now);
+            }
+            (Service::ExtOr, Accepted::Tcp(socket, _)) => self.accept_ext_or(socket, now),
             (Service::Metrics, Accepted::Tcp(socket, peer)) => {
                 self.accept_metrics(socket, peer, now);
             }
             (Service::Dir, Accepted::Tcp(socket, peer)) => self.accept_dir(socket, peer, now),
             (Service::App(_), accepted) => self.accept_application(number, accepted, now),
             (Service::Control, accepted) => self.accept_controller(accepted, now),
-            // ORPort, DirPort and MetricsPort have no Unix sockets.
-            (Service::Or | Service::Dir | Service::Metrics, Accepted::Unix(_)) => {}
+            // Ports of relays and MetricsPort have no Unix sockets.
+            (Service::Or | Service::ExtOr | Service::Dir | Service::Metrics, Accepted::Unix(_)) => {
+            }
         }
     }
 
-    /// Gives a connection to the ORPort to a connection thread.
-    fn accept_or(&mut self, socket: std::net::TcpStream, peer: SocketAddr, now: Instant) {
+    /// Gives a connection to the ORPort to a connection thread. What a program of transports hands over has the address of
+    /// its client, and the transport's name.
+    pub(super) fn accept_link(
+        &mut self,
+        socket: std::net::TcpStream,
+        peer: SocketAddr,
+        transport: Option<String>,
+        now: Instant,
+    ) {
         if self.shutdown.is_under_way() || self.accounting.is_hibernating() {
             return;
         }
         if let Some((id, thread)) = self.controller.accepted(peer, now) {
             self.note_client(peer.ip());
+            self.note_arrival(id, peer.ip(), transport);
             // Latency before packing: the thread writes whole batches.
             let _ = socket.set_nodelay(true);
             outgoing::constrain(

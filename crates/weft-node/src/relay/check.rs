@@ -85,6 +85,7 @@ pub(super) fn tcp_ports(options: &Options) -> impl Iterator<Item = (&'static str
     listening("ORPort", &options.network.or_ports)
         .into_iter()
         .chain(listening("MetricsPort", &options.metrics.ports))
+        .chain(listening("ExtORPort", &options.bridge_relay.ext_or_ports))
         .chain(listening("DirPort", &options.directory.dir_ports))
         .chain(authority.map(|addr| ("DirPort", *addr)))
         .chain(apps)

@@ -189,6 +189,7 @@ impl Relay {
                 Service::App(AppService::HttpTunnel) => "httptunnel",
                 Service::App(AppService::Dns) => "dns",
                 Service::Control => "control",
+                Service::ExtOr => "extor",
             };
             listeners.push((kind, at.to_string()));
         }
@@ -225,6 +226,7 @@ impl Relay {
             downloads: self.network.downloads.clone(),
             addresses,
             accounting: self.accounting.view(),
+            clients_seen: self.clients_seen(),
             exiting: self.shutdown.is_under_way(),
             started: self.control.started,
             max_files: self.process.max_files,
@@ -311,6 +313,7 @@ impl Relay {
             let summary = self.summary(now);
             notice!("{summary}");
             self.log_accounting();
+            self.log_bridge_users();
             return;
         }
         self.on_signal(ask, now);
@@ -330,6 +333,7 @@ impl Relay {
             super::descriptor::own_descriptor(&self.options, keys, families, addresses, policy)
                 .ok_or("Cannot get relay address while generating descriptor")?;
         self.accounting.describe(&mut own, &self.options);
+        own.transports = self.transports.lines(addresses);
         let moment = Moment {
             published: SystemTime::now(),
             uptime: self.control.started.elapsed(),

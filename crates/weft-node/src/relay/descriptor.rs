@@ -85,17 +85,23 @@ pub(super) fn own_descriptor(
         max_advertised: Some(bandwidth.max_advertised),
         relay_bandwidth_rate: bandwidth.relay_rate,
         contact: options.identity.contact_info.clone(),
-        family: family(
-            &options.identity.my_family,
-            &options.identity.nickname,
-            &keys.fingerprint(),
-        ),
+        // A bridge's family would show where it is.
+        family: match options.bridge_relay.enabled {
+            true => Vec::new(),
+            false => family(
+                &options.identity.my_family,
+                &options.identity.nickname,
+                &keys.fingerprint(),
+            ),
+        },
         // None at all is "reject *:*".
         exit_policy: match policy.rejects_all() {
             true => Vec::new(),
             false => policy.descriptor_lines(),
         },
         ipv6_policy: Some(policy.summary(Family::V6)).filter(|summary| summary != NO_PORT),
+        bridge_distribution: options.bridge_relay.distribution.clone(),
+        transports: Vec::new(),
         hidden_service_dir: hs_directory,
         tunnelled_dir_server: directory,
         hibernating: false,
@@ -138,6 +144,7 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
     let testing = &options.testing;
     DirectoryOptions {
         disabled: options.network.disabled,
+        bridge: options.bridge_relay.enabled,
         publish: options.directory.publish,
         assume_reachable: options.directory.assume_reachable,
         dir_cache: options.directory.cache,

@@ -144,6 +144,7 @@ impl Relay {
         ) {
             Some(mut own) => {
                 self.accounting.describe(&mut own, &self.options);
+                own.transports = self.transports.lines(&self.own.addresses);
                 self.directory(Command::Descriptor(Box::new(own)));
             }
             None => tracing::info!("No IPv4 address known yet: no descriptor is published"),
@@ -167,6 +168,7 @@ impl Relay {
                 tag,
                 summary,
             } => notice!("Bootstrapped {percent}% ({tag}): {summary}"),
+            Event::Upload(upload) => self.upload(*upload),
             Event::Uploaded { authority, outcome } => {
                 self.report_upload(&authority, &outcome);
                 self.network.accepted |=

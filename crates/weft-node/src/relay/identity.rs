@@ -113,7 +113,7 @@ pub(super) fn link_tls(
     now: SystemTime,
     rng: &mut dyn CryptoRng,
 ) -> Result<LinkTls, LinkTlsError> {
-    LinkTls::relay(
+    let tls = LinkTls::relay(
         IdentityKeys {
             rsa: &keys.rsa_identity,
             ed_identity: keys.ed_identity,
@@ -123,7 +123,11 @@ pub(super) fn link_tls(
         link_lifetimes(options),
         now,
         rng,
-    )
+    )?;
+    Ok(match options.bridge_relay.enabled {
+        true => tls.connecting_as_client(),
+        false => tls,
+    })
 }
 
 /// The onion keys as the workers use them.
@@ -144,6 +148,7 @@ pub fn key_config(options: &Options) -> KeyConfig {
         data_directory_group_readable: options.files.data_directory_group_readable,
         key_directory_group_readable: Some(options.files.key_directory_group_readable),
         nickname: options.identity.nickname.clone(),
+        bridge: options.bridge_relay.enabled,
         offline_master_key: options.keys.offline_master_key,
         signing_key_lifetime: options.keys.signing_key_lifetime,
         signing_key_slop: options.keys.signing_key_slop,

@@ -20,6 +20,8 @@ use crate::notice;
 pub(super) enum Service {
     /// Relays and clients (`ORPort`).
     Or,
+    /// Programs of pluggable transports (`ExtORPort`).
+    ExtOr,
     /// Directory requests without encryption (`DirPort`), of a relay that is no authority.
     Dir,
     /// Monitoring (`MetricsPort`).
@@ -34,6 +36,7 @@ impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Service::Or => f.write_str("OR"),
+            Service::ExtOr => f.write_str("Extended OR"),
             Service::Dir => f.write_str("Directory"),
             Service::Metrics => f.write_str("Metrics"),
             Service::App(service) => service.fmt(f),
@@ -72,6 +75,8 @@ pub(super) fn wanted(options: &Options, apps: &[(u32, AppPort)], hibernating: bo
         let dirs = options.directory.dir_ports.iter();
         let dirs = dirs.filter(|port| port.listen && !hibernating && options.is_relay());
         wanted.extend(dirs.map(or(Service::Dir)));
+        let ext_ors = options.bridge_relay.ext_or_ports.iter();
+        wanted.extend(ext_ors.filter(|_| !hibernating).map(or(Service::ExtOr)));
         let metrics = metrics.iter().filter(|port| port.listen);
         wanted.extend(metrics.map(or(Service::Metrics)));
         let apps = apps.iter().filter(|_| !hibernating);

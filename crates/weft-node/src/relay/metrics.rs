@@ -161,6 +161,7 @@ impl Relay {
         directory.rejected = self.dir_port.refused;
         vec![
             listener("OR listener", Service::Or),
+            listener("Extended OR listener", Service::ExtOr),
             or,
             exit,
             listener("Socks listener", Service::App(AppService::Socks)),

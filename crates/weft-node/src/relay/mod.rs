@@ -8,6 +8,7 @@ mod address;
 mod app_ports;
 mod apps;
 mod authority;
+mod bridge;
 mod check;
 mod client;
 mod clock;
@@ -41,6 +42,7 @@ mod statistics;
 #[cfg(test)]
 mod testing;
 mod threads;
+mod transports;
 mod upkeep;
 mod uploads;
 
@@ -65,6 +67,7 @@ use crate::workers::Workers;
 use accounting::AccountingSide;
 use address::OwnAddresses;
 use apps::AppSide;
+use bridge::BridgeSide;
 use client::ClientSide;
 use control::ControlSide;
 use dir_port::DirPortSide;
@@ -82,6 +85,7 @@ use shutdown::Shutdown;
 use signals::Signals;
 use statistics::StatisticsSide;
 use threads::Threads;
+use transports::TransportSide;
 use uploads::UploadLines;
 
 pub use check::check;
@@ -139,6 +143,8 @@ struct Relay {
     exits: ExitSide,
     metrics: Metrics,
     statistics: StatisticsSide,
+    transports: TransportSide,
+    bridge: BridgeSide,
     log_limits: LogLimits,
     uploads: UploadLines,
     accounting: AccountingSide,
@@ -230,6 +236,7 @@ impl Relay {
         }
         self.take_from_client(now);
         self.take_from_controllers(now);
+        self.take_from_transports(now);
         if now.saturating_duration_since(self.event_loop.last_tick) >= TICK {
             self.event_loop.last_tick = now;
             self.tick(now);
@@ -256,6 +263,7 @@ impl Relay {
                 };
                 self.note_reachable(&message);
                 self.note_statistics(&message);
+                self.note_bridge_link(&message);
                 self.controller.handle(message, now);
                 self.act(now);
             }

@@ -124,6 +124,7 @@ impl Relay {
         }
         self.reload_control();
         self.configure_statistics();
+        self.configure_transports(now);
         if let Err(error) = prepare_directories(&self.options) {
             tracing::warn!("{error}");
         }

@@ -99,6 +99,7 @@ impl Relay {
                 Err(_) => result = Err(io::Error::other("a connection thread panicked").into()),
             }
         }
+        self.end_transports();
         self.exits.end();
         if let Some(directory) = self.directory.handle.take() {
             directory.shutdown();

@@ -18,6 +18,7 @@ use super::address::{Addresses, OwnAddresses};
 use super::app_ports::AppPorts;
 use super::apps::AppSide;
 use super::authority;
+use super::bridge::BridgeSide;
 use super::client::ClientSide;
 use super::control::ControlSide;
 use super::dir_port::DirPortSide;
@@ -36,6 +37,7 @@ use super::shutdown::Shutdown;
 use super::signals::Signals;
 use super::statistics::StatisticsSide;
 use super::threads::{self, Setup, Threads};
+use super::transports::TransportSide;
 use super::uploads::UploadLines;
 use super::{Context, Relay, SIGNAL, limits};
 use crate::notice;
@@ -127,6 +129,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let state = state::load(&options.files.data_directory)?;
     let (own_rsa, _) = identity.ids();
     let accounting = AccountingSide::new(&state, own_rsa.0);
+    let transports = TransportSide::new(&state);
     let state = state.lines();
     let keys = identity.keys.as_ref();
     let wake = &event_loop.wake;
@@ -141,6 +144,8 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         self_test: SelfTest::new(&options, &own.addresses, now),
         metrics: Metrics::new(usize::from(threads.count())),
         statistics: StatisticsSide::new(&options, now, wall),
+        transports,
+        bridge: BridgeSide::default(),
         options,
         context,
         event_loop,
@@ -306,6 +311,7 @@ impl Relay {
     fn announce(mut self) -> Result<Self, StartError> {
         self.start_control();
         self.configure_statistics();
+        self.configure_transports(Instant::now());
         self.set_accounting(Instant::now());
         let (ipv4, ipv6) = self.self_test.reachability.is_reachable();
         self.directory(Command::Reachable { ipv4, ipv6 });

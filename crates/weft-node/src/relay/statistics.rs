@@ -23,6 +23,7 @@ use weft_path::{Countries, CountriesError, TableReader};
 
 use super::Relay;
 use crate::client::countries::{MAX_FILE, TABLES, path_of};
+use crate::control::events::Event as ControlEvent;
 use crate::notice;
 
 /// How often days are ended, and the lines of the document looked at.
@@ -173,6 +174,7 @@ fn switches(options: &Options, tables: Option<&Tables>) -> Switches {
         directions: wanted.directions,
         padding: wanted.padding,
         overload: wanted.overload,
+        bridge: options.bridge_relay.count_users,
     }
 }
 
@@ -181,7 +183,7 @@ impl Relay {
     pub(super) fn configure_statistics(&mut self) {
         let wanted = self.options.statistics;
         let side = &mut self.statistics;
-        if wanted.dir_requests || wanted.entry {
+        if wanted.dir_requests || wanted.entry || self.options.bridge_relay.count_users {
             let paths = table_paths(&self.options.settings);
             let known = side.tables.as_ref().map(|tables| &tables.paths);
             if known != Some(&paths) {
@@ -203,6 +205,12 @@ impl Relay {
         let switches = switches(&self.options, side.tables.as_ref());
         let before = side.statistics.switches();
         side.statistics.configure(switches, wall, &mut self.rng);
+        let knows = |v4| {
+            let tables = side.tables.as_ref();
+            tables.is_some_and(|tables| tables.countries.knows(v4))
+        };
+        let known = knows(true) || knows(false);
+        side.statistics.set_countries_known(known);
         side.next = Instant::now();
         let begins = |on: fn(&Switches) -> bool| on(&switches) && !on(&before);
         if begins(|all| all.dir_requests) || begins(|all| all.entry) || begins(|all| all.exits) {
@@ -257,6 +265,28 @@ impl Relay {
         if let Some(tables) = tables {
             statistics.note_client(addr, |addr| tables.countries.of(addr));
         }
+    }
+
+    /// A client of this bridge has opened a link.
+    pub(super) fn note_bridge_user(&mut self, addr: std::net::IpAddr, transport: Option<&str>) {
+        let StatisticsSide {
+            statistics, tables, ..
+        } = &mut self.statistics;
+        let country = |addr| match tables {
+            Some(tables) => tables.countries.of(addr),
+            None => *b"??",
+        };
+        statistics.note_bridge_user(addr, transport, country);
+    }
+
+    /// The users of this bridge, as controllers get them.
+    pub(super) fn clients_seen(&self) -> String {
+        self.statistics.statistics.clients_seen()
+    }
+
+    /// Different users of this bridge since the last call; `None`: it is no bridge that counts them.
+    pub(super) fn new_bridge_users(&mut self) -> Option<u64> {
+        self.statistics.statistics.bridge_users(&mut self.rng)
     }
 
     /// There was no file descriptor for something.
@@ -315,6 +345,7 @@ impl Relay {
         }
         statistics.note_directions(directions);
         let mut results = statistics.end_days(wall, &mut self.rng);
+        let seen = statistics.take_clients_seen();
         let requests = self.directory.handle.as_ref();
         if let Some((kind, text)) = requests.and_then(|handle| handle.requests().end_day(wall)) {
             statistics.keep(kind, text.clone());
@@ -323,6 +354,11 @@ impl Relay {
         if let Err(error) = write(&self.options.files.data_directory, &results) {
             tracing::warn!("Could not write statistics: {error}");
         }
+        if let Some(seen) = seen {
+            self.report(ControlEvent::Status("CLIENTS_SEEN", seen));
+        }
+        let side = &mut self.statistics;
+        let statistics = &side.statistics;
         let digests = side.tables.as_ref().map(|tables| tables.digests.clone());
         let bandwidth = &self.options.bandwidth;
         let rates = (bandwidth.rate, bandwidth.burst);

@@ -76,6 +76,8 @@ impl Relay {
         self.tick_exits(now);
         self.tick_hs_dir(now);
         self.tick_dir_port(now);
+        self.tick_transports(now);
+        self.tick_bridge();
         self.publish_metrics(now);
         if let Some(period) = self.options.log.heartbeat_period {
             let summary = self
@@ -86,6 +88,7 @@ impl Relay {
             if let Some(summary) = summary {
                 notice!("{summary}");
                 self.log_accounting();
+                self.log_bridge_users();
             }
         }
     }

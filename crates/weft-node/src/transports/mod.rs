@@ -6,7 +6,7 @@ mod child;
 
 use std::time::Instant;
 
-use weft_transports::{Action, Environment, Event, Managed, Program, State, Stream, Transport};
+use weft_transports::{Action, Environment, Event, Managed, Program, State, Transport};
 
 use crate::logging::log;
 use child::{Child, Ending};

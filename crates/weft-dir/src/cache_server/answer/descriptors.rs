@@ -19,6 +19,10 @@ const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// The documents among `authority`, `all`, `fp/F+F`, `d/D+D`.
 pub(super) fn find(held: &Held, kind: DocumentKind, which: &str, now: SystemTime) -> Found {
+    let no_extra_infos = held.own.as_ref().is_some_and(|(_, _, own)| own.is_none());
+    if kind == DocumentKind::ExtraInfo && no_extra_infos {
+        return NOT_FOUND;
+    }
     let search = Search { held, kind, now };
     let mut lifetime = Duration::ZERO;
     let parts: Vec<Part> = match which.split_once('/') {
@@ -72,10 +76,10 @@ impl<'a> Search<'a> {
     /// This relay's own.
     fn own(&self) -> Option<(&'a RsaIdentity, &'a Own)> {
         let (id, router, extra_info) = self.held.own.as_ref()?;
-        Some(match self.kind {
-            DocumentKind::Descriptor => (id, router),
-            DocumentKind::ExtraInfo => (id, extra_info),
-        })
+        match self.kind {
+            DocumentKind::Descriptor => Some((id, router)),
+            DocumentKind::ExtraInfo => Some((id, extra_info.as_ref()?)),
+        }
     }
 
     /// What the consensus lists of another.

@@ -37,7 +37,11 @@ fn directory() -> (CachedDocuments, TestAuthority) {
         }
     });
     let descriptor = relay(1);
-    documents.set_own(descriptor.rsa_id(), &descriptor.sign(&moment()).unwrap());
+    documents.set_own(
+        descriptor.rsa_id(),
+        &descriptor.sign(&moment()).unwrap(),
+        false,
+    );
     (documents, authority)
 }
 
@@ -358,6 +362,19 @@ fn certificates_are_served_by_their_keys() {
     let since = "If-Modified-Since: Sat, 21 Nov 2026 00:59:00 GMT\r\n";
     let (status, ..) = ask_at(&documents, "/tor/keys/all", since, now());
     assert_eq!(status, "HTTP/1.0 304 Not modified");
+}
+
+#[test]
+fn a_bridge_serves_its_descriptor_and_no_extra_info_documents() {
+    let (documents, _) = directory();
+    let bridge = relay(2);
+    documents.set_own(bridge.rsa_id(), &bridge.sign(&moment()).unwrap(), true);
+    let (_, body) = ask(&documents, "/tor/server/authority.z");
+    assert!(body.starts_with("router weft1 "), "{body}");
+    for which in ["authority", "all"] {
+        let path = format!("/tor/extra/{which}");
+        assert_eq!(status(&documents, &path), "404 Not found");
+    }
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! Programs that hand over connections, and others that do not.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+
+use aws_lc_rs::hmac;
+
+use super::*;
+use crate::thread::event_loop;
+use weft_sync::wake::WakeFlag;
+
+const COOKIE: [u8; 32] = [3; 32];
+
+struct Bench {
+    server: ExtOrServer,
+    listener: TcpListener,
+    poll: mio::Poll,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (poll, waker) = event_loop().unwrap();
+        let flag = Arc::new(WakeFlag::new());
+        let server = ExtOrServer::start(WakeUp { flag, waker }).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Bench {
+            server,
+            listener,
+            poll,
+        }
+    }
+
+    fn connect(&self) -> StdTcpStream {
+        let program = StdTcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
+        program.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (socket, _) = self.listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        assert!(self.server.serve(socket, ExtOr::new(COOKIE, [4; 32])));
+        program
+    }
+
+    /// The next connection that was handed over.
+    fn next(&mut self) -> HandedOver {
+        let mut events = mio::Events::with_capacity(4);
+        loop {
+            if let Some(next) = self.server.next() {
+                return next;
+            }
+            let short = Some(Duration::from_millis(50));
+            self.poll.poll(&mut events, short).unwrap();
+        }
+    }
+}
+
+fn read<const N: usize>(program: &mut StdTcpStream) -> [u8; N] {
+    let mut bytes = [0; N];
+    program.read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+/// Authenticates by this cookie; what we get for it.
+fn login(program: &mut StdTcpStream, cookie: &[u8; 32]) -> u8 {
+    assert_eq!(read::<2>(program), [1, 0]);
+    let nonce = [5; 32];
+    program.write_all(&[1]).unwrap();
+    program.write_all(&nonce).unwrap();
+    let answer: [u8; 64] = read(program);
+    let sign = |text: &[u8]| {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, cookie);
+        hmac::sign(&key, &[text, &nonce, &answer[32..]].concat())
+    };
+    let ours = sign(b"ExtORPort authentication server-to-client hash");
+    if *cookie == COOKIE {
+        assert_eq!(ours.as_ref(), &answer[..32]);
+    }
+    let hash = sign(b"ExtORPort authentication client-to-server hash");
+    program.write_all(hash.as_ref()).unwrap();
+    read::<1>(program)[0]
+}
+
+#[test]
+fn a_connection_is_handed_over_with_its_client_and_nothing_of_it_is_lost() {
+    let mut bench = Bench::new();
+    let mut program = bench.connect();
+    assert_eq!(login(&mut program, &COOKIE), 1);
+    program.write_all(b"\0\x01\0\x0e192.0.2.7:4711").unwrap();
+    program.write_all(b"\0\x02\0\x05obfs4").unwrap();
+    program.write_all(b"\0\0\0\0").unwrap();
+    assert_eq!(read::<4>(&mut program), [0x10, 0, 0, 0]);
+    program.write_all(b"client's first bytes").unwrap();
+    let HandedOver { mut socket, client } = bench.next();
+    assert_eq!(client.address, Some("192.0.2.7:4711".parse().unwrap()));
+    assert_eq!(client.transport_name(), "obfs4");
+    socket.set_nonblocking(false).unwrap();
+    let first: [u8; 20] = read(&mut socket);
+    assert_eq!(&first, b"client's first bytes");
+}
+
+#[test]
+fn who_does_not_know_the_cookie_is_closed_and_others_are_served() {
+    let mut bench = Bench::new();
+    let mut stranger = bench.connect();
+    assert_eq!(login(&mut stranger, &[9; 32]), 0);
+    assert_eq!(stranger.read(&mut [0; 1]).unwrap(), 0);
+    let mut browser = bench.connect();
+    browser.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert_eq!(read::<2>(&mut browser), [1, 0]);
+    // Closed, and reset where it had sent more than was read.
+    assert!(!matches!(browser.read(&mut [0; 1]), Ok(1..)));
+    let mut program = bench.connect();
+    assert_eq!(login(&mut program, &COOKIE), 1);
+    program.write_all(b"\0\0\0\0").unwrap();
+    let client = bench.next().client;
+    assert_eq!((client.address, client.transport), (None, None));
+}

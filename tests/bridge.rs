@@ -1,0 +1,303 @@
+//! A bridge of Weft: C tor clients reach the network through it, also by a pluggable transport, and it is known to the
+//! authority of bridges and to nobody else.
+
+/// The module's name marks the tests that need `tor` and some of a minute, for `cargo xtask test`.
+mod private_network {
+    use std::fmt::Write as _;
+    use std::fs;
+    use std::path::{Path, PathBuf};
+    use std::process::{Child, Command, Stdio};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    use anyhow::{Context as _, Result, bail, ensure};
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
+    use weft_lab::control::Control;
+    use weft_lab::network::{Program, find};
+    use weft_lab::ports::Port;
+    use weft_lab::traffic::{Direction, Far, Request, transfer};
+    use weft_lab::up::{Kind, Plan, Up};
+
+    const PATIENCE: Duration = Duration::from_secs(120);
+
+    /// A transport for both sides, whose bytes are not Tor's: each is XORed with a number. On a bridge it hands its
+    /// connections over to the extended ORPort.
+    const TRANSPORT: &str = include_str!("bridge/transport.py");
+
+    fn weft() -> PathBuf {
+        let named = std::env::var_os("WEFT_BIN").map(PathBuf::from);
+        named.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_weft")))
+    }
+
+    /// A process of the test, with a folder of its own.
+    struct Running {
+        child: Child,
+        folder: PathBuf,
+    }
+
+    impl Running {
+        fn start(program: &Path, folder: &Path, torrc: &str) -> Result<Running> {
+            let file = write_torrc(folder, torrc)?;
+            let log = fs::File::create(folder.join("log"))?;
+            let child = Command::new(program)
+                .args(["--defaults-torrc", "/dev/null", "-f"])
+                .arg(&file)
+                .stdin(Stdio::null())
+                .stdout(log.try_clone()?)
+                .stderr(log)
+                .spawn()?;
+            Ok(Running {
+                child,
+                folder: folder.to_owned(),
+            })
+        }
+
+        fn signal(&self, signal: Signal) -> Result<()> {
+            kill(Pid::from_raw(self.child.id().try_into()?), signal)?;
+            Ok(())
+        }
+
+        fn log(&self) -> Result<String> {
+            Ok(fs::read_to_string(self.folder.join("log"))?)
+        }
+
+        /// Waits until its log has this.
+        fn wait_for(&mut self, text: &str) -> Result<()> {
+            let end = Instant::now() + PATIENCE;
+            while !self.log()?.contains(text) {
+                if let Some(status) = self.child.try_wait()? {
+                    bail!("it ended ({status}):\n{}", self.log()?);
+                }
+                ensure!(Instant::now() < end, "no {text:?} in\n{}", self.log()?);
+                sleep(Duration::from_millis(50));
+            }
+            Ok(())
+        }
+
+        fn end(mut self) -> Result<String> {
+            self.signal(Signal::SIGTERM)?;
+            let status = self.child.wait()?;
+            ensure!(status.success(), "{status}:\n{}", self.log()?);
+            self.log()
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn write_torrc(folder: &Path, torrc: &str) -> Result<PathBuf> {
+        fs::create_dir_all(folder)?;
+        let file = folder.join("torrc");
+        fs::write(&file, torrc)?;
+        Ok(file)
+    }
+
+    /// Relays of C tor and one exit; each test adds what it needs.
+    fn network() -> Result<Up> {
+        let network = Up::start(&Plan {
+            relays: 3,
+            relays_run: Kind::Tor,
+            exits: 2,
+            exits_run: Kind::Tor,
+            clients: 0,
+            authority: Kind::Tor,
+            verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
+            progress: |line| eprintln!("{line}"),
+            ..Plan::of_weft(weft())
+        })?;
+        eprintln!("up after {:.1?}", network.took());
+        Ok(network)
+    }
+
+    /// Lines of a node of this network that runs beside it.
+    fn common(network: &Up, nickname: &str, folder: &Path, or: &Port) -> Result<String> {
+        let of_others = network.relay_nodes().next().context("no relay")?.torrc();
+        let of_others = fs::read_to_string(of_others)?;
+        let authorities = of_others
+            .lines()
+            .filter(|line| line.starts_with("DirAuthority "));
+        let mut torrc = format!(
+            "TestingTorNetwork 1\nAddressDisableIPv6 1\nShutdownWaitLength 0\nNickname {nickname}\n\
+             DataDirectory {}\nLog info stdout\nSafeLogging 0\nSocksPort 0\nORPort {} IPv4Only\nAddress 127.0.0.1\n\
+             AssumeReachable 1\nExtendAllowPrivateAddresses 1\nContactInfo private network on loopback\n\
+             ExitRelay 0\nControlSocket {}\n",
+            folder.join("data").display(),
+            or.address(),
+            folder.join("control").display(),
+        );
+        for line in authorities {
+            let _ = writeln!(torrc, "{line}");
+        }
+        Ok(torrc)
+    }
+
+    fn fetch(network: &Up, client: &str) -> Result<()> {
+        let socks = network.client(client)?.socks();
+        for (seed, direction) in [(1, Direction::Down), (2, Direction::Up)] {
+            let request = Request {
+                direction,
+                bytes: 1_000_000,
+                seed,
+            };
+            let far = network.server().address();
+            let moved = transfer(socks, "user", Far::Addr(far), request)?;
+            eprintln!("{client}: {direction:?} {:.1?}", moved.last_byte);
+        }
+        Ok(())
+    }
+
+    /// A C tor client that knows the network by this bridge alone.
+    fn by_bridge(line: &str) -> Vec<String> {
+        vec!["UseBridges 1".to_owned(), format!("Bridge {line}")]
+    }
+
+    #[test]
+    fn c_tor_clients_use_a_bridge_with_and_without_a_transport() {
+        let run = || -> Result<()> {
+            let Some(python) = find("python3") else {
+                weft_testing::not_run!("a bridge with a transport: there is no python3");
+                return Ok(());
+            };
+            let mut network = network()?;
+            let folder = network.folder().join("bridge");
+            let (or, place) = (Port::reserve()?, Port::reserve()?);
+            fs::create_dir_all(&folder)?;
+            let script = folder.join("transport.py");
+            fs::write(&script, TRANSPORT)?;
+            let program = format!("{} {}", python.display(), script.display());
+            let torrc = format!(
+                "{}BridgeRelay 1\nPublishServerDescriptor 0\nServerTransportPlugin xor exec {program}\n\
+                 ServerTransportListenAddr xor {}\nServerTransportOptions xor key=85\nExtORPort auto\n",
+                common(&network, "bridge", &folder, &or)?,
+                place.address(),
+            );
+            let mut bridge = Running::start(&weft(), &folder, &torrc)?;
+            let registered = format!("Registered server transport 'xor' at '{}'", place.address());
+            bridge.wait_for(&registered)?;
+            let hashed = fs::read_to_string(folder.join("data/hashed-fingerprint"))?;
+            ensure!(
+                hashed.starts_with("bridge ") && hashed.len() == 48,
+                "{hashed}"
+            );
+            let fingerprint = fs::read_to_string(folder.join("data/fingerprint"))?;
+            let fingerprint = fingerprint.trim().rsplit(' ').next().unwrap_or_default();
+            let state = fs::read_to_string(folder.join("data/state"))?;
+            let line = format!("TransportProxy xor {}\n", place.address());
+            ensure!(state.contains(&line), "{state}");
+
+            let tor = Program::tor_of_its_own()?;
+            let plain = by_bridge(&format!("{} {fingerprint}", or.address()));
+            network.add_client("plain", &tor, &plain, PATIENCE)?;
+            fetch(&network, "plain")?;
+            let mut hidden = by_bridge(&format!("xor {} {fingerprint} key=85", place.address()));
+            hidden.push(format!("ClientTransportPlugin xor exec {program}"));
+            network.add_client("hidden", &tor, &hidden, PATIENCE)?;
+            fetch(&network, "hidden")?;
+
+            let mut control = Control::connect(&folder.join("control"))?;
+            let documents = control
+                .command("GETINFO status/fresh-relay-descs")?
+                .join("\n");
+            ensure!(
+                documents.contains("\nbridge-distribution-request any"),
+                "{documents}"
+            );
+            let line = format!("\ntransport xor {} shared=yes", place.address());
+            ensure!(documents.contains(&line), "{documents}");
+            let seen = control.command("GETINFO status/clients-seen")?.join("\n");
+            ensure!(seen.contains("TimeStarted=\"20"), "{seen}");
+            // Both clients are at one address, and came by different ways.
+            bridge.signal(Signal::SIGUSR1)?;
+            control.command("SIGNAL HEARTBEAT")?;
+            bridge.wait_for("Since last heartbeat message, I have seen 2 unique clients.")?;
+            // Another place, by SIGHUP: the program is started anew there.
+            let other = Port::reserve()?;
+            let torrc = torrc.replace(&place.address().to_string(), &other.address().to_string());
+            write_torrc(&folder, &torrc)?;
+            bridge.signal(Signal::SIGHUP)?;
+            bridge.wait_for(&format!(
+                "Registered server transport 'xor' at '{}'",
+                other.address()
+            ))?;
+            // No authority has heard of it.
+            for node in network.relay_nodes() {
+                let known =
+                    fs::read_to_string(node.folder().join("data/cached-microdesc-consensus"))?;
+                ensure!(!known.contains("r bridge "), "the consensus lists a bridge");
+            }
+            let log = bridge.end()?;
+            let warnings: Vec<_> = log.lines().filter(|line| line.contains("[warn]")).collect();
+            let expected = |line: &&&str| !line.contains("DirAuthority");
+            let warnings: Vec<_> = warnings.iter().filter(expected).collect();
+            ensure!(warnings.is_empty(), "{warnings:?}");
+            network.stop()
+        };
+        run().unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    #[test]
+    fn a_bridge_s_descriptor_gets_to_the_authority_of_bridges_over_a_circuit() {
+        let run = || -> Result<()> {
+            let network = network()?;
+            let tor = Program::tor_of_its_own()?;
+            let tor_file = find("tor").context("no tor")?;
+            // The authority: its own line needs its fingerprint.
+            let folder = network.folder().join("bauth");
+            let (or, dir) = (Port::reserve()?, Port::reserve()?);
+            let line = |fingerprint: &str| {
+                let (or, dir) = (or.number(), dir.address());
+                format!("DirAuthority bauth orport={or} bridge {dir} {fingerprint}\n")
+            };
+            let torrc = format!(
+                "{}DirPort {} IPv4Only\nAuthoritativeDirectory 1\nBridgeAuthoritativeDir 1\n\
+                 PathsNeededToBuildCircuits 0.5\n",
+                common(&network, "bauth", &folder, &or)?,
+                dir.address(),
+            );
+            let file = write_torrc(&folder, &(torrc.clone() + &line(&"F".repeat(40))))?;
+            let fingerprint = tor.fingerprint(&file)?.to_string().replace(['$', ' '], "");
+            let line = line(&fingerprint);
+            let mut authority = Running::start(&tor_file, &folder, &(torrc + &line))?;
+            authority.wait_for("Bootstrapped 100%")?;
+
+            let folder = network.folder().join("published");
+            let or = Port::reserve()?;
+            let torrc = format!(
+                "{}{line}BridgeRelay 1\nBridgeDistribution email\n",
+                common(&network, "published", &folder, &or)?,
+            );
+            let mut bridge = Running::start(&weft(), &folder, &torrc)?;
+            bridge.wait_for("1 of 1 authorities have it")?;
+            let end = Instant::now() + PATIENCE;
+            loop {
+                let files = ["cached-descriptors", "cached-descriptors.new"];
+                let read = |name| {
+                    fs::read_to_string(authority.folder.join("data").join(name)).unwrap_or_default()
+                };
+                let known = files.map(read).concat();
+                if let Some(at) = known.find("router published ") {
+                    ensure!(known.contains("@purpose bridge"), "{known}");
+                    ensure!(known[at..].contains("\nbridge-distribution-request email\n"));
+                    break;
+                }
+                ensure!(
+                    Instant::now() < end,
+                    "the authority has no descriptor:\n{known}"
+                );
+                sleep(Duration::from_millis(100));
+            }
+            // It came from a relay, not from the bridge.
+            let log = authority.log()?;
+            ensure!(!log.contains("[warn] http"), "{log}");
+            bridge.end()?;
+            authority.end()?;
+            network.stop()
+        };
+        run().unwrap_or_else(|error| panic!("{error:#}"));
+    }
+}
