@@ -5,6 +5,7 @@
 mod private_network {
     use std::fmt::Write as _;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
     use std::path::{Path, PathBuf};
     use std::process::{Child, Command, Stdio};
     use std::thread::sleep;
@@ -92,6 +93,8 @@ mod private_network {
 
     fn write_torrc(folder: &Path, torrc: &str) -> Result<PathBuf> {
         fs::create_dir_all(folder)?;
+        // Control sockets are in it.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
         let file = folder.join("torrc");
         fs::write(&file, torrc)?;
         Ok(file)
@@ -231,10 +234,64 @@ mod private_network {
                 ensure!(!known.contains("r bridge "), "the consensus lists a bridge");
             }
             let log = bridge.end()?;
-            let warnings: Vec<_> = log.lines().filter(|line| line.contains("[warn]")).collect();
-            let expected = |line: &&&str| !line.contains("DirAuthority");
-            let warnings: Vec<_> = warnings.iter().filter(expected).collect();
+            // Of a private network, and of a test that root runs.
+            let expected = ["DirAuthority", "TestingTorNetwork", "running Tor as root"];
+            let unexpected = |line: &&str| {
+                line.contains("[warn]") && !expected.iter().any(|text| line.contains(text))
+            };
+            let warnings: Vec<&str> = log.lines().filter(unexpected).collect();
             ensure!(warnings.is_empty(), "{warnings:?}");
+            network.stop()
+        };
+        run().unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    #[test]
+    fn a_c_tor_client_uses_a_bridge_by_obfs4() {
+        let run = || -> Result<()> {
+            let Some(obfs4) = find("obfs4proxy") else {
+                weft_testing::not_run!("a bridge with obfs4: obfs4proxy is not installed");
+                return Ok(());
+            };
+            let mut network = network()?;
+            let folder = network.folder().join("obfs4");
+            let or = Port::reserve()?;
+            let obfs4 = obfs4.display();
+            let torrc = format!(
+                "{}BridgeRelay 1\nPublishServerDescriptor 0\nServerTransportPlugin obfs4 exec {obfs4}\n\
+                 ServerTransportOptions obfs4 iat-mode=0\nExtORPort auto\n",
+                common(&network, "obfs4", &folder, &or)?,
+            );
+            let mut bridge = Running::start(&weft(), &folder, &torrc)?;
+            bridge.wait_for("Registered server transport 'obfs4' at '")?;
+            let mut control = Control::connect(&folder.join("control"))?;
+            let documents = control.command("GETINFO status/fresh-relay-descs")?;
+            // obfs4 HOST:PORT cert=…,iat-mode=0
+            let line = documents
+                .iter()
+                .find_map(|line| line.strip_prefix("transport "));
+            let mut words = line.context("no transport")?.split(' ');
+            let (_, place, arguments) = (words.next(), words.next(), words.next());
+            let place = place.context("no address")?;
+            let arguments = arguments.context("no arguments")?.replace(',', " ");
+            let fingerprint = fs::read_to_string(folder.join("data/fingerprint"))?;
+            let fingerprint = fingerprint.trim().rsplit(' ').next().unwrap_or_default();
+            let mut lines = by_bridge(&format!("obfs4 {place} {fingerprint} {arguments}"));
+            lines.push(format!("ClientTransportPlugin obfs4 exec {obfs4}"));
+            let tor = Program::tor_of_its_own()?;
+            network.add_client("by_obfs4", &tor, &lines, PATIENCE)?;
+            fetch(&network, "by_obfs4")?;
+            // The port that it found is that of the next start.
+            bridge.end()?;
+            let mut bridge = Running::start(&weft(), &folder, &torrc)?;
+            let port = place.rsplit(':').next().unwrap_or_default();
+            bridge.wait_for("Registered server transport 'obfs4' at '")?;
+            ensure!(
+                bridge.log()?.contains(&format!(":{port}'")),
+                "{}",
+                bridge.log()?
+            );
+            bridge.end()?;
             network.stop()
         };
         run().unwrap_or_else(|error| panic!("{error:#}"));
