@@ -279,8 +279,8 @@ mod private_network {
             let mut lines = by_bridge(&format!("obfs4 {place} {fingerprint} {arguments}"));
             lines.push(format!("ClientTransportPlugin obfs4 exec {obfs4}"));
             let tor = Program::tor_of_its_own()?;
-            network.add_client("by_obfs4", &tor, &lines, PATIENCE)?;
-            fetch(&network, "by_obfs4")?;
+            network.add_client("byobfs4", &tor, &lines, PATIENCE)?;
+            fetch(&network, "byobfs4")?;
             // The port that it found is that of the next start.
             bridge.end()?;
             let mut bridge = Running::start(&weft(), &folder, &torrc)?;
