@@ -202,7 +202,7 @@ pub fn reach(
     rng: &mut impl CryptoRng,
 ) -> Result<(), ProbeError> {
     let deadline = Instant::now() + timeout;
-    open_link(to, expected, route, (deadline, timeout), rng).map(Link::close)
+    open_link(to, expected, route, deadline, rng).map(Link::close)
 }
 
 /// A link to the relay at `via`, which has proven these identities.
