@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let secret = |text: &str| Secret::new(text.to_owned());
     let protocol = match which % 5 {
-        0 => Protocol::Socks4,
+        0 => Protocol::Socks4(None),
         1 => Protocol::Socks5(None),
         2 => Protocol::Socks5(Some(Credentials {
             username: secret("me"),

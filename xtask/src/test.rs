@@ -271,6 +271,8 @@ fn interop() -> Result<Outcome> {
                 "--test",
                 "networks",
                 "--test",
+                "bridges",
+                "--test",
                 "conflux",
                 "--test",
                 "mtor",

@@ -14,6 +14,8 @@ use crate::events::{Bootstrap, CircuitPurpose, CircuitStatus};
 type Phase = (u8, &'static str, &'static str);
 
 const STARTING: Phase = (0, "starting", "Starting");
+const CONN_PT: Phase = (1, "conn_pt", "Connecting to pluggable transport");
+const CONN_PROXY: Phase = (3, "conn_proxy", "Connecting to proxy");
 const CONN: Phase = (5, "conn", "Connecting to a relay");
 const HANDSHAKE_DONE: Phase = (15, "handshake_done", "Handshake with a relay done");
 const ONEHOP_CREATE: Phase = (
@@ -116,6 +118,18 @@ fn fingerprint(rsa: &RsaIdentity) -> String {
     rsa.0.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
+/// What connections are made by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Via {
+    /// Nothing else.
+    #[default]
+    Direct,
+    /// torrc's proxy.
+    Proxy,
+    /// A bridge's pluggable transport.
+    Transport,
+}
+
 /// The phases so far.
 #[derive(Debug, Default)]
 pub struct Progress {
@@ -161,11 +175,20 @@ impl Progress {
         }
     }
 
-    /// Something happened to a circuit.
-    pub fn circuit(&mut self, purpose: CircuitPurpose, status: CircuitStatus) -> Option<Bootstrap> {
+    /// Something happened to a circuit, to whose first hop connections are made this way.
+    pub fn circuit(
+        &mut self,
+        purpose: CircuitPurpose,
+        status: CircuitStatus,
+        via: Via,
+    ) -> Option<Bootstrap> {
         match (purpose, status) {
             (CircuitPurpose::Directory, CircuitStatus::Launched) if !self.enough => {
-                self.reach(CONN)
+                self.reach(match via {
+                    Via::Transport => CONN_PT,
+                    Via::Proxy => CONN_PROXY,
+                    Via::Direct => CONN,
+                })
             }
             (purpose, CircuitStatus::Extended) if purpose.is_for_streams() => {
                 self.reach(CIRCUIT_CREATE)
@@ -291,7 +314,7 @@ mod tests {
         assert_eq!((problem.count, problem.warn), (PROBLEMS, true));
         assert_eq!(progress.create_sent().map(|phase| phase.percent), Some(20));
         assert!(!refuse(&mut progress, now).unwrap().warn);
-        progress.circuit(CircuitPurpose::General, CircuitStatus::Built);
+        progress.circuit(CircuitPurpose::General, CircuitStatus::Built, Via::Direct);
         assert_eq!(refuse(&mut progress, now), None);
     }
 
@@ -344,7 +367,15 @@ mod tests {
         let mut progress = Progress::default();
         let percent = |phase: Option<Bootstrap>| phase.map(|phase| phase.percent);
         assert_eq!(percent(progress.start()), Some(0));
-        assert_eq!(percent(progress.link(LinkState::Launched)), Some(5));
+        let (directory, launched) = (CircuitPurpose::Directory, CircuitStatus::Launched);
+        for (via, wanted) in [
+            (Via::Transport, Some(1)),
+            (Via::Proxy, Some(3)),
+            (Via::Direct, Some(5)),
+            (Via::Transport, None),
+        ] {
+            assert_eq!(percent(progress.circuit(directory, launched, via)), wanted);
+        }
         assert_eq!(percent(progress.link(LinkState::Launched)), None);
         assert_eq!(percent(progress.link(LinkState::Connected)), Some(15));
         assert_eq!(
@@ -360,12 +391,12 @@ mod tests {
         assert_eq!(percent(progress.link(LinkState::Launched)), Some(80));
         let circuit = CircuitPurpose::General;
         assert_eq!(
-            percent(progress.circuit(circuit, CircuitStatus::Built)),
+            percent(progress.circuit(circuit, CircuitStatus::Built, Via::Direct)),
             Some(100)
         );
         assert!(progress.is_done());
         assert_eq!(
-            percent(progress.circuit(circuit, CircuitStatus::Extended)),
+            percent(progress.circuit(circuit, CircuitStatus::Extended, Via::Direct)),
             None
         );
         assert_eq!(progress.current().map(|phase| phase.tag), Some("done"));

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
+use weft_cell::identity::RsaIdentity;
 use weft_path::{GuardUse, Outcome, PathError, RelayName, Usage};
 
 use crate::hop::Hop;
@@ -90,6 +91,12 @@ pub trait Chooser {
         now: Now,
         rng: &mut StdRng,
     ) -> GuardUse;
+
+    /// The ticket of a circuit of one hop to this relay, if that is a bridge that is used: its outcome shows whether the bridge can
+    /// be reached.
+    fn bridge(&mut self, _rsa: &RsaIdentity, _now: Now) -> Option<Self::Guard> {
+        None
+    }
 
     /// The circuits that waited for better guards and need not any more.
     fn settled_guards(&mut self, now: Now) -> Vec<(Self::Guard, GuardUse)>;

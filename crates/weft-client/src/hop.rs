@@ -15,7 +15,7 @@ use weft_crypto::handshake::{HandshakeError, fast, ntor, ntor_v3};
 /// A relay as a hop of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Digest of its RSA identity.
+    /// Digest of its RSA identity; zero: whoever is at its address.
     pub rsa: RsaIdentity,
     /// Its ed25519 identity; a relay that is known by torrc alone may be without.
     pub ed25519: Option<Ed25519Identity>,
@@ -38,6 +38,23 @@ pub struct Hop {
 }
 
 impl Hop {
+    /// Whoever is at this address: a relay of which nothing else is known.
+    #[must_use]
+    pub fn unknown(addr: SocketAddr) -> Self {
+        Hop {
+            rsa: RsaIdentity([0; 20]),
+            ed25519: None,
+            ntor: None,
+            addrs: vec![addr],
+            ntor_v3: false,
+            congestion_control: false,
+            cgo: false,
+            abra: false,
+            bandwidth: 0,
+            nickname: String::new(),
+        }
+    }
+
     /// The identities that a link to it must have.
     pub fn link(&self) -> LinkTarget {
         LinkTarget {

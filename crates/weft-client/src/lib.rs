@@ -30,6 +30,7 @@
 
 mod address_map;
 mod bootstrap;
+mod bridges;
 mod chooser;
 mod circuit;
 mod client;
@@ -52,7 +53,8 @@ mod virtual_addresses;
 mod weights;
 
 pub use address_map::AddressMap;
-pub use bootstrap::{BootstrapProblem, Progress};
+pub use bootstrap::{BootstrapProblem, Progress, Via};
+pub use bridges::{BridgeTask, Bridges, Transports};
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 pub use client::{Client, ProbeCounts};
 pub use config::{ClientConfig, ListenerConfig};

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use rand::Rng;
 use rand::rngs::StdRng;
 use tor_netdir::NetDir;
+use weft_cell::identity::RsaIdentity;
 use weft_log::Line;
 use weft_path::{
-    BuildTimes, BuildTimesOptions, GuardInfo, GuardTicket, GuardUse, Outcome, PathBiasOptions,
-    PathError, PathOptions, RelayName, Relays, RoundTrips, Selector, Suspicion, Usage,
+    Bridge, BuildTimes, BuildTimesOptions, GuardInfo, GuardTicket, GuardUse, Outcome,
+    PathBiasOptions, PathError, PathOptions, RelayName, Relays, RoundTrips, Selector, Suspicion,
+    Usage,
 };
 
 use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
@@ -122,6 +124,26 @@ impl Paths {
         self.times.update(self.times_options, cbt_params);
         self.ready = true;
         changed
+    }
+
+    /// Takes what is known of bridges. Returns whether other guards are in use now.
+    pub fn set_bridges(&mut self, bridges: Vec<Bridge>, now: Now, rng: &mut StdRng) -> bool {
+        self.selector.set_bridges(bridges, now.wall, rng)
+    }
+
+    /// Whether bridges without a descriptor may be up again, as found out since the last call.
+    pub fn take_asks_bridges(&mut self) -> bool {
+        self.selector.take_asks_bridges()
+    }
+
+    /// Whether some bridge can be asked for documents.
+    pub fn has_usable_bridge(&self) -> bool {
+        self.selector.has_usable_bridge()
+    }
+
+    /// The options in use.
+    pub fn options(&self) -> &PathOptions {
+        self.selector.options()
     }
 
     /// Stops choosing paths: the network is too old, or too little of it is known.
@@ -263,6 +285,11 @@ impl Chooser for Paths {
         rng: &mut StdRng,
     ) -> GuardUse {
         self.selector.guard_outcome(*guard, outcome, now.wall, rng)
+    }
+
+    fn bridge(&mut self, rsa: &RsaIdentity, now: Now) -> Option<GuardTicket> {
+        let is_used = self.selector.options().use_bridges;
+        is_used.then(|| self.selector.ticket_of(rsa, now.wall))?
     }
 
     fn settled_guards(&mut self, now: Now) -> Vec<(GuardTicket, GuardUse)> {

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use crate::table::{self, keys};
 use crate::value::Value;
 use crate::{
-    bandwidth, bridge_relay, directory, identity, lifetimes, logs, network, process, resources,
+    bandwidth, bridge_relay, client_bridges, directory, identity, lifetimes, logs, network, process, resources,
     scheduling, testing,
 };
 
@@ -37,6 +37,7 @@ pub(crate) fn check(settings: &mut Settings, host: &dyn Host, report: &mut Repor
     bandwidth::check(settings, is_relay, report);
     resources::check(settings, is_relay, report);
     network::check_reach(settings, is_relay, report);
+    client_bridges::check(settings, is_relay, report);
     convert_firewall(settings, report);
     network::check_padding(settings, is_relay, report);
     directory::check_publishing(settings, report);

@@ -40,6 +40,7 @@ mod bridge_relay;
 mod change;
 mod check;
 mod circuits;
+pub mod client_bridges;
 pub mod client_ports;
 mod command_line;
 mod control;

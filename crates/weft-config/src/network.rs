@@ -58,6 +58,8 @@ pub struct OutboundBind {
     pub or: BindPair,
     /// `OutboundBindAddressExit`: exit traffic.
     pub exit: BindPair,
+    /// `OutboundBindAddressPT`: what programs of pluggable transports connect from.
+    pub pt: BindPair,
 }
 
 /// One address per family.
@@ -88,7 +90,16 @@ impl OutboundBind {
         }
     }
 
-    /// Every address of them.
+    /// The addresses that programs of pluggable transports shall connect from (config.c, `parse_outbound_addresses`).
+    #[must_use]
+    pub fn for_transports(&self) -> BindPair {
+        BindPair {
+            v4: self.pt.v4.or(self.any.v4),
+            v6: self.pt.v6.or(self.any.v6),
+        }
+    }
+
+    /// Every address that this process connects from.
     pub fn all(&self) -> impl Iterator<Item = IpAddr> {
         [self.any, self.or, self.exit].into_iter().flat_map(|pair| {
             let v6 = pair.v6.map(IpAddr::V6);
@@ -146,11 +157,7 @@ pub(crate) fn check_reach(settings: &Settings, is_relay: bool, report: &mut Repo
         .into_iter()
         .filter(|key| !settings.lines(*key).is_empty())
         .map(Key::untyped);
-    let flags = [
-        (keys::FascistFirewall, true),
-        (keys::ClientUseIPv4, false),
-        (keys::UseBridges, true),
-    ];
+    let flags = [(keys::FascistFirewall, true), (keys::ClientUseIPv4, false)];
     let mut flags = flags
         .into_iter()
         .filter(|(key, blocks)| settings.flag(*key) == *blocks)
@@ -210,6 +217,7 @@ pub(crate) fn read(
             any: bind_pair(keys::OutboundBindAddress, settings, report),
             or: bind_pair(keys::OutboundBindAddressOR, settings, report),
             exit: bind_pair(keys::OutboundBindAddressExit, settings, report),
+            pt: bind_pair(keys::OutboundBindAddressPT, settings, report),
         },
         extend_allow_private_addresses: settings.flag(keys::ExtendAllowPrivateAddresses),
         extend_by_ed25519_id: settings.auto_flag(keys::ExtendByEd25519ID),

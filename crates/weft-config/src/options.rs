@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::{
-    applications, bandwidth, bridge_relay, circuits, control, directory, dos, exit, files,
+    applications, bandwidth, bridge_relay, circuits, client_bridges, control, directory, dos, exit, files,
     identity, lifetimes, logs, metrics, network, paths, private_authority, process, resources,
     scheduling, statistics, testing,
 };
@@ -20,6 +20,7 @@ pub use crate::applications::AppOptions;
 pub use crate::bandwidth::BandwidthOptions;
 pub use crate::bridge_relay::{BridgeRelayOptions, TransportProgram};
 pub use crate::circuits::{CircuitOptions, MultipathEntry, MultipathOptions};
+pub use crate::client_bridges::BridgeOptions;
 pub use crate::control::ControlOptions;
 pub use crate::directory::DirectoryOptions;
 pub use crate::dos::DosOptions;
@@ -73,6 +74,8 @@ pub struct Options {
     pub control: ControlOptions,
     /// What a relay does that is a bridge, and its pluggable transports.
     pub bridge_relay: BridgeRelayOptions,
+    /// The bridges and pluggable transports of a client.
+    pub bridges: BridgeOptions,
     /// How paths are chosen.
     pub paths: PathOptions,
     /// How long circuits may take to be built.
@@ -116,9 +119,11 @@ pub(crate) fn build(
     let files = files::read(&settings, host, report);
     let log = logs::read(&settings, host, report);
     files::check_relative(&files, &log, &settings, report);
+    let network = network::read(or_ports, &settings, host, report);
     let options = Options {
         identity: identity::read(&settings, report),
-        network: network::read(or_ports, &settings, host, report),
+        bridges: client_bridges::read(&settings, host, network.proxy.is_some(), report),
+        network,
         bandwidth: bandwidth::read(&settings, report),
         resources: resources::read(&settings),
         scheduling: scheduling::read(&settings),

@@ -56,6 +56,7 @@ pub(super) fn path_options(settings: &Settings, report: &mut Report) -> PathOpti
         enforce_distinct_subnets: settings.flag(keys::EnforceDistinctSubnets),
         long_lived_ports,
         use_entry_guards,
+        use_bridges: settings.flag(keys::UseBridges),
         num_entry_guards: count(keys::NumEntryGuards, settings),
         num_directory_guards: count(keys::NumDirectoryGuards, settings),
         num_primary_guards: count(keys::NumPrimaryGuards, settings),

@@ -71,7 +71,7 @@ pub(super) fn proxy(settings: &Settings, host: &dyn Host, report: &mut Report) -
         return None;
     };
     let protocol = match kind {
-        Kind::Socks4 => Protocol::Socks4,
+        Kind::Socks4 => Protocol::Socks4(None),
         Kind::Socks5 => Protocol::Socks5(credentials),
         Kind::Http => Protocol::Http(authenticator.map(|text| Secret::new(text.to_owned()))),
     };

@@ -345,23 +345,7 @@ fn what_would_be_unsafe_to_ignore_is_refused_with_its_line_and_a_remedy() {
             loaded(&format!("{} {fine}\n", known.name));
         }
     }
-    assert!(count > 5, "{count}");
-}
-
-#[test]
-fn bridges_are_refused_and_transports_alone_are_not() {
-    for torrc in [
-        "UseBridges 1\n",
-        "Bridge 192.0.2.1:443\n",
-        "UseBridges 1\nBridge obfs4 192.0.2.1:443\nClientTransportPlugin obfs4 exec /obfs4proxy\n",
-    ] {
-        let errors = load_text(torrc, &MemoryHost::new())
-            .unwrap_err()
-            .to_string();
-        assert!(errors.contains("directly"), "{torrc:?}: {errors}");
-    }
-    // A controller's defaults name transports before anybody wants a bridge.
-    loaded("UseBridges 0\nClientTransportPlugin obfs4 exec /obfs4proxy\n");
+    assert!(count > 1, "{count}");
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub use crate::address::OriginId;
 pub struct LinkTarget {
     /// Its ORPorts, the one to try first, first; at least one.
     pub addrs: Vec<SocketAddr>,
-    /// Its RSA identity digest; never zero.
+    /// Its RSA identity digest; zero: whoever is there, a bridge whose fingerprint is not known.
     pub rsa: RsaIdentity,
     /// Its ed25519 identity, if known.
     pub ed25519: Option<Ed25519Identity>,
@@ -385,6 +385,8 @@ pub enum LinkFailure {
     Proxy,
     /// Options of torrc rule the connection out.
     Forbidden,
+    /// The pluggable transport of a bridge is not there.
+    NoTransport,
     /// It is not needed any more, or its reason is not known.
     Other,
 }
@@ -402,6 +404,7 @@ impl LinkFailure {
             Self::Identity => "IDENTITY",
             Self::Resource => "RESOURCELIMIT",
             Self::Handshake | Self::Proxy => "IOERROR",
+            Self::NoTransport => "PT_MISSING",
             Self::Forbidden | Self::Other => "MISC",
         }
     }
@@ -420,6 +423,7 @@ impl LinkFailure {
             Self::Resource => "Out of files, memory or ports",
             Self::Proxy => "The proxy gave no connection",
             Self::Forbidden => "Not allowed by the configuration",
+            Self::NoTransport => "Can't connect to bridge",
             Self::Other => "Miscellaneous error",
         }
     }
@@ -433,7 +437,8 @@ impl LinkFailure {
             | Self::Reset
             | Self::Timeout
             | Self::Proxy
-            | Self::Forbidden => DestroyReason::CONNECTFAILED,
+            | Self::Forbidden
+            | Self::NoTransport => DestroyReason::CONNECTFAILED,
             Self::Identity => DestroyReason::OR_IDENTITY,
             Self::Resource => DestroyReason::RESOURCELIMIT,
             Self::Done | Self::Handshake | Self::Other => DestroyReason::CHANNEL_CLOSED,

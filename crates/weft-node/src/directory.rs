@@ -65,6 +65,7 @@ pub(crate) fn client_options(options: &Options) -> ClientOptions {
         .collect();
     ClientOptions {
         disabled: options.network.disabled,
+        by_bridges: options.bridges.in_use,
         paths_needed: options.directory.paths_needed,
         max_stall: options.testing.dir_connection_max_stall,
         ..ClientOptions::new(

@@ -35,6 +35,7 @@
 #[cfg(test)]
 extern crate self as weft_path;
 
+mod bridges;
 mod choice;
 mod countries;
 mod draw;
@@ -52,6 +53,7 @@ mod testing;
 mod ticket;
 mod timeout;
 
+pub use bridges::Bridge;
 pub use choice::{Candidate, CircuitSelection, Shares, choose};
 pub use countries::{Countries, CountriesError, TableReader};
 pub use guard::{GuardInfo, GuardStatus, GuardUse, Outcome, Suspicion};

@@ -30,6 +30,8 @@ pub struct PathOptions {
     pub long_lived_ports: Vec<u16>,
     /// `UseEntryGuards`.
     pub use_entry_guards: bool,
+    /// `UseBridges`: guards are bridges.
+    pub use_bridges: bool,
     /// `NumEntryGuards`: primary guards that circuits go through (`None`: by consensus).
     pub num_entry_guards: Option<usize>,
     /// `NumDirectoryGuards`: primary guards that directory requests go through.
@@ -62,6 +64,7 @@ impl Default for PathOptions {
                 21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 6667, 6697, 8300,
             ],
             use_entry_guards: true,
+            use_bridges: false,
             num_entry_guards: None,
             num_directory_guards: None,
             num_primary_guards: None,

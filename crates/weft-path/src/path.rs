@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tor_netdoc::types::policy::PortPolicy;
+use tor_protover::Protocols;
+use tor_protover::named::{FLOWCTRL_CC, RELAY_CRYPT_CGO, RELAY_NTORV3};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 use crate::nodes::RelayName;
@@ -49,6 +51,37 @@ pub struct Hop {
 }
 
 impl Hop {
+    /// A bridge, by what its descriptor has: its name, identities, onion key and protocols.
+    #[must_use]
+    pub fn of_bridge(
+        addr: SocketAddr,
+        nickname: String,
+        (rsa, ed25519): (RsaIdentity, Ed25519Identity),
+        ntor: [u8; 32],
+        protocols: &Protocols,
+    ) -> Self {
+        let nothing = Arc::new(PortPolicy::new_reject_all());
+        Self {
+            rsa,
+            ed25519,
+            ntor,
+            addrs: vec![addr],
+            nickname,
+            supports_ntor_v3: protocols.supports_named_subver(RELAY_NTORV3),
+            supports_cc: protocols.supports_named_subver(FLOWCTRL_CC),
+            supports_cgo: protocols.supports_named_subver(RELAY_CRYPT_CGO),
+            supports_abra: protocols.supports_subver("WeftAbra", 1),
+            supports_conflux: false,
+            supports_mtor: false,
+            bandwidth: 0,
+            is_dir_cache: true,
+            is_exit: false,
+            is_stable: true,
+            policy_v4: nothing.clone(),
+            policy_v6: nothing,
+        }
+    }
+
     /// Whether it can be the exit of a conflux set, which needs congestion control.
     #[must_use]
     pub fn joins_sets(&self) -> bool {

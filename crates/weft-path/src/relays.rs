@@ -13,6 +13,7 @@ use tor_netdoc::types::policy::PortPolicy;
 use tor_protover::named::{FLOWCTRL_CC, RELAY_CRYPT_CGO, RELAY_NTORV3};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
+use crate::bridges::Bridge;
 use crate::guard_params::GuardParams;
 use crate::nodes::{Recognised, RelayName, same_prefix};
 use crate::options::PathOptions;
@@ -40,6 +41,8 @@ pub(crate) struct Row {
     pub(crate) middle_only: bool,
     /// It may be sampled as a guard (guard-spec, "GUARDS").
     pub(crate) possible_guard: bool,
+    /// It is a bridge of ours: a first hop, and nothing else.
+    pub(crate) bridge: bool,
     /// Weights as guard, middle and exit.
     pub(crate) weights: [u64; 3],
     /// The rows of its family, as both sides declare it; in order.
@@ -55,6 +58,20 @@ impl Row {
             ed25519: Some(&self.hop.ed25519),
             nickname: &self.hop.nickname,
             addrs: &self.hop.addrs,
+        }
+    }
+
+    /// A bridge, which the consensus has not.
+    pub(crate) fn of_bridge(hop: Hop) -> Self {
+        Self {
+            hop,
+            fast: true,
+            middle_only: false,
+            possible_guard: false,
+            bridge: true,
+            weights: [0; 3],
+            family: Box::default(),
+            family_keys: Box::default(),
         }
     }
 
@@ -102,6 +119,8 @@ pub struct Relays {
     by_ed25519: HashMap<Ed25519Identity, usize>,
     /// Relays that are listed and may be guards, with or without a microdescriptor.
     listed_guards: HashSet<RsaIdentity>,
+    /// Bridges of ours, with or without a descriptor.
+    bridges: Vec<Bridge>,
     /// When the consensus ends.
     valid_until: SystemTime,
     /// The consensus parameters of guards.
@@ -172,6 +191,7 @@ impl Relays {
                 fast: relay.is_fast,
                 middle_only: relay.is_middle_only,
                 possible_guard: relay.is_possible_guard,
+                bridge: false,
                 weights: relay.weights,
                 family: Box::default(),
                 family_keys: Box::default(),
@@ -210,10 +230,40 @@ impl Relays {
             by_rsa,
             by_ed25519,
             listed_guards,
+            bridges: Vec::new(),
             valid_until,
             guard_params,
             cbt_params,
         }
+    }
+
+    /// Adds a bridge; one that the consensus lists is from now on a bridge alone.
+    pub(crate) fn put_bridge(&mut self, bridge: Row) {
+        let known = self.by_rsa.get(&bridge.hop.rsa);
+        if let Some(row) = known.and_then(|index| self.rows.get_mut(*index)) {
+            row.hop = bridge.hop;
+            row.bridge = true;
+            return;
+        }
+        let index = self.rows.len();
+        self.by_rsa.insert(bridge.hop.rsa, index);
+        self.by_ed25519.insert(bridge.hop.ed25519, index);
+        self.rows.push(bridge);
+    }
+
+    pub(crate) fn set_bridges(&mut self, bridges: Vec<Bridge>) {
+        self.bridges = bridges;
+    }
+
+    /// Bridges of ours, with or without a descriptor.
+    pub(crate) fn bridges(&self) -> &[Bridge] {
+        &self.bridges
+    }
+
+    /// The bridge with this address and identity.
+    pub(crate) fn bridge(&self, addr: SocketAddr, rsa: &RsaIdentity) -> Option<&Bridge> {
+        let mut all = self.bridges.iter();
+        all.find(|bridge| bridge.addr == addr && bridge.rsa.as_ref() == Some(rsa))
     }
 
     /// How many there are.
@@ -370,6 +420,7 @@ fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
         fast: rs.is_flagged_fast(),
         middle_only: rs.is_flagged_middle_only(),
         possible_guard: details.is_suitable_as_guard() && rs.is_flagged_v2dir(),
+        bridge: false,
         weights: [
             weight(WeightRole::Guard),
             weight(WeightRole::Middle),

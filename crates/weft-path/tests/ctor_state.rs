@@ -16,7 +16,9 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
 use testing::{TestNet, now};
 use weft_cell::identity::RsaIdentity;
-use weft_path::{BuildTimes, BuildTimesOptions, CbtParams, Outcome, PathOptions, Selector, Usage};
+use weft_path::{
+    Bridge, BuildTimes, BuildTimesOptions, CbtParams, Hop, Outcome, PathOptions, Selector, Usage,
+};
 
 /// No step takes longer on a machine that works.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -137,6 +139,30 @@ fn c_tor_keeps_our_guards_and_build_times_and_we_keep_its() {
     let bridge = "in=bridges rsa_id=0123456789ABCDEF0123456789ABCDEF01234567 \
         bridge_addr=192.0.2.1:443 sampled_on=2026-11-11T03:04:05 sampled_idx=0 \
         sampled_by=0.4.9.11 unlisted_since=2026-11-18T06:46:23 listed=0";
+    // A bridge of ours beside it, confirmed.
+    let options = PathOptions {
+        use_bridges: true,
+        ..PathOptions::default()
+    };
+    let mut bridged = Selector::new(options, [bridge], now());
+    let addr = "[2001:db8::1]:443".parse().unwrap();
+    let ids = (RsaIdentity([7; 20]), [7; 32].into());
+    let protocols = "Relay=1-4".parse().unwrap();
+    let hop = Hop::of_bridge(addr, "ours".to_owned(), ids, [7; 32], &protocols);
+    let ours = Bridge {
+        addr,
+        rsa: Some(hop.rsa),
+        hop: Some(hop),
+    };
+    bridged.set_bridges(vec![ours], now(), &mut rng);
+    let path = bridged.path(&Usage::Directory, now(), &mut rng).unwrap();
+    let guard = path.guard.unwrap();
+    bridged.guard_outcome(guard, Outcome::Built, now(), &mut rng);
+    bridged.forget(guard);
+    let bridges = bridged.state_lines().unwrap();
+    assert_eq!(bridges.len(), 2);
+    assert_eq!(bridges[0], bridge);
+    assert!(bridges[1].contains("confirmed_on="), "{bridges:?}");
     let mut times = BuildTimes::new(BuildTimesOptions::default(), CbtParams::default());
     let start = Instant::now();
     for time in 0..150 {
@@ -147,7 +173,7 @@ fn c_tor_keeps_our_guards_and_build_times_and_we_keep_its() {
     let built = times.state_lines().unwrap();
 
     let mut state = String::from("TorVersion Tor 0.4.9.11\nLastWritten 2026-11-21 01:00:00\n");
-    for guard in guards.iter().map(String::as_str).chain([bridge]) {
+    for guard in guards.iter().chain(&bridges) {
         state += &format!("Guard {guard}\n");
     }
     for (key, value) in &built {

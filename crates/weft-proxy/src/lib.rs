@@ -41,11 +41,30 @@ pub struct Proxy {
     pub protocol: Protocol,
 }
 
+impl Proxy {
+    /// The proxy as a URI, with name and password, as programs of pluggable transports get it (transports.c,
+    /// `get_pt_proxy_uri`).
+    #[must_use]
+    pub fn uri(&self) -> String {
+        let (scheme, user) = match &self.protocol {
+            Protocol::Socks4(_) => ("socks4a", String::new()),
+            Protocol::Socks5(None) => ("socks5", String::new()),
+            Protocol::Socks5(Some(Credentials { username, password })) => {
+                let (username, password) = (username.text(), password.text());
+                ("socks5", format!("{username}:{password}@"))
+            }
+            Protocol::Http(None) => ("http", String::new()),
+            Protocol::Http(Some(user)) => ("http", format!("{}@", user.text())),
+        };
+        format!("{scheme}://{user}{}", self.addr)
+    }
+}
+
 /// What a proxy speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// SOCKS4, which knows IPv4 addresses only.
-    Socks4,
+    /// SOCKS4, which knows IPv4 addresses only, with a user id for pluggable transports.
+    Socks4(Option<Secret>),
     /// SOCKS5, with the name and password of RFC 1929 where the proxy wants them.
     Socks5(Option<Credentials>),
     /// HTTP CONNECT; `name:password` for Basic authentication (RFC 7617).
@@ -57,7 +76,7 @@ impl Protocol {
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Socks4 => "SOCKS4",
+            Self::Socks4(_) => "SOCKS4",
             Self::Socks5(_) => "SOCKS5",
             Self::Http(_) => "HTTP",
         }
@@ -132,7 +151,10 @@ impl Request {
     /// [`ProxyError::Ipv6`], [`ProxyError::Credentials`]: the protocol cannot express it.
     pub fn new(protocol: &Protocol, target: SocketAddr) -> Result<Self, ProxyError> {
         let (state, out) = match protocol {
-            Protocol::Socks4 => (State::Socks4, socks::connect4(target)?),
+            Protocol::Socks4(user) => {
+                let user = user.as_ref().map_or(&[][..], Secret::as_bytes);
+                (State::Socks4, socks::connect4(target, user)?)
+            }
             Protocol::Socks5(credentials) => {
                 if let Some(credentials) = credentials {
                     socks::authenticate(credentials)?;

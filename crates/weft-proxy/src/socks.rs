@@ -28,14 +28,16 @@ fn malformed5(what: &'static str) -> ProxyError {
     ProxyError::Malformed { protocol, what }
 }
 
-/// A SOCKS4 request, without a user id, as C tor sends it.
-pub(crate) fn connect4(target: SocketAddr) -> Result<Vec<u8>, ProxyError> {
+/// A SOCKS4 request. C tor sends a user id to pluggable transports alone.
+pub(crate) fn connect4(target: SocketAddr, user: &[u8]) -> Result<Vec<u8>, ProxyError> {
     let SocketAddr::V4(target) = target else {
         return Err(ProxyError::Ipv6);
     };
     let mut request = vec![4, CONNECT];
     request.extend(target.port().to_be_bytes());
     request.extend(target.ip().octets());
+    // It ends at the first NUL, of which the arguments of a bridge have none.
+    request.extend(user.iter().filter(|byte| **byte != 0));
     request.push(0);
     Ok(request)
 }

@@ -40,13 +40,16 @@ fn error(protocol: &Protocol, answers: &[&[u8]]) -> ProxyError {
 
 #[test]
 fn socks4_asks_for_an_ipv4_address_without_a_user() {
-    let mut request = Request::new(&Protocol::Socks4, v4()).unwrap();
+    let mut request = Request::new(&Protocol::Socks4(None), v4()).unwrap();
     assert_eq!(sent(&mut request), [4, 1, 0x23, 0x29, 192, 0, 2, 7, 0]);
     request.receive(&[0, 90, 0, 0, 0, 0, 0]).unwrap();
     assert!(!request.is_connected());
     request.receive(&[0]).unwrap();
     assert!(request.is_connected() && request.output().is_empty());
-    assert_eq!(Request::new(&Protocol::Socks4, v6()), Err(ProxyError::Ipv6));
+    assert_eq!(
+        Request::new(&Protocol::Socks4(None), v6()),
+        Err(ProxyError::Ipv6)
+    );
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn http_asks_by_connect() {
 fn what_a_proxy_refuses_is_repeated() {
     for (protocol, answers, words) in [
         (
-            Protocol::Socks4,
+            Protocol::Socks4(None),
             vec![&b"\0\x5b"[..]],
             "refused: request rejected",
         ),
@@ -153,8 +156,8 @@ fn what_a_proxy_refuses_is_repeated() {
 #[test]
 fn what_is_not_the_protocol_is_refused_at_once() {
     for (protocol, answers) in [
-        (Protocol::Socks4, vec![&b"\x05"[..]]),
-        (Protocol::Socks4, vec![b"\0\0"]),
+        (Protocol::Socks4(None), vec![&b"\x05"[..]]),
+        (Protocol::Socks4(None), vec![b"\0\0"]),
         (Protocol::Socks5(None), vec![b"H"]),
         (Protocol::Socks5(None), vec![b"\x05\x01"]),
         (Protocol::Socks5(None), vec![b"\x05\0", b"\x04"]),
@@ -184,10 +187,10 @@ fn an_answer_has_a_bound_and_nothing_behind_it() {
         .unwrap();
     assert_eq!(request.receive(b"x"), Err(ProxyError::TooLong));
     // The target does not speak first: somebody else does.
-    let mut request = Request::new(&Protocol::Socks4, v4()).unwrap();
+    let mut request = Request::new(&Protocol::Socks4(None), v4()).unwrap();
     let reply = [0, 90, 0, 0, 0, 0, 0, 0, 22];
     assert_eq!(request.receive(&reply), Err(ProxyError::Unasked));
-    request = Request::new(&Protocol::Socks4, v4()).unwrap();
+    request = Request::new(&Protocol::Socks4(None), v4()).unwrap();
     request.receive(&reply[..8]).unwrap();
     assert_eq!(request.receive(&[22]), Err(ProxyError::Unasked));
 }
@@ -218,7 +221,7 @@ proptest! {
         cuts in prop::collection::vec(1..5_usize, 0..40),
     ) {
         let protocol = [
-            Protocol::Socks4,
+            Protocol::Socks4(None),
             Protocol::Socks5(None),
             password(),
             Protocol::Http(None),
@@ -249,4 +252,41 @@ proptest! {
             prop_assert_eq!(whole, pieces);
         }
     }
+}
+
+#[test]
+fn a_transport_gets_the_arguments_of_a_bridge_in_name_and_password() {
+    let sent_for = |args: &str| {
+        let credentials = Credentials::of_transport(args);
+        let mut request = Request::new(&Protocol::Socks5(Some(credentials)), v4()).unwrap();
+        sent(&mut request);
+        request.receive(&[5, 2]).unwrap();
+        sent(&mut request)
+    };
+    assert_eq!(sent_for("k=v"), b"\x01\x03k=v\x01\0");
+    let args = format!("k={}", "v".repeat(252)) + "\u{e9}=w";
+    // The name ends within a character.
+    assert_eq!(args.len(), 258);
+    let sent = sent_for(&args);
+    assert_eq!(sent[..2], [1, 255]);
+    assert_eq!(sent[2..257], args.as_bytes()[..255]);
+    assert_eq!(sent[257], 3);
+    assert_eq!(sent[258..], args.as_bytes()[255..]);
+    let longest = "k=".to_owned() + &"v".repeat(508);
+    assert_eq!(sent_for(&longest).len(), 3 + 510);
+    let user = Protocol::Socks4(Some(Secret::new("k=v\0x".to_owned())));
+    let request = Request::new(&user, v4()).unwrap();
+    assert_eq!(request.output(), b"\x04\x01\x23\x29\xc0\0\x02\x07k=vx\0");
+}
+
+#[test]
+fn a_proxy_is_a_uri_for_programs() {
+    let addr = "[::1]:1080".parse().unwrap();
+    let uri = |protocol| Proxy { addr, protocol }.uri();
+    assert_eq!(uri(Protocol::Socks4(None)), "socks4a://[::1]:1080");
+    assert_eq!(uri(Protocol::Socks5(None)), "socks5://[::1]:1080");
+    assert_eq!(uri(password()), "socks5://me:secret@[::1]:1080");
+    let user = Some(Secret::new("me:x".to_owned()));
+    assert_eq!(uri(Protocol::Http(user)), "http://me:x@[::1]:1080");
+    assert_eq!(uri(Protocol::Http(None)), "http://[::1]:1080");
 }

@@ -112,7 +112,7 @@ fn what_a_start_would_fail_at_is_found_by_verify_config_in_the_same_words() {
         ("User no-such-user\n", "no-such-user not found"),
         ("SocksPort 9050\nControlPort 9050\n", "are the same port"),
         ("ConnLimit 1000000000\n", "ConnLimit"),
-        ("UseBridges 1\n", "to guards directly, not to bridges"),
+        ("UseBridges 1\n", "you must specify at least one bridge"),
         (
             "Sandbox 1\nServerTransportPlugin obfs4 exec /bin/x\n",
             "Managed proxies are not compatible with Sandbox mode",

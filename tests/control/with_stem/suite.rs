@@ -12,12 +12,8 @@ use weft_testing::not_run;
 use crate::weft;
 
 /// Those that Weft does not pass, and why.
-const KNOWN: [(&str, &str); 7] = [
+const KNOWN: [(&str, &str); 6] = [
     ("test_help_argument", "it wants C tor's own text"),
-    (
-        "test_set_conf_for_usebridges",
-        "SETCONF UseBridges is refused, as there are no bridges yet",
-    ),
     ("test_ephemeral_hidden_services_v3", "ADD_ONION"),
     (
         "test_rejecting_unanonymous_hidden_services_creation",

@@ -1,5 +1,7 @@
 //! Streams to directories: circuits of one hop, and BEGIN_DIR (dir-spec, proposal 104).
 
+use std::net::SocketAddr;
+
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
@@ -84,15 +86,56 @@ impl<C: Chooser> Client<C> {
         // A relay that the consensus lists is asked by ntor, as its onion key is known.
         let known = self.chooser.find(&RelayName::Rsa(hop.rsa));
         let hop = known.as_ref().map_or_else(|| hop.clone(), Hop::from);
+        let rsa = hop.rsa;
+        let guard = self.chooser.bridge(&rsa, now);
+        self.launch_to(hop, guard, now)?;
+        Ok(rsa)
+    }
+
+    /// Begins a circuit of one hop for requests.
+    fn launch_to(&mut self, hop: Hop, guard: Option<C::Guard>, now: Now) -> Result<(), String> {
         let plan = Plan {
-            hops: vec![hop.clone()],
+            hops: vec![hop],
             exit: None,
-            guard: None,
+            guard,
             stable: false,
         };
-        self.launch_plan(plan, CircuitPurpose::Directory, now)
-            .map_err(|error| error.to_string())?;
-        Ok(hop.rsa)
+        let launched = self.launch_plan(plan, CircuitPurpose::Directory, now);
+        launched.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// Connects to a relay of which only the address is known, a bridge: the event of the link shows who it is, and the circuit
+    /// is to that relay from then on.
+    ///
+    /// # Errors
+    ///
+    /// The network is disabled.
+    pub fn meet(&mut self, addr: SocketAddr, now: Now) -> Result<(), String> {
+        if self.config.disable_network {
+            return Err("the network is disabled".to_owned());
+        }
+        let is_under_way = self.circuits.values().any(|circuit| {
+            circuit
+                .hops
+                .first()
+                .is_some_and(|hop| hop.rsa.is_zero() && hop.addrs == [addr])
+        });
+        if is_under_way {
+            return Ok(());
+        }
+        self.launch_to(Hop::unknown(addr), None, now)
+    }
+
+    /// A link to this address proved to be to this relay: circuits to whoever is there are to it.
+    pub(super) fn name_unknown(&mut self, rsa: RsaIdentity, addr: SocketAddr) {
+        for circuit in self.circuits.values_mut() {
+            if let Some(first) = circuit.hops.first_mut()
+                && first.rsa.is_zero()
+                && first.addrs.contains(&addr)
+            {
+                first.rsa = rsa;
+            }
+        }
     }
 
     /// A circuit to a guard is there or begun.

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use weft_core::address::ConnectionId;
-use weft_core::origin::{OriginCommand, OriginEvent, OriginId};
+use weft_core::origin::{LinkState, OriginCommand, OriginEvent, OriginId};
 use weft_log::{Line, RateLimit};
 use weft_path::TargetPort;
 
@@ -172,6 +172,9 @@ impl<C: Chooser> Client<C> {
                 state,
             } => {
                 self.note_failed_link(rsa, addr, state, now);
+                if state == LinkState::Connected {
+                    self.name_unknown(rsa, addr);
+                }
                 self.emit(ClientEvent::Link {
                     connection,
                     rsa,

@@ -224,7 +224,7 @@ fn programs_have_their_transports_addresses_and_options() {
     assert!(set.cookie_group_readable && set.cookie_file == Path::new("/c"));
     // A client starts none of a server's programs.
     let client = options("SocksPort 9050\nServerTransportPlugin obfs4 exec /o\n");
-    assert!(client.bridge.programs.is_empty());
+    assert!(client.bridge_relay.programs.is_empty());
 }
 
 #[test]

@@ -4,11 +4,11 @@ options! {
     from super::onion::END;
 
     /// Connect to the network by bridges.
-    UseBridges: Bool = "0",
-        refused(&["0"], "connections would go to guards directly, not to bridges");
+    UseBridges: Bool = "0";
 
-    /// A bridge to connect by.
-    Bridge: Lines, refused(&[], "connections would go to guards directly, not to this bridge");
+    /// A bridge to connect by: perhaps a transport, an address and port, perhaps a fingerprint, and perhaps the
+    /// transport's arguments `k=v`.
+    Bridge: Lines;
 
     /// Be a bridge.
     BridgeRelay: Bool = "0";
@@ -21,17 +21,17 @@ options! {
 
     /// Fetch descriptors of bridges from the bridge authority.
     UpdateBridgesFromAuthority: Bool = "0",
-        harmless("it only describes bridges, which are refused");
+        harmless("bridges are asked for their descriptors themselves, by which no authority learns of them");
 
     /// Drop the descriptors of bridges when the configuration changes.
-    ReconfigDropsBridgeDescs: Bool = "0", harmless("it only describes bridges, which are refused");
+    ReconfigDropsBridgeDescs: Bool = "0";
 
     /// The password for the bridge authority's list of bridges.
     BridgePassword: Text, harmless("it only describes authorities of bridges, which Weft cannot be");
 
-    /// A program of pluggable transports for a client.
-    ClientTransportPlugin: Lines,
-        harmless("only bridges use pluggable transports, and bridges are refused");
+    /// What reaches bridges by pluggable transports: their names, `exec` and a program with its arguments, or `socks4` or
+    /// `socks5` and the address and port of a proxy that runs already.
+    ClientTransportPlugin: Lines;
 
     /// A program of pluggable transports for a bridge: the names of its transports, `exec`, and the program with its
     /// arguments.

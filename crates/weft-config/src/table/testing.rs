@@ -82,13 +82,11 @@ options! {
 
     /// How long a client waits before it asks bridges again.
     TestingBridgeDownloadInitialDelay: FirstSeconds = "10800",
-        in_testing("10"), testing_only,
-        harmless("Weft downloads what it needs by a schedule of its own");
+        in_testing("10"), testing_only;
 
     /// How long a client waits before it asks bridges for the first time.
     TestingBridgeBootstrapDownloadInitialDelay: FirstSeconds = "0",
-        in_testing("0"), testing_only,
-        harmless("Weft downloads what it needs by a schedule of its own");
+        in_testing("0"), testing_only;
 
     /// How long a client gathers descriptors to ask for.
     TestingClientMaxIntervalWithoutRequest: Seconds = "10 minutes",

@@ -29,7 +29,7 @@ pub enum Action {
         thread: ThreadId,
         /// Where to.
         addr: SocketAddr,
-        /// The RSA identity that the peer must prove. Circuits that also name an ed25519 identity get
+        /// The RSA identity that the peer must prove; zero: any. Circuits that also name an ed25519 identity get
         /// this connection only if the peer proves that one, too.
         rsa: RsaIdentity,
     },

@@ -7,6 +7,7 @@
 //! good enough to build circuits with.
 
 mod asking;
+mod bridge;
 mod building;
 mod enough;
 mod options;
@@ -24,6 +25,7 @@ use tor_netdir::NetDir;
 use crate::consensus::Consensus;
 use crate::params::Params;
 
+pub use bridge::{BridgeDescriptor, fetch_bridge, parse_bridge_descriptor};
 pub use options::{ClientOptions, DirServer};
 pub use streams::{
     DirConnection, DirIo, DirOutcome, DirSource, DirStreams, OpenFuture, PlainStreams,
@@ -57,6 +59,8 @@ impl Network {
 pub(crate) enum Order {
     /// The settings have changed.
     Options(Box<ClientOptions>),
+    /// Whether some bridge can be asked.
+    Bridges(bool),
 }
 
 /// How a node holds its client directory. The directory's task ends when all handles are dropped.
@@ -73,6 +77,12 @@ impl ClientHandle {
     /// known.
     pub fn network(&self) -> watch::Receiver<Option<Arc<Network>>> {
         self.network.clone()
+    }
+
+    /// Whether some bridge can be asked, where only these are ([`ClientOptions::by_bridges`]). What failed before is asked for again
+    /// as soon as one can. False: the task is too far behind to take it.
+    pub fn set_bridges(&self, usable: bool) -> bool {
+        self.orders.try_send(Order::Bridges(usable)).is_ok()
     }
 
     /// The settings have changed. False: the task is too far behind to take them.

@@ -38,6 +38,9 @@ pub struct ClientOptions {
     pub authorities: Vec<Authority>,
     /// The directories to ask before there are guards: authorities with an ORPort, and fallbacks.
     pub servers: Vec<DirServer>,
+    /// Only guards are asked, which are bridges, and none of `servers`: there are guards without a network, as soon as
+    /// [`set_bridges`](super::ClientHandle::set_bridges) reports one.
+    pub by_bridges: bool,
     /// CacheDirectory; `None`: nothing is read or written (a relay that is a client, too, keeps
     /// these files itself).
     pub cache_directory: Option<PathBuf>,
@@ -63,6 +66,7 @@ impl ClientOptions {
             disabled: false,
             authorities,
             servers,
+            by_bridges: false,
             cache_directory,
             testing,
             paths_needed: None,

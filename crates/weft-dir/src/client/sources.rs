@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::{Rng, RngExt as _};
 
-use super::options::DirServer;
+use super::options::{ClientOptions, DirServer};
 use super::streams::{DirOutcome, DirSource};
 
 /// Directories tried one after the other for one request before it counts as failed.
@@ -64,15 +64,26 @@ pub(super) struct Sources {
     marks: Vec<Mark>,
     /// Failures of guards in a row.
     guard_failures: u32,
+    /// Guards are bridges, and nothing else is asked.
+    by_bridges: bool,
     /// TestingTorNetwork.
     testing: bool,
 }
 
 impl Sources {
+    /// The directories of these settings, of which nothing is known yet.
+    pub(super) fn of(options: &ClientOptions) -> Self {
+        Self {
+            by_bridges: options.by_bridges,
+            ..Self::new(options.servers.clone(), options.testing)
+        }
+    }
+
     /// These servers, of which nothing is known yet.
-    pub(super) fn new(servers: Vec<DirServer>, testing: bool) -> Self {
+    fn new(servers: Vec<DirServer>, testing: bool) -> Self {
         let marks = vec![Mark::default(); servers.len()];
         Self {
+            by_bridges: false,
             servers,
             marks,
             guard_failures: 0,
@@ -88,7 +99,7 @@ impl Sources {
         monotonic: Duration,
         rng: &mut impl Rng,
     ) -> Vec<Candidate> {
-        if guards && self.guard_failures < GUARD_FAILURES {
+        if self.by_bridges || guards && self.guard_failures < GUARD_FAILURES {
             return vec![Candidate {
                 index: None,
                 source: DirSource::Guard,
@@ -186,6 +197,25 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn where_bridges_are_used_nothing_else_is_asked() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let servers = vec![server(1, true, 1.0), server(2, false, 1.0)];
+        let options = ClientOptions {
+            by_bridges: true,
+            ..ClientOptions::new(Vec::new(), servers, None, false)
+        };
+        let mut sources = Sources::of(&options);
+        for _ in 0..10 {
+            for guards in [false, true] {
+                let candidates = sources.candidates(guards, Duration::ZERO, &mut rng);
+                let asked: Vec<_> = candidates.iter().map(|one| one.source.clone()).collect();
+                assert_eq!(asked, [DirSource::Guard]);
+            }
+            sources.outcome(None, DirOutcome::Bad, Duration::ZERO);
+        }
+    }
 
     fn server(number: u8, authority: bool, weight: f64) -> DirServer {
         DirServer {

@@ -86,12 +86,16 @@ pub struct ClientDirectory {
     building: Option<Building>,
     /// The directories to ask.
     sources: Sources,
+    /// Some bridge can be asked.
+    bridges: bool,
     /// Requests underway.
     requests: JoinSet<Finished>,
     /// By which they report that a directory has been reached.
     reached: (mpsc::Sender<()>, mpsc::Receiver<()>),
     /// Whether the cache files have been read.
     loaded: bool,
+    /// Whether certificates have been asked for together with the first consensus, or need not.
+    certs_begun: bool,
     /// Whether certificates are underway already; a consensus that lacks them waits for these.
     certs_underway: bool,
     /// How far the start has come.
@@ -129,10 +133,12 @@ impl ClientDirectory {
             lacking: MicrodescFetch::new(options.testing),
             store: MicrodescStore::default(),
             building: None,
-            sources: Sources::new(options.servers.clone(), options.testing),
+            sources: Sources::of(&options),
+            bridges: false,
             requests: JoinSet::new(),
             reached: mpsc::channel(1),
             loaded: false,
+            certs_begun: false,
             certs_underway: false,
             bootstrap: None,
             was_lost: false,
@@ -195,9 +201,17 @@ impl ClientDirectory {
                 self.options = *options;
                 self.fetching = fetching(&self.options);
                 self.fetcher.options_changed(&self.fetching, monotonic);
-                self.sources = Sources::new(self.options.servers.clone(), self.options.testing);
+                self.sources = Sources::of(&self.options);
                 // Failures while the network was switched off do not count.
                 self.lacking.retry_now();
+            }
+            Order::Bridges(usable) => {
+                if usable && !self.bridges {
+                    // As after a failure that is forgotten (C tor's `routerlist_retry_directory_downloads`).
+                    self.fetcher.options_changed(&self.fetching, monotonic);
+                    self.lacking.retry_now();
+                }
+                self.bridges = usable;
             }
         }
     }
@@ -256,6 +270,12 @@ impl ClientDirectory {
         if !self.loaded {
             self.loaded = true;
             self.load();
+        }
+        if !self.can_ask() {
+            return;
+        }
+        if !self.certs_begun {
+            self.certs_begun = true;
             self.ask_for_certs();
         }
         if !self.is_held()
@@ -280,9 +300,14 @@ impl ClientDirectory {
         self.fetcher.next(cached, &self.fetching, now, monotonic)
     }
 
+    /// Whether there is somebody to ask.
+    fn can_ask(&self) -> bool {
+        self.bridges || !self.options.by_bridges
+    }
+
     /// How long nothing has to be done if no message arrives.
     fn wait(&self) -> Duration {
-        if self.options.disabled {
+        if self.options.disabled || !self.can_ask() {
             return LONGEST_SLEEP;
         }
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());

@@ -87,7 +87,7 @@ async fn through_a_proxy(
         bind: None,
         proxy: Some(Arc::new(weft_proxy::Proxy {
             addr,
-            protocol: weft_proxy::Protocol::Socks4,
+            protocol: weft_proxy::Protocol::Socks4(None),
         })),
     };
     let clock = ManualClock::new(SystemTime::UNIX_EPOCH);

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weft_cell::stream_msg::Resolved;
 use weft_client::{
-    Bootstrap, Client, ClientEvent, Now, Paths, ProbeCounts, StatementCounts, TunnelCounts,
+    Bootstrap, Client, ClientEvent, Now, Paths, ProbeCounts, StatementCounts, Transports,
+    TunnelCounts,
 };
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, OriginCommand, OriginEvent};
@@ -28,6 +29,8 @@ pub(crate) enum ToClient {
     Event(OriginEvent),
     /// torrc has changed.
     Settings(Box<ClientSettings>),
+    /// Other pluggable transports can be used.
+    Transports(Transports),
     /// SIGNAL NEWNYM: new streams share no circuit with earlier ones.
     NewIdentity,
     /// Save the state and end.

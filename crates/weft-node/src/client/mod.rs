@@ -14,6 +14,7 @@
 //! [`task`] gives it events, the time and the network, and carries out its outputs.
 
 mod access;
+mod bridges;
 pub(crate) mod countries;
 mod handle;
 mod messages;

@@ -11,6 +11,7 @@ use super::countries;
 use crate::directory;
 use weft_config::Options;
 use weft_config::client_ports::AppPort;
+use weft_config::options::BridgeOptions;
 
 /// How long circuits are kept ready after the last use, before `spread` is added: as long as links of
 /// clients are kept (`nf_conntimeout_clients`; C tor's predicted_ports_prediction_time_remaining).
@@ -24,6 +25,9 @@ pub(crate) struct ClientSettings {
     /// The options of circuit build timeouts.
     pub(crate) times: BuildTimesOptions,
     pub(crate) directory: ClientOptions,
+    pub(crate) bridges: BridgeOptions,
+    /// All connections go through a proxy.
+    pub(crate) proxied: bool,
     /// `MapAddress`: from, to.
     pub(crate) maps: Vec<(String, String)>,
 }
@@ -72,6 +76,8 @@ impl ClientSettings {
             paths,
             times: options.build_times,
             directory: directory::client_options(options),
+            bridges: options.bridges.clone(),
+            proxied: options.network.proxy.is_some(),
             maps: circuits.maps.clone(),
         }
     }

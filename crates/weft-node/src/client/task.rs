@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use weft_cell::identity::RsaIdentity;
 use weft_client::{
     Bootstrap, BootstrapProblem, Chooser as _, CircuitInfo, CircuitStatus, Client, ClientEvent,
-    EndOfCircuit, Now, Output, Paths, Progress, guard_events,
+    EndOfCircuit, Now, Output, Paths, Progress, Via, guard_events,
 };
 use weft_core::address::ConnectionId;
 use weft_core::origin::{LinkState, OriginCommand, OriginEvent};
@@ -23,6 +23,7 @@ use weft_dir::command::{Event, Severity};
 use weft_dir::downloads::Downloads;
 use weft_path::GuardInfo;
 
+use super::bridges::{BridgeAnswer, BridgeSide};
 use super::messages::{
     ClientCounts, ClientNews, END_PATIENCE, FromClient, Inside, Job, LookUps, Outgoing, ToClient,
 };
@@ -54,8 +55,10 @@ struct DirStream {
 
 /// The state of the client thread.
 pub(super) struct Task {
-    client: Client<Paths>,
-    rng: StdRng,
+    pub(super) client: Client<Paths>,
+    pub(super) rng: StdRng,
+    pub(super) bridges: BridgeSide,
+    bridge_answers: mpsc::UnboundedReceiver<BridgeAnswer>,
     inbox: mpsc::Receiver<ToClient>,
     jobs: mpsc::Receiver<Job>,
     dir_commands: mpsc::UnboundedReceiver<DirCommand>,
@@ -63,7 +66,7 @@ pub(super) struct Task {
     dir_streams: BTreeMap<ConnectionId, DirStream>,
     /// The directories of streams whose outcome is not known, by token.
     dir_asked: BTreeMap<u64, RsaIdentity>,
-    directory: ClientHandle,
+    pub(super) directory: ClientHandle,
     network: watch::Receiver<Option<Arc<Network>>>,
     /// The directory's own task, until it runs.
     directory_task: Option<ClientDirectory>,
@@ -98,20 +101,27 @@ impl Task {
         let mut client = Client::new(settings.config, paths, rng.random(), now);
         map_all(&mut client, &settings.maps);
         let (commands, dir_commands) = mpsc::unbounded_channel();
+        let tunnels = Arc::new(Tunnels { commands });
+        let max_stall = settings.directory.max_stall;
+        let (mut bridges, bridge_answers) =
+            BridgeSide::new(tunnels.clone(), max_stall, settings.proxied);
+        bridges.bridges.configure(&settings.bridges, now.mono);
         let (events, dir_events) = mpsc::unbounded_channel();
         let (directory_task, directory) = ClientDirectory::new(
             settings.directory,
             rng.random(),
-            Arc::new(Tunnels { commands }),
+            tunnels,
             Arc::new(SystemClock::default()),
             Box::new(move |event| {
                 // Few and slow; the task that reads them never stops before its sender.
                 let _ = events.send(event);
             }),
         );
-        Task {
+        let mut task = Task {
             client,
             rng,
+            bridges,
+            bridge_answers,
             inbox,
             jobs,
             dir_commands,
@@ -131,7 +141,9 @@ impl Task {
             guards: BTreeMap::new(),
             counts: ClientCounts::default(),
             downloads: Arc::default(),
-        }
+        };
+        task.bridges_changed(now);
+        task
     }
 
     /// Runs until the main thread sends [`ToClient::Shutdown`], or has ended.
@@ -151,6 +163,10 @@ impl Task {
                 },
                 Some(command) = self.dir_commands.recv() => {
                     self.on_dir_command(command);
+                    false
+                }
+                Some(answer) = self.bridge_answers.recv() => {
+                    self.on_bridge_answer(answer);
                     false
                 }
                 Some(event) = self.dir_events.recv() => {
@@ -226,7 +242,24 @@ impl Task {
                     _ => None,
                 };
                 self.report_progress(phase);
+                let met = match &event {
+                    OriginEvent::Link {
+                        state: LinkState::Connected,
+                        rsa,
+                        addr,
+                        ..
+                    } => Some((*addr, *rsa)),
+                    _ => None,
+                };
                 self.client.on_event(event, now);
+                if let Some((addr, rsa)) = met {
+                    self.meet_bridge(addr, rsa, now);
+                    self.run_bridges(now);
+                }
+            }
+            ToClient::Transports(transports) => {
+                self.bridges.bridges.set_transports(transports, now.mono);
+                self.run_bridges(now);
             }
             ToClient::Settings(settings) => self.on_settings(*settings, now),
             ToClient::NewIdentity => self.client.new_identity(now),
@@ -242,9 +275,17 @@ impl Task {
             tracing::info!("Other relays are wanted or excluded: circuits so far are abandoned");
             self.client.abandon_circuits();
         }
+        self.bridges.max_stall = settings.directory.max_stall;
+        self.bridges.proxied = settings.proxied;
         self.directory.set_options(settings.directory);
+        if self.bridges.bridges.configure(&settings.bridges, now.mono) {
+            tracing::info!("Other bridges are wanted: circuits so far are abandoned");
+            self.bridges_changed(now);
+            self.client.abandon_circuits();
+        }
         map_all(&mut self.client, &settings.maps);
         self.client.set_config(settings.config, now);
+        self.run_bridges(now);
     }
 
     /// Follows a new network, or the loss of it.
@@ -281,6 +322,7 @@ impl Task {
     fn on_tick(&mut self) {
         let now = now();
         self.client.tick(now);
+        self.run_bridges(now);
         if now.mono.saturating_duration_since(self.state_saved) >= STATE_INTERVAL {
             self.save_state();
         }
@@ -509,7 +551,9 @@ impl Task {
     /// Handles an event of the client.
     fn on_client_event(&mut self, event: ClientEvent) {
         if let ClientEvent::Circuit { circuit, reason } = &event {
-            let phase = self.progress.circuit(circuit.purpose, circuit.status);
+            let first = circuit.path.first();
+            let via = first.map_or(Via::Direct, |(rsa, _)| self.bridges.via(rsa));
+            let phase = self.progress.circuit(circuit.purpose, circuit.status, via);
             self.report_progress(phase);
             // A first hop without a link is reported with the link.
             let refused = circuit.status == CircuitStatus::Failed && circuit.built == 0;

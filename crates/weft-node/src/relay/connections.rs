@@ -41,7 +41,10 @@ impl Relay {
             );
             return self.controller.handle(failed(LinkFailure::Forbidden), now);
         }
-        let route = self.options.network.route(addr);
+        let route = match self.route_to(addr) {
+            Ok(route) => route,
+            Err(failure) => return self.controller.handle(failed(failure), now),
+        };
         let (to, from) = (route.first(addr), route.source(addr));
         let constrained = self.options.resources.constrained_sock_size;
         match outgoing::connect(to, from, constrained) {

@@ -11,6 +11,7 @@ mod authority;
 mod bridge;
 mod check;
 mod client;
+mod client_bridges;
 mod clock;
 mod congestion;
 mod connections;
@@ -69,6 +70,7 @@ use address::OwnAddresses;
 use apps::AppSide;
 use bridge::BridgeSide;
 use client::ClientSide;
+use client_bridges::ClientTransports;
 use control::ControlSide;
 use dir_port::DirPortSide;
 use directory::DirectorySide;
@@ -140,6 +142,7 @@ struct Relay {
     control: ControlSide,
     /// Where torrc has ports for applications.
     client: Option<ClientSide>,
+    bridges: ClientTransports,
     exits: ExitSide,
     metrics: Metrics,
     statistics: StatisticsSide,
@@ -184,6 +187,7 @@ impl Relay {
             .manager
             .patience(now)
             .map_or(wait, |most| wait.min(most));
+        let wait = self.bridges.patience().map_or(wait, |most| wait.min(most));
         let mut wait = if wait.is_zero() || self.event_loop.flag.prepare_sleep() {
             wait
         } else {
@@ -237,6 +241,9 @@ impl Relay {
         self.take_from_client(now);
         self.take_from_controllers(now);
         self.take_from_transports(now);
+        if self.bridges.patience().is_some() {
+            self.turn_bridges(now);
+        }
         if now.saturating_duration_since(self.event_loop.last_tick) >= TICK {
             self.event_loop.last_tick = now;
             self.tick(now);
@@ -290,7 +297,7 @@ impl Relay {
                     rsa,
                 } => {
                     let role = Role::Initiator {
-                        expected_rsa: Some(rsa),
+                        expected_rsa: Some(rsa).filter(|rsa| !rsa.is_zero()),
                         expected_ed: None,
                     };
                     self.connect(connection, thread, addr, role, now);

@@ -99,6 +99,7 @@ impl Relay {
         // Connections of before went another way. A relay keeps those of others' circuits.
         let other_way = !new.is_relay()
             && (new.network.proxy != self.options.network.proxy
+                || new.bridges != self.options.bridges
                 || new.paths.reachable != self.options.paths.reachable);
         self.options = new;
         self.start_client_late();
@@ -115,6 +116,7 @@ impl Relay {
         }
         self.set_accounting(now);
         // Our own circuits first, so that nothing is held against the relays that they led over.
+        self.follow_bridges(now);
         self.reload_client();
         if self.options.network.disabled && !was_disabled {
             log_disabled();

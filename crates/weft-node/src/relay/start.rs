@@ -20,6 +20,7 @@ use super::apps::AppSide;
 use super::authority;
 use super::bridge::BridgeSide;
 use super::client::ClientSide;
+use super::client_bridges::ClientTransports;
 use super::control::ControlSide;
 use super::dir_port::DirPortSide;
 use super::directory::DirectorySide;
@@ -162,6 +163,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         apps: AppSide::new(apps),
         control: ControlSide::new(),
         client,
+        bridges: ClientTransports::default(),
         exits,
         log_limits: LogLimits::new(),
         uploads: UploadLines::default(),
@@ -310,6 +312,7 @@ impl Relay {
     /// started this one.
     fn announce(mut self) -> Result<Self, StartError> {
         self.start_control();
+        self.follow_bridges(Instant::now());
         self.configure_statistics();
         self.configure_transports(Instant::now());
         self.set_accounting(Instant::now());

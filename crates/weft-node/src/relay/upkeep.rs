@@ -23,6 +23,7 @@ impl Relay {
     pub(super) fn tick(&mut self, now: Instant) {
         self.accept_all(now);
         self.tick_control(now);
+        self.turn_bridges(now);
         self.expire_queries(now);
         if self.threads.handles.iter().any(JoinHandle::is_finished) && !self.shutdown.is_under_way()
         {

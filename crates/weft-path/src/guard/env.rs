@@ -1,6 +1,9 @@
 //! The relays, the options and the time by which guards are judged.
 
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
+
+use weft_cell::identity::RsaIdentity;
 
 use crate::nodes::Recognised;
 use crate::options::PathOptions;
@@ -36,6 +39,12 @@ impl Env<'_> {
                 .is_none_or(|set| set.contains(relay))
             && self.options.own_identity.as_ref() != Some(relay.rsa)
             && row.is_none_or(|row| self.options.reachable.choose(&row.hop.addrs).is_some())
+    }
+
+    /// The same of a bridge, for which `EntryNodes` means nothing.
+    pub(super) fn allows_bridge(&self, addr: SocketAddr, rsa: &RsaIdentity) -> bool {
+        let bridge = self.relays.bridge(addr, rsa);
+        bridge.is_some_and(|bridge| bridge.is_allowed(self.options))
     }
 
     pub(super) fn allows_row(&self, row: &Row) -> bool {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use rand::Rng;
+use weft_cell::identity::RsaIdentity;
 
 use super::bias::Suspicion;
-use super::circuit::GuardedCircuit;
+use super::circuit::{CircuitState, GuardedCircuit};
 use super::env::Env;
 use super::info::{GuardInfo, GuardUsage, Restriction};
-use super::sample::{self, Sample};
+use super::sample::{self, BRIDGES, Sample};
+use super::sampled::Guard;
 use super::state;
 use crate::options::PathOptions;
 use crate::relays::Relays;
@@ -18,13 +20,13 @@ use crate::ticket::GuardTicket;
 /// All samples of guards, and the circuits that go through them.
 #[derive(Debug)]
 pub(crate) struct Guards {
-    /// The ordinary sample, and the one for restrictive configurations.
-    pub(super) samples: [Sample; 2],
+    /// The ordinary sample, the one for restrictive configurations, and that of bridges.
+    pub(super) samples: [Sample; 3],
     /// Which of them is in use.
     pub(super) current: usize,
     pub(super) circuits: BTreeMap<GuardTicket, GuardedCircuit>,
     next_ticket: u64,
-    /// Lines of other selections (bridges), and such as could not be read: kept as they are.
+    /// Lines of other selections, and such as could not be read: kept as they are.
     foreign: Vec<String>,
     /// Something that belongs into the state file is new.
     changed: bool,
@@ -36,7 +38,7 @@ impl Guards {
     /// Guards from the values of `Guard` lines.
     pub(crate) fn load<'a>(lines: impl Iterator<Item = &'a str>, now: SystemTime) -> Self {
         let mut guards = Self {
-            samples: [Sample::new("default"), Sample::new("restricted")],
+            samples: no_guards(),
             current: 0,
             circuits: BTreeMap::new(),
             next_ticket: 0,
@@ -60,9 +62,16 @@ impl Guards {
         guards
     }
 
+    /// These are the first options: what they select is no change.
+    pub(crate) fn begin(&mut self, options: &PathOptions) {
+        if options.use_bridges {
+            self.current = sample::OF_BRIDGES;
+        }
+    }
+
     /// Forgets all guards. Outcomes of circuits that go through them change nothing any more.
     pub(crate) fn drop_all(&mut self) {
-        self.samples = [Sample::new("default"), Sample::new("restricted")];
+        self.samples = no_guards();
         self.changed = true;
     }
 
@@ -107,6 +116,30 @@ impl Guards {
         switched
     }
 
+    /// A ticket for a circuit to this guard that is made for another reason than that it was chosen: a bridge is asked for its
+    /// descriptor (entrynodes.c, `get_guard_state_for_bridge_desc_fetch`). `None`: it is no guard in use.
+    pub(crate) fn ticket_of(&mut self, rsa: &RsaIdentity, now: SystemTime) -> Option<GuardTicket> {
+        let guard = self.samples.get_mut(self.current)?.find_mut(rsa)?;
+        guard.last_tried = Some(now);
+        let state = CircuitState::UsableOnCompletion;
+        let circuit = GuardedCircuit::new(self.current, *rsa, state, now);
+        Some(self.follow(circuit))
+    }
+
+    /// Whether bridges without a descriptor may be up again, as found out since the last call.
+    pub(crate) fn take_asks_bridges(&mut self) -> bool {
+        let sample = self.samples.get_mut(self.current);
+        sample.is_some_and(|sample| std::mem::take(&mut sample.asks_bridges))
+    }
+
+    /// A ticket for a circuit.
+    fn follow(&mut self, circuit: GuardedCircuit) -> GuardTicket {
+        let ticket = GuardTicket::new(self.next_ticket);
+        self.next_ticket = self.next_ticket.wrapping_add(1);
+        self.circuits.insert(ticket, circuit);
+        ticket
+    }
+
     /// Chooses a guard.
     pub(crate) fn select(
         &mut self,
@@ -136,14 +169,18 @@ impl Guards {
             }
         };
         let row = relays.by_rsa(&guard)?;
-        let ticket = GuardTicket::new(self.next_ticket);
-        self.next_ticket = self.next_ticket.wrapping_add(1);
         let mut circuit = GuardedCircuit::new(self.current, guard, state, now);
         let exit = restriction.exit.and_then(|exit| relays.rows().get(exit));
         circuit.exit = exit.map(|row| row.hop.rsa);
         circuit.avoid = restriction.avoid.to_vec();
-        self.circuits.insert(ticket, circuit);
-        Some((row, ticket))
+        Some((row, self.follow(circuit)))
+    }
+
+    /// Whether some guard in use can be used, as far as is known, and its row is there.
+    pub(crate) fn has_usable(&self, relays: &Relays) -> bool {
+        let sample = self.samples.get(self.current);
+        let usable = |guard: &Guard| guard.is_usable() && relays.by_rsa(&guard.rsa).is_some();
+        sample.is_some_and(|sample| sample.guards.iter().any(usable))
     }
 
     /// What is known of every guard in use, primary ones first.
@@ -160,4 +197,8 @@ impl Guards {
     pub(crate) fn take_suspicions(&mut self) -> Vec<(GuardInfo, Suspicion)> {
         std::mem::take(&mut self.suspicions)
     }
+}
+
+fn no_guards() -> [Sample; 3] {
+    ["default", "restricted", BRIDGES].map(Sample::new)
 }

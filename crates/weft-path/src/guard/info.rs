@@ -9,7 +9,7 @@ use weft_cell::identity::RsaIdentity;
 pub struct GuardInfo {
     /// SHA-1 of its RSA identity key.
     pub rsa: RsaIdentity,
-    /// Its name when it was sampled.
+    /// Its name; empty: it is not known, of a bridge without a descriptor.
     pub nickname: String,
     /// How it is doing.
     pub status: GuardStatus,

@@ -44,9 +44,7 @@ impl Sample {
         });
         let Some(chosen) = chosen.map(|guard| guard.rsa) else {
             // As where everything has failed that a circuit could go through (`select`).
-            for guard in &mut self.guards {
-                guard.maybe_reachable();
-            }
+            self.all_maybe_reachable();
             return None;
         };
         self.begin(&chosen, env)

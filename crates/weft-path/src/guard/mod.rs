@@ -1,7 +1,7 @@
 //! Guards (guard-spec; C tor: entrynodes.c).
 //!
 //! [`Guards`] holds the samples that guard-spec calls guard selections: the one in ordinary use, and
-//! one for a configuration that excludes most guards. [`sample`] is the algorithm on one of them,
+//! one for a configuration that excludes most guards, and one of bridges. [`sample`] is the algorithm on one of them,
 //! [`sampled`] one guard of it, [`circuits`] follows circuits through guards, [`legs`] chooses those of a tunnel's legs, [`state`] reads and writes
 //! the lines of C tor's state file, [`bias`] has the counters of path-spec 7.
 //!

@@ -1,6 +1,7 @@
 //! One sample of guards: which relays are in it, which are primary, and which one the next circuit goes
 //! through (guard-spec 4).
 
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use rand::{Rng, RngExt as _};
@@ -12,12 +13,21 @@ use super::env::Env;
 use super::info::{GuardInfo, GuardStatus, GuardUsage, Restriction};
 use super::sampled::{Guard, Reachable};
 use super::state;
+use crate::bridges::Bridge;
 use crate::draw::draw;
 use crate::nodes::Recognised;
 
-/// Which sample suits the configuration: 0, the ordinary one, or 1, that for few guards. Near the
-/// border it stays as it was (entrynodes.c, `choose_guard_selection`).
+/// The selection of bridges.
+pub(super) const BRIDGES: &str = "bridges";
+/// Its place among all.
+pub(super) const OF_BRIDGES: usize = 2;
+
+/// Which sample suits the configuration: 0, the ordinary one, 1, that for few guards, or 2, that of bridges. Near the
+/// border between the first two it stays as it was (entrynodes.c, `choose_guard_selection`).
 pub(super) fn which(env: &Env<'_>, current: usize) -> usize {
+    if env.options.use_bridges {
+        return OF_BRIDGES;
+    }
     let (mut all, mut passing) = (0.0, 0.0);
     for row in env.relays.rows() {
         if env.is_possible_guard(row) {
@@ -31,7 +41,7 @@ pub(super) fn which(env: &Env<'_>, current: usize) -> usize {
     } else if passing < (meaningful * 0.95).floor() {
         1
     } else {
-        current
+        current.min(1)
     }
 }
 
@@ -48,6 +58,8 @@ pub(super) struct Sample {
     next_confirmed_idx: u32,
     pub(super) last_on_internet: Option<SystemTime>,
     pub(super) changed: bool,
+    /// Bridges without a descriptor that failed may be up again: they should be asked soon.
+    pub(super) asks_bridges: bool,
 }
 
 /// Which guards do not count, next to those that are not usable.
@@ -70,7 +82,13 @@ impl Sample {
             next_confirmed_idx: 0,
             last_on_internet: None,
             changed: false,
+            asks_bridges: false,
         }
+    }
+
+    /// Whether it is that of bridges.
+    fn is_of_bridges(&self) -> bool {
+        self.name == BRIDGES
     }
 
     /// Takes a guard from the state file.
@@ -131,7 +149,11 @@ impl Sample {
     pub(super) fn info(&self, guard: &Guard) -> GuardInfo {
         GuardInfo {
             rsa: guard.rsa,
-            nickname: guard.nickname.clone(),
+            // In place of a name that is not known stands the identity.
+            nickname: match guard.nickname.starts_with('$') {
+                true => String::new(),
+                false => guard.nickname.clone(),
+            },
             status: if guard.confirmed.is_none() {
                 GuardStatus::NeverConnected
             } else if !guard.listed {
@@ -153,7 +175,8 @@ impl Sample {
 
     /// The consensus or the options are new (guard-spec 4.10).
     pub(super) fn update(&mut self, env: &Env<'_>, restricted: bool, rng: &mut impl Rng) {
-        if env.relays.is_reasonably_live(env.now) {
+        // What torrc lists of bridges holds at any time.
+        if self.is_of_bridges() || env.relays.is_reasonably_live(env.now) {
             self.note_listed(env, rng);
             self.prune(env);
         }
@@ -166,7 +189,20 @@ impl Sample {
     fn note_listed(&mut self, env: &Env<'_>, rng: &mut impl Rng) {
         let slop = env.relays.guard_params.remove_unlisted_after / 5;
         for guard in &mut self.guards {
-            let listed = env.relays.is_listed_guard(&guard.rsa);
+            let listed = match guard.bridge {
+                Some(addr) => {
+                    let here = env.relays.bridge(addr, &guard.rsa);
+                    let mut all = env.relays.bridges().iter();
+                    // One that has moved is the guard that it was.
+                    let found = here.or_else(|| all.find(|one| one.rsa == Some(guard.rsa)));
+                    if let Some(moved) = found.filter(|found| found.addr != addr) {
+                        guard.bridge = Some(moved.addr);
+                        self.changed = true;
+                    }
+                    found.is_some()
+                }
+                None => env.relays.is_listed_guard(&guard.rsa),
+            };
             if listed {
                 self.changed |= !guard.listed || guard.unlisted_since.is_some();
                 guard.unlisted_since = None;
@@ -218,10 +254,12 @@ impl Sample {
         for guard in &mut self.guards {
             let row = env.relays.by_rsa(&guard.rsa);
             let row = row.and_then(|row| env.relays.rows().get(row));
+            guard.described = row.is_some();
             // A guard whose microdescriptor is not there stays in its place.
-            let allowed = match row {
-                Some(row) => env.allows_row(row),
-                None => env.allows(
+            let allowed = match (guard.bridge, row) {
+                (Some(addr), _) => env.allows_bridge(addr, &guard.rsa),
+                (None, Some(row)) => env.allows_row(row),
+                (None, None) => env.allows(
                     &Recognised {
                         rsa: &guard.rsa,
                         ed25519: None,
@@ -259,6 +297,9 @@ impl Sample {
 
     /// Samples guards until enough of them can be used (guard-spec 4.3).
     pub(super) fn expand(&mut self, restricted: bool, env: &Env<'_>, rng: &mut impl Rng) {
+        if self.is_of_bridges() {
+            return self.expand_by_bridges(env, rng);
+        }
         if !env.relays.is_reasonably_live(env.now) {
             return;
         }
@@ -298,30 +339,67 @@ impl Sample {
             let Some(row) = env.relays.rows().get(index) else {
                 return;
             };
-            let guard = Guard {
-                rsa: row.hop.rsa,
-                nickname: row.hop.nickname.clone(),
-                sampled_on: some_time_before(env.now, env.lifetimes().0 / 10, rng),
-                sampled_idx: self.next_sampled_idx,
-                sampled_by: Some(concat!("weft-", env!("CARGO_PKG_VERSION")).to_owned()),
-                listed: true,
-                unlisted_since: None,
-                confirmed: None,
-                bias: PathBias::default(),
-                extra: Vec::new(),
-                reachable: Reachable::Maybe,
-                failing_since: None,
-                last_tried: None,
-                pending: false,
-                filtered: env.allows_row(row),
-                bias_noted: None,
-                bias_disabled: false,
-            };
-            usable += usize::from(guard.filtered);
-            self.next_sampled_idx = self.next_sampled_idx.saturating_add(1);
-            self.guards.push(guard);
-            self.changed = true;
+            let filtered = env.allows_row(row);
+            usable += usize::from(filtered);
+            let (rsa, nickname) = (row.hop.rsa, row.hop.nickname.clone());
+            self.add(rsa, nickname, None, filtered, env, rng);
         }
+    }
+
+    /// The same of bridges, in an order drawn by lot: as many as torrc has, up to those that are enough.
+    fn expand_by_bridges(&mut self, env: &Env<'_>, rng: &mut impl Rng) {
+        let known = |bridge: &Bridge| bridge.rsa.is_none_or(|rsa| self.find(&rsa).is_some());
+        let all = env.relays.bridges().iter();
+        let mut left: Vec<&Bridge> = all.filter(|bridge| !known(bridge)).collect();
+        let mut usable = self.guards.iter().filter(|guard| guard.is_usable()).count();
+        while usable < env.relays.guard_params.min_filtered_sample && !left.is_empty() {
+            let bridge = left.swap_remove(rng.random_range(0..left.len()));
+            let Some(rsa) = bridge.rsa.filter(|rsa| self.find(rsa).is_none()) else {
+                continue;
+            };
+            let nickname = match &bridge.hop {
+                Some(hop) => hop.nickname.clone(),
+                None => format!("${rsa}"),
+            };
+            let filtered = bridge.is_allowed(env.options);
+            usable += usize::from(filtered);
+            self.add(rsa, nickname, Some(bridge.addr), filtered, env, rng);
+        }
+    }
+
+    /// Adds a guard at the end of the sample.
+    fn add(
+        &mut self,
+        rsa: RsaIdentity,
+        nickname: String,
+        bridge: Option<SocketAddr>,
+        filtered: bool,
+        env: &Env<'_>,
+        rng: &mut impl Rng,
+    ) {
+        self.guards.push(Guard {
+            rsa,
+            bridge,
+            nickname,
+            sampled_on: some_time_before(env.now, env.lifetimes().0 / 10, rng),
+            sampled_idx: self.next_sampled_idx,
+            sampled_by: Some(concat!("weft-", env!("CARGO_PKG_VERSION")).to_owned()),
+            listed: true,
+            unlisted_since: None,
+            confirmed: None,
+            bias: PathBias::default(),
+            extra: Vec::new(),
+            reachable: Reachable::Maybe,
+            failing_since: None,
+            last_tried: None,
+            pending: false,
+            filtered,
+            described: env.relays.by_rsa(&rsa).is_some(),
+            bias_noted: None,
+            bias_disabled: false,
+        });
+        self.next_sampled_idx = self.next_sampled_idx.saturating_add(1);
+        self.changed = true;
     }
 
     /// The first usable guard in the order of the sample, which is made larger if it is too small.
@@ -430,9 +508,7 @@ impl Sample {
         };
         let Some(id) = id else {
             // Everything has failed: the next circuit starts from the top again.
-            for guard in &mut self.guards {
-                guard.maybe_reachable();
-            }
+            self.all_maybe_reachable();
             return None;
         };
         let guard = self.find_mut(&id)?;
@@ -531,11 +607,18 @@ impl Sample {
         }
     }
 
+    /// Any guard may be up again.
+    pub(super) fn all_maybe_reachable(&mut self) {
+        for guard in &mut self.guards {
+            self.asks_bridges |= guard.maybe_reachable();
+        }
+    }
+
     fn primary_maybe_reachable(&mut self) {
-        for id in self.primary.clone() {
-            if let Some(guard) = self.find_mut(&id) {
-                guard.maybe_reachable();
-            }
+        let primary = &self.primary;
+        let of_them = |guard: &&mut Guard| primary.contains(&guard.rsa);
+        for guard in self.guards.iter_mut().filter(of_them) {
+            self.asks_bridges |= guard.maybe_reachable();
         }
     }
 

@@ -1,5 +1,6 @@
 //! One guard of a sample: its state, and when it is tried again.
 
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use weft_cell::identity::RsaIdentity;
@@ -24,6 +25,8 @@ pub(super) enum Reachable {
 pub(super) struct Guard {
     // Kept in the state file.
     pub(super) rsa: RsaIdentity,
+    /// The address of a bridge; `None`: it is a guard of the consensus.
+    pub(super) bridge: Option<SocketAddr>,
     pub(super) nickname: String,
     pub(super) sampled_on: SystemTime,
     pub(super) sampled_idx: u32,
@@ -40,6 +43,8 @@ pub(super) struct Guard {
     pub(super) last_tried: Option<SystemTime>,
     pub(super) pending: bool,
     pub(super) filtered: bool,
+    /// What a circuit through it needs is known: the descriptor of a bridge.
+    pub(super) described: bool,
     /// The worst suspicion that its failures have raised.
     pub(super) bias_noted: Option<Suspicion>,
     /// Set where its failures look like an attack and `PathBiasDropGuards` is set.
@@ -53,7 +58,9 @@ impl Guard {
 
     /// After a while, a guard that failed may be tried again (guard-spec 4.6, "retry schedules").
     pub(super) fn consider_retry(&mut self, primary: bool, now: SystemTime) {
-        if self.reachable != Reachable::No {
+        // When a bridge is asked for its descriptor has a schedule of its own.
+        let is_asked = self.bridge.is_some() && !self.described;
+        if self.reachable != Reachable::No || is_asked {
             return;
         }
         let elapsed = |since: Option<SystemTime>| {
@@ -69,11 +76,14 @@ impl Guard {
         }
     }
 
-    pub(super) fn maybe_reachable(&mut self) {
-        if self.reachable == Reachable::No {
-            // It keeps `failing_since`: that it is up again is not known yet.
-            self.reachable = Reachable::Maybe;
+    /// It may be up again. True: it is a bridge, which can be found out by asking for its descriptor.
+    pub(super) fn maybe_reachable(&mut self) -> bool {
+        if self.reachable != Reachable::No {
+            return false;
         }
+        // It keeps `failing_since`: that it is up again is not known yet.
+        self.reachable = Reachable::Maybe;
+        self.bridge.is_some() && !self.described
     }
 
     /// Whether it may be the guard of such a path.

@@ -10,6 +10,7 @@ use time::{OffsetDateTime, PrimitiveDateTime};
 use weft_cell::identity::RsaIdentity;
 
 use super::bias::PathBias;
+use super::sample::BRIDGES;
 use super::sampled::{Guard, Reachable};
 
 /// "2026-11-21T00:59:59", always UTC.
@@ -23,9 +24,10 @@ const LAST: u32 = u32::MAX / 2;
 const MOST: f64 = 1e9;
 
 /// Words that belong to Weft's own fields.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 19] = [
     "in",
     "rsa_id",
+    "bridge_addr",
     "nickname",
     "sampled_on",
     "sampled_idx",
@@ -44,8 +46,7 @@ const KNOWN: [&str; 18] = [
     "pb_timeouts",
 ];
 
-/// Reads a line's value: the selection that the guard is in, and the guard. `None`: it is a bridge,
-/// or makes no sense.
+/// Reads a line's value: the selection that the guard is in, and the guard. `None`: it makes no sense.
 pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
     let mut fields: HashMap<&str, &str> = HashMap::new();
     let mut extra = Vec::new();
@@ -59,7 +60,13 @@ pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
         }
     }
     let get = |key: &str| fields.get(key).copied();
-    if extra.iter().any(|word| word.starts_with("bridge_addr=")) {
+    let selection = get("in")?;
+    let bridge = match get("bridge_addr") {
+        Some(addr) => Some(addr.parse().ok()?),
+        None => None,
+    };
+    // A bridge is in the selection of bridges, and nothing else is.
+    if bridge.is_some() != (selection == BRIDGES) {
         return None;
     }
     let mut rsa = [0; 20];
@@ -78,6 +85,7 @@ pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
     let use_attempts = counter("pb_use_attempts");
     let guard = Guard {
         rsa,
+        bridge,
         nickname: match get("nickname") {
             Some(name) => name.to_owned(),
             None => format!("${rsa}"),
@@ -110,15 +118,17 @@ pub(super) fn parse(line: &str, now: SystemTime) -> Option<(String, Guard)> {
         last_tried: None,
         pending: false,
         filtered: false,
+        described: false,
         bias_noted: None,
         bias_disabled: false,
     };
-    Some((get("in")?.to_owned(), guard))
+    Some((selection.to_owned(), guard))
 }
 
 /// A guard's line, in C tor's order, with this record of circuits. `idx`: its place in the sample.
 pub(super) fn write(selection: &str, guard: &Guard, bias: &PathBias, idx: u32) -> String {
     let mut words = vec![format!("in={selection}"), format!("rsa_id={}", guard.rsa)];
+    words.extend(guard.bridge.map(|addr| format!("bridge_addr={addr}")));
     if !guard.nickname.starts_with('$') {
         words.push(format!("nickname={}", guard.nickname));
     }

@@ -12,6 +12,7 @@ use rand::Rng;
 use tor_netdir::NetDir;
 use weft_cell::identity::RsaIdentity;
 
+use crate::bridges::Bridge;
 use crate::draw::draw;
 use crate::guard::{GuardInfo, GuardUsage, GuardUse, Guards, Outcome, Restriction, Suspicion};
 use crate::options::{PathBiasOptions, PathOptions};
@@ -28,7 +29,11 @@ const MOST_HOPS: usize = 8;
 #[derive(Debug)]
 pub struct Selector {
     options: PathOptions,
+    /// Those of the consensus.
+    consensus: Option<Arc<Relays>>,
+    /// What paths are chosen from: the same, or the same and the bridges, if these are used.
     relays: Option<Arc<Relays>>,
+    bridges: Vec<Bridge>,
     guards: Guards,
 }
 
@@ -40,10 +45,14 @@ impl Selector {
         guard_lines: impl IntoIterator<Item = &'a str>,
         now: SystemTime,
     ) -> Self {
+        let mut guards = Guards::load(guard_lines.into_iter(), now);
+        guards.begin(&options);
         Self {
             options,
+            consensus: None,
             relays: None,
-            guards: Guards::load(guard_lines.into_iter(), now),
+            bridges: Vec::new(),
+            guards,
         }
     }
 
@@ -55,8 +64,52 @@ impl Selector {
 
     /// The same with relays that were read already, perhaps for others as well.
     pub fn set_relays(&mut self, relays: Arc<Relays>, now: SystemTime, rng: &mut impl Rng) -> bool {
-        let relays = self.relays.insert(relays);
-        self.guards.update(relays, &self.options, now, rng)
+        self.consensus = Some(relays);
+        self.follow(now, rng)
+    }
+
+    /// What is known of bridges is new. True: see [`set_netdir`](Self::set_netdir).
+    pub fn set_bridges(
+        &mut self,
+        bridges: Vec<Bridge>,
+        now: SystemTime,
+        rng: &mut impl Rng,
+    ) -> bool {
+        self.bridges = bridges;
+        self.follow(now, rng)
+    }
+
+    /// Relays, bridges or options are new.
+    fn follow(&mut self, now: SystemTime, rng: &mut impl Rng) -> bool {
+        self.relays = match (self.options.use_bridges, &self.consensus) {
+            (false, consensus) => consensus.clone(),
+            (true, consensus) => {
+                let consensus = consensus.as_deref();
+                Some(Arc::new(Relays::with_bridges(consensus, &self.bridges)))
+            }
+        };
+        match &self.relays {
+            Some(relays) => self.guards.update(relays, &self.options, now, rng),
+            None => false,
+        }
+    }
+
+    /// A ticket for a circuit to this guard, to ask it for its descriptor. `None`: it is no guard in use.
+    pub fn ticket_of(&mut self, rsa: &RsaIdentity, now: SystemTime) -> Option<GuardTicket> {
+        self.guards.ticket_of(rsa, now)
+    }
+
+    /// Whether bridges without a descriptor may be up again, as found out since the last call.
+    pub fn take_asks_bridges(&mut self) -> bool {
+        self.guards.take_asks_bridges()
+    }
+
+    /// Whether a directory request can be sent through a guard without a consensus: a bridge with a descriptor is not known to
+    /// be down (entrynodes.c, `num_bridges_usable`).
+    #[must_use]
+    pub fn has_usable_bridge(&self) -> bool {
+        self.options.use_bridges
+            && (self.relays.as_ref()).is_some_and(|relays| self.guards.has_usable(relays))
     }
 
     /// The configuration is new. True: see [`set_netdir`](Self::set_netdir).
@@ -70,10 +123,7 @@ impl Selector {
             return false;
         }
         self.options = options;
-        match &self.relays {
-            Some(relays) => self.guards.update(relays, &self.options, now, rng),
-            None => false,
-        }
+        self.follow(now, rng)
     }
 
     /// Drops all guards, and draws others.
@@ -113,6 +163,9 @@ impl Selector {
         rng: &mut impl Rng,
     ) -> Result<Path, PathError> {
         let relays = self.relays.as_ref().ok_or(PathError::NoDirectory)?;
+        if self.consensus.is_none() && *usage != Usage::Directory {
+            return Err(PathError::NoDirectory);
+        }
         let pick = Pick {
             relays,
             options: &self.options,
@@ -267,7 +320,8 @@ impl Pick<'_> {
 
     /// Whether a relay may be anywhere in a path.
     fn is_allowed(&self, row: &Row) -> bool {
-        !self.options.exclude_nodes.contains(&row.recognised())
+        !row.bridge
+            && !self.options.exclude_nodes.contains(&row.recognised())
             && self.options.own_identity != Some(row.hop.rsa)
     }
 

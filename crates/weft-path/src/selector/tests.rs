@@ -9,8 +9,8 @@ use weft_cell::identity::RsaIdentity;
 
 use crate::testing::{TestNet, TestRelay, assert_in_proportion, ed25519, id_of, now, rsa, secs};
 use crate::{
-    AddressRule, ExitWanted, LegWanted, NodeSet, Outcome, Path, PathError, PathOptions, Reachable,
-    RelayName, Selector, TargetPort, Usage,
+    AddressRule, Bridge, ExitWanted, Hop, LegWanted, NodeSet, Outcome, Path, PathError,
+    PathOptions, Reachable, RelayName, Selector, TargetPort, Usage,
 };
 
 fn rng(seed: u64) -> ChaCha12Rng {
@@ -678,4 +678,58 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn paths_begin_at_bridges_and_lead_over_them_nowhere_else() {
+    let options = PathOptions {
+        use_bridges: true,
+        ..PathOptions::default()
+    };
+    let net = TestNet::alike(8);
+    let mut rng = rng(3);
+    let mut selector = Selector::new(options, [], now());
+    let error = |selector: &mut Selector, rng: &mut _| selector.path(&web(), now(), rng).err();
+    assert!(!selector.has_usable_bridge());
+    let addr = "192.0.2.1:443".parse().unwrap();
+    let hop = |id: u16| {
+        let ids = (rsa(id), ed25519(id));
+        Hop::of_bridge(
+            addr,
+            "bridge".to_owned(),
+            ids,
+            [1; 32],
+            &"Relay=1-4".parse().unwrap(),
+        )
+    };
+    let bridge = |id| Bridge {
+        addr,
+        rsa: Some(rsa(id)),
+        hop: Some(hop(id)),
+    };
+    selector.set_bridges(vec![bridge(300)], now(), &mut rng);
+    // Without a consensus a bridge can be asked for one, and that is all.
+    assert!(selector.has_usable_bridge());
+    let path = selector.path(&Usage::Directory, now(), &mut rng).unwrap();
+    assert_eq!((ids(&path), &path.hops[0].addrs), (vec![300], &vec![addr]));
+    selector.forget(path.guard.unwrap());
+    assert_eq!(error(&mut selector, &mut rng), Some(PathError::NoDirectory));
+    selector.set_netdir(&net.netdir(), now(), &mut rng);
+    for _ in 0..300 {
+        let path = selector.path(&web(), now(), &mut rng).unwrap();
+        let ids = ids(&path);
+        assert_eq!((ids[0], ids.len()), (300, 3));
+        assert!(ids[1..].iter().all(|id| *id < 8), "{ids:?}");
+        selector.forget(path.guard.unwrap());
+    }
+    // Also one that the consensus lists is a first hop alone, at the address of torrc.
+    selector.set_bridges(vec![bridge(3)], now(), &mut rng);
+    for _ in 0..300 {
+        let path = selector.path(&web(), now(), &mut rng).unwrap();
+        assert_eq!(path.hops[0].addrs, [addr]);
+        assert!(ids(&path)[1..].iter().all(|id| *id != 3));
+        selector.forget(path.guard.unwrap());
+    }
+    selector.set_bridges(Vec::new(), now(), &mut rng);
+    assert_eq!(error(&mut selector, &mut rng), Some(PathError::NoGuard));
 }

@@ -6,7 +6,7 @@ use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::{AnswerKind, BeginFlags};
 use weft_core::origin::{AppOpening, AppRefusal, OriginEvent, StreamOpening};
 use weft_log::SafeLogging;
-use weft_path::RelayName;
+use weft_path::{Outcome, RelayName};
 
 use super::world::{Exits, Manner, World, rsa};
 use crate::config::{ClientConfig, ListenerConfig};
@@ -553,6 +553,75 @@ fn a_directory_guard_is_chosen_and_gets_its_outcome() {
         .iter()
         .any(|output| matches!(output, Output::DirectoryReady { name, .. } if name == "relay2"));
     assert!(ready);
+}
+
+/// What a client asks of a bridge whose fingerprint it does not know.
+#[test]
+fn a_circuit_to_whoever_is_there_is_to_the_relay_that_proved_to_be_there() {
+    let mut world = World::new(5, 2, "accept 80,443");
+    let addr = "192.0.2.1:9001".parse().unwrap();
+    for _ in 0..2 {
+        world.client.meet(addr, world.now).unwrap();
+    }
+    world.run();
+    assert_eq!(world.launches, 1);
+    assert_eq!(world.list()[0].path[0].0, rsa(1));
+    // It is met, and requests go over the same circuit.
+    let target = DirectoryTarget::Relay(fallback(1));
+    let id = world.client.open_directory(&target, world.now).unwrap();
+    world.client.serve_now(world.now);
+    world.run();
+    assert_eq!(world.launches, 1);
+    assert_eq!(world.client.directory_of(id), Some(rsa(1)));
+    assert!(world.attached.contains_key(&id));
+    let disabled = ClientConfig {
+        disable_network: true,
+        ..ClientConfig::default()
+    };
+    world.client.set_config(disabled, world.now);
+    assert!(world.client.meet(addr, world.now).is_err());
+}
+
+#[test]
+fn two_relays_that_are_met_at_once_are_two() {
+    let mut world = World::new(5, 2, "accept 80,443");
+    world.relay(2).manner = Manner::Unreachable;
+    for number in [1, 2] {
+        let addr = format!("192.0.2.{number}:9001").parse().unwrap();
+        world.client.meet(addr, world.now).unwrap();
+    }
+    world.run();
+    assert_eq!(world.launches, 2);
+    let open: Vec<_> = world
+        .list()
+        .iter()
+        .map(|circuit| circuit.path[0].0)
+        .collect();
+    assert_eq!(open, [rsa(1)]);
+}
+
+#[test]
+fn a_bridge_that_is_asked_for_its_descriptor_gets_its_outcome_as_a_guard() {
+    for (manner, wanted) in [
+        (Manner::Good, Outcome::Built),
+        (Manner::Unreachable, Outcome::GuardFailed),
+    ] {
+        let mut world = World::new(5, 2, "accept 80,443");
+        world.relay(1).manner = manner;
+        world.client.chooser().bridges.insert(rsa(1));
+        let target = DirectoryTarget::Relay(fallback(1));
+        world.client.open_directory(&target, world.now).unwrap();
+        world.client.serve_now(world.now);
+        world.run();
+        assert_eq!(world.client.chooser().outcomes[0], (rsa(1), wanted));
+        // Authorities and fallbacks are no guards.
+        let target = DirectoryTarget::Relay(fallback(2));
+        world.client.open_directory(&target, world.now).unwrap();
+        world.client.serve_now(world.now);
+        world.run();
+        let mut outcomes = world.client.chooser().outcomes.iter();
+        assert!(outcomes.all(|(guard, _)| *guard == rsa(1)));
+    }
 }
 
 #[test]

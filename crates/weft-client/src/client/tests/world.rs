@@ -14,7 +14,8 @@ use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
 use weft_core::address::{ConnectionId, HopIndex};
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRefusal, AppRequest, DesiredUx, EndedBy,
-    LinkFailure, LinkState, OriginCommand, OriginEvent, OriginId, StreamOpening, TunnelKind,
+    LinkFailure, LinkState, LinkTarget, OriginCommand, OriginEvent, OriginId, StreamOpening,
+    TunnelKind,
 };
 use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
 use weft_path::{
@@ -102,6 +103,7 @@ pub(super) struct Fake {
     pub(super) verdict: Option<GuardUse>,
     pub(super) settled: Vec<(u64, GuardUse)>,
     pub(super) guards: BTreeMap<u64, RsaIdentity>,
+    pub(super) bridges: BTreeSet<RsaIdentity>,
     pub(super) next_guard: u64,
     pub(super) measure: bool,
     pub(super) probe: bool,
@@ -241,6 +243,10 @@ impl Chooser for Fake {
             self.down.insert(rsa);
         }
         self.verdict.unwrap_or(GuardUse::Now)
+    }
+
+    fn bridge(&mut self, rsa: &RsaIdentity, _now: Now) -> Option<u64> {
+        self.bridges.contains(rsa).then(|| self.ticket(*rsa))
     }
 
     fn settled_guards(&mut self, _now: Now) -> Vec<(u64, GuardUse)> {
@@ -530,6 +536,16 @@ impl World {
                 create,
             } => {
                 self.launches += 1;
+                let addr = first.addrs[0];
+                let meets = first.rsa.is_zero();
+                // Whoever is there: the last number of the address is the relay's.
+                let first = match (meets, addr.ip()) {
+                    (true, IpAddr::V4(ip)) => LinkTarget {
+                        rsa: rsa(ip.octets()[3]),
+                        ..first
+                    },
+                    _ => first,
+                };
                 if self.relays[&first.rsa].manner == Manner::Unreachable {
                     events.push_back(OriginEvent::Link {
                         connection: ConnectionId(1 << 33),
@@ -545,6 +561,14 @@ impl World {
                     return;
                 }
                 self.circuits.insert(circuit, Far::default());
+                if meets {
+                    events.push_back(OriginEvent::Link {
+                        connection: ConnectionId(1 << 32),
+                        rsa: first.rsa,
+                        addr,
+                        state: LinkState::Connected,
+                    });
+                }
                 events.push_back(OriginEvent::Launched {
                     circuit,
                     connection: ConnectionId(1 << 32),

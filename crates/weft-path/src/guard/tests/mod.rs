@@ -1,5 +1,6 @@
 //! guard-spec, sentence by sentence.
 
+mod bridges;
 mod path_bias;
 mod selection;
 mod state;

@@ -1,0 +1,150 @@
+//! The descriptor of a bridge, of which no consensus has anything: asked of itself (dir-spec 6, `/tor/server/authority`).
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tor_checkable::{SelfSigned as _, TimeBound as _};
+use tor_llcrypto::pk::ed25519::Ed25519Identity;
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use tor_netdoc::doc::routerdesc::RouterDesc;
+use tor_protover::Protocols;
+
+use super::asking::{Answered, ask};
+use super::options::DirServer;
+use super::sources::Candidate;
+use super::streams::{DirOutcome, DirSource, DirStreams};
+use crate::clock::Clock;
+use crate::descriptor::MAX_ROUTER_DESCRIPTOR;
+use crate::http::{Limits, Request, Response};
+
+/// Where a relay has its own descriptor.
+const PATH: &str = "/tor/server/authority";
+
+/// What a bridge's descriptor has.
+#[derive(Clone, Debug)]
+pub struct BridgeDescriptor {
+    /// Its name.
+    pub nickname: String,
+    /// Digest of its RSA identity.
+    pub rsa: RsaIdentity,
+    /// Its ed25519 identity.
+    pub ed25519: Ed25519Identity,
+    /// Its onion key.
+    pub ntor: [u8; 32],
+    /// What it speaks.
+    pub protocols: Protocols,
+}
+
+/// Asks a bridge for its descriptor.
+///
+/// # Errors
+///
+/// Why there is none, for the log.
+pub async fn fetch_bridge(
+    streams: Arc<dyn DirStreams>,
+    bridge: DirServer,
+    max_stall: Duration,
+    clock: Arc<dyn Clock>,
+) -> Result<BridgeDescriptor, String> {
+    let candidate = Candidate {
+        index: None,
+        source: DirSource::Server(bridge),
+    };
+    let limits = Limits {
+        body: MAX_ROUTER_DESCRIPTOR,
+        decompressed: MAX_ROUTER_DESCRIPTOR,
+        ..Limits::with_stall(max_stall)
+    };
+    let request = Request::get(PATH.to_owned());
+    let asked = ask(
+        streams.clone(),
+        vec![candidate],
+        request,
+        limits,
+        clock.clone(),
+        || (),
+    );
+    let asked = asked.await;
+    let Some(Answered { token, result, .. }) = asked.answered else {
+        let mut why = asked.unreachable.into_iter();
+        let why = why.next().map(|(_, error)| error.to_string());
+        return Err(why.unwrap_or_else(|| "it cannot be reached".to_owned()));
+    };
+    let descriptor = match result {
+        Ok(Response {
+            status: 200, body, ..
+        }) => parse_bridge_descriptor(&body, clock.wall()),
+        Ok(Response { status, reason, .. }) => Err(format!("it answered {status} {reason}")),
+        Err(error) => Err(error.to_string()),
+    };
+    let outcome = match &descriptor {
+        Ok(_) => DirOutcome::Good,
+        Err(_) => DirOutcome::Bad,
+    };
+    streams.outcome(token, outcome);
+    descriptor
+}
+
+/// Reads a descriptor, and checks that its relay signed it and that it is of these days.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn parse_bridge_descriptor(body: &[u8], now: SystemTime) -> Result<BridgeDescriptor, String> {
+    let text = std::str::from_utf8(body).map_err(|_| "its descriptor is no text".to_owned())?;
+    let wrong = |why: &dyn std::fmt::Display| format!("its descriptor is wrong: {why}");
+    let signed = RouterDesc::parse(text)
+        .map_err(|error| wrong(&error))?
+        .check_signature()
+        .map_err(|error| wrong(&error))?;
+    let descriptor = signed.if_valid_at(&now).map_err(|error| wrong(&error))?;
+    // tor-netdoc has read the same line, and shows it to nobody.
+    let name = text.lines().find_map(|line| line.strip_prefix("router "));
+    let name = name.and_then(|rest| rest.split(' ').next());
+    Ok(BridgeDescriptor {
+        nickname: name.unwrap_or_default().to_owned(),
+        rsa: descriptor.rsa_identity(),
+        ed25519: *descriptor.ed_identity(),
+        ntor: *descriptor.ntor_onion_key().as_bytes(),
+        protocols: descriptor.protocols().clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{moment, now, relay};
+
+    fn text(number: u64) -> String {
+        relay(number).sign(&moment()).unwrap().router
+    }
+
+    #[test]
+    fn a_descriptor_has_what_a_circuit_needs() {
+        let parsed = parse_bridge_descriptor(text(1).as_bytes(), now()).unwrap();
+        assert_eq!(parsed.rsa, relay(1).rsa_id());
+        assert_eq!(parsed.nickname, relay(1).nickname);
+        assert!(parsed.protocols.supports_subver("Relay", 2));
+    }
+
+    #[test]
+    fn what_nobody_signed_is_no_descriptor_nor_what_is_of_other_days() {
+        let good = text(1);
+        let why = |text: &str, at| parse_bridge_descriptor(text.as_bytes(), at).unwrap_err();
+        for bad in [
+            good.replace("uptime 77", "uptime 78"),
+            good.replace("router ", "rooter "),
+            String::new(),
+            good[..good.len() / 2].to_owned(),
+        ] {
+            assert!(why(&bad, now()).starts_with("its descriptor is wrong"));
+        }
+        assert_eq!(
+            parse_bridge_descriptor(&[0xff; 9], now()).unwrap_err(),
+            "its descriptor is no text"
+        );
+        let weeks = Duration::from_secs(21 * 86_400);
+        assert!(why(&good, now() + weeks).starts_with("its descriptor is wrong"));
+        assert!(why(&good, now() - weeks).starts_with("its descriptor is wrong"));
+    }
+}

@@ -1,0 +1,122 @@
+//! Bridges: relays that torrc names as first hops, in place of guards of the consensus (guard-spec 4.4; C tor: bridges.c).
+//!
+//! They are rows among the relays as soon as their descriptors are known, with the address that torrc has, but are drawn
+//! as guards alone. Without a consensus they are all the relays that there are, which is enough to ask one of them for it.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use weft_cell::identity::RsaIdentity;
+
+use crate::guard_params::GuardParams;
+use crate::nodes::Recognised;
+use crate::options::PathOptions;
+use crate::path::Hop;
+use crate::relays::{Relays, Row};
+use crate::timeout::CbtParams;
+
+/// A bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    /// Where it is, as torrc has it.
+    pub addr: SocketAddr,
+    /// Its identity, by torrc or by a link to it; without one it is no guard yet.
+    pub rsa: Option<RsaIdentity>,
+    /// What its descriptor has; without it no circuit leads through it.
+    pub hop: Option<Hop>,
+}
+
+impl Bridge {
+    /// Whether the options permit connections to it (entrynodes.c, `bridge_passes_guard_filter`).
+    #[must_use]
+    pub fn is_allowed(&self, options: &PathOptions) -> bool {
+        options.reachable.allows(self.addr) && !self.is_excluded(options)
+    }
+
+    /// Whether it is in `ExcludeNodes`.
+    #[must_use]
+    pub fn is_excluded(&self, options: &PathOptions) -> bool {
+        let unknown = RsaIdentity([0; 20]);
+        let hop = self.hop.as_ref();
+        options.exclude_nodes.contains(&Recognised {
+            rsa: self.rsa.as_ref().unwrap_or(&unknown),
+            ed25519: hop.map(|hop| &hop.ed25519),
+            nickname: hop.map_or("", |hop| &hop.nickname),
+            addrs: &[self.addr],
+        })
+    }
+}
+
+impl Relays {
+    /// Relays of a consensus, if there is one, and bridges.
+    #[must_use]
+    pub fn with_bridges(consensus: Option<&Self>, bridges: &[Bridge]) -> Self {
+        let mut relays = match consensus {
+            Some(relays) => relays.clone(),
+            None => Self::from_rows(
+                Vec::new(),
+                HashSet::new(),
+                SystemTime::UNIX_EPOCH,
+                GuardParams::default(),
+                CbtParams::default(),
+            ),
+        };
+        for bridge in bridges {
+            if let (Some(rsa), Some(hop)) = (bridge.rsa, &bridge.hop) {
+                let addrs = vec![bridge.addr];
+                let hop = Hop {
+                    rsa,
+                    addrs,
+                    ..hop.clone()
+                };
+                relays.put_bridge(Row::of_bridge(hop));
+            }
+        }
+        relays.set_bridges(bridges.to_vec());
+        relays
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestNet, rsa};
+
+    fn bridge(id: u16, consensus: &Relays, with: u16) -> Bridge {
+        let like = &consensus.rows()[consensus.by_rsa(&rsa(with)).unwrap()].hop;
+        Bridge {
+            addr: "192.0.2.1:443".parse().unwrap(),
+            rsa: Some(rsa(id)),
+            hop: Some(Hop {
+                ed25519: [9; 32].into(),
+                ..like.clone()
+            }),
+        }
+    }
+
+    #[test]
+    fn a_bridge_is_a_row_with_the_address_of_torrc_and_families_stay() {
+        let consensus = TestNet::alike(10).relays();
+        let bridges = [bridge(500, &consensus, 1), bridge(3, &consensus, 3)];
+        let both = Relays::with_bridges(Some(&consensus), &bridges);
+        // One of them is a relay of the consensus as well.
+        assert_eq!(both.len(), 11);
+        for id in [500, 3] {
+            let row = &both.rows()[both.by_rsa(&rsa(id)).unwrap()];
+            assert!(row.bridge);
+            assert_eq!(row.hop.addrs, [bridges[0].addr]);
+        }
+        assert!(both.rows().iter().filter(|row| row.bridge).count() == 2);
+    }
+
+    #[test]
+    fn without_a_descriptor_a_bridge_is_known_and_leads_nowhere() {
+        let consensus = TestNet::alike(10).relays();
+        let mut bare = bridge(500, &consensus, 1);
+        bare.hop = None;
+        let relays = Relays::with_bridges(None, std::slice::from_ref(&bare));
+        assert!(relays.is_empty() && relays.by_rsa(&rsa(500)).is_none());
+        assert_eq!(relays.bridges(), [bare]);
+    }
+}
