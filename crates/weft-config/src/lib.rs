@@ -92,6 +92,7 @@ pub use authority::DirAuthority;
 pub use change::{Change, ChangeError};
 pub use command_line::{
     Action, CommandLine, ExpirationFormat, FingerprintKind, KeygenArgs, PassphraseFrom, Quiet,
+    TorrcSource,
 };
 pub use directory::default_directory_lines;
 pub use dump::{DumpKind, dump};

@@ -7,9 +7,9 @@
 //! - too many circuits per second over several connections, or circuits whose queues overflowed
 //!   time and again: further circuits are refused, for an hour or so.
 //!
-//! Decisions are values ([`Verdict`]); the owner carries them out. Addresses of relays do not count:
-//! a connection counts from when it is accepted, and is taken out again when the peer proves to be
-//! a relay that the consensus lists ([`Dos::connection_is_relay`]). Unlike in C tor, an IPv6 client is its /64 network, since
+//! Decisions are values ([`Verdict`]); the owner carries them out. Relays do not count: connections from addresses that
+//! the consensus lists never come here; another one counts from when it is accepted, and is taken out again when the peer
+//! proves to be a relay that the consensus lists ([`Dos::connection_is_relay`]). Unlike in C tor, an IPv6 client is its /64 network, since
 //! a host that has one address has the others there.
 
 use std::collections::BTreeMap;

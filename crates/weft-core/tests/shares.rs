@@ -531,11 +531,96 @@ fn an_identity_that_no_consensus_lists_does_not_make_a_relay() {
         world.settle();
     }
     assert_eq!(more(&mut world, at), 1, "as many as of a client");
+    // One that connects from another address than the consensus has.
+    let elsewhere = "127.0.0.67:1";
     for _ in 0..10 {
-        world.link_from("127.0.0.5:1", 0, relay_identity(5));
+        world.link_from(elsewhere, 0, relay_identity(5));
         world.settle();
     }
-    assert_eq!(more(&mut world, "127.0.0.5:1"), 3);
+    assert_eq!(more(&mut world, elsewhere), 3);
+}
+
+#[test]
+fn what_comes_from_an_address_of_a_relay_is_not_counted_for_it() {
+    let mut world = World::new(1, 1);
+    world.controller.set_params(params(1000, one_connection()));
+    let at = "127.0.0.5:1";
+    assert_eq!(more(&mut world, at), 3, "nobody is known to be a relay");
+    // From now on it is one's, whatever it did before.
+    world.list(&[5]);
+    for _ in 0..3 {
+        assert_eq!(more(&mut world, at), 10);
+        world.link_from(at, 0, CLIENT);
+        world.settle();
+    }
+    // Mapped into IPv6 it is the same one.
+    assert_eq!(more(&mut world, "[::ffff:127.0.0.5]:1"), 10);
+    let counts = world.controller.counts();
+    assert_eq!((counts.exempted, counts.refused_dos), (43, 1));
+    // The open ones are charged when it is none any more, and then not again.
+    world.list(&[6]);
+    assert_eq!(more(&mut world, at), 0);
+    world.list(&[5]);
+    assert_eq!(more(&mut world, at), 10);
+}
+
+#[test]
+fn a_relay_is_not_kept_out_by_as_many_connections_as_others_may_have() {
+    let mut world = World::new(1, 1);
+    let params = params(320, DosParams::default());
+    world.controller.set_params(params);
+    world.list(&[9]);
+    let accept = |world: &mut World, n: u32| {
+        let addr = SocketAddr::new(std::net::IpAddr::V4((0x0a00_0000 + n).into()), 1);
+        world.controller.accepted(addr, world.now)
+    };
+    // One by each of as many addresses as there is room for, all past their handshakes.
+    for n in 0..300 {
+        let (id, thread) = accept(&mut world, n).unwrap();
+        world.open(id, usize::from(thread.0), false, CLIENT);
+    }
+    world.settle();
+    assert_eq!(accept(&mut world, 1000), None);
+    // A relay has a place, and keeps it however many others come before its handshake is over.
+    let relay = "127.0.0.9:1".parse().unwrap();
+    let (first, thread) = world.controller.accepted(relay, world.now).unwrap();
+    for n in 2000..3000 {
+        accept(&mut world, n);
+    }
+    world.close_as_asked();
+    world.open(first, usize::from(thread.0), false, relay_identity(9));
+    world.settle();
+    assert!(world.is_open(first));
+    assert_eq!(world.controller.counts().exempted_full, 1);
+    // What is no relay there gets only few places, and no longer than until that is known.
+    let others = std::iter::from_fn(|| world.controller.accepted(relay, world.now));
+    let others: Vec<_> = others.take(10).collect();
+    assert_eq!(others.len(), 4);
+    for (id, thread) in &others {
+        world.open(*id, usize::from(thread.0), false, CLIENT);
+    }
+    world.settle();
+    world.close_as_asked();
+    assert!(others.iter().all(|(id, _)| !world.is_open(*id)));
+    assert!(world.is_open(first));
+    world.audit();
+}
+
+#[test]
+fn other_files_of_the_node_are_under_the_same_limit() {
+    let mut world = World::new(1, 1);
+    world
+        .controller
+        .set_params(params(320, DosParams::default()));
+    let peer = "127.0.0.2:1".parse().unwrap();
+    world.controller.set_other_files(299);
+    assert!(world.controller.has_room_for_other());
+    assert!(world.controller.accepted(peer, world.now).is_some());
+    assert!(!world.controller.has_room_for_other());
+    world.controller.set_other_files(330);
+    assert!(world.controller.accepted(peer, world.now).is_none());
+    world.controller.set_other_files(0);
+    assert!(world.controller.accepted(peer, world.now).is_some());
 }
 
 #[test]

@@ -240,6 +240,8 @@ pub enum Event {
         /// Nickname of the authority.
         source: String,
     },
+    /// A directory cache has fetched these descriptors: of which relays, and what they call themselves.
+    NewDescriptors(Vec<(RsaIdentity, String)>),
     /// Bandwidth history for the state file: `BWHistory…` keys and values.
     State(Vec<(String, String)>),
     /// How the fetches of consensus and certificates go; sent when that changes.

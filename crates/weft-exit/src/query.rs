@@ -15,6 +15,21 @@ pub enum QueryKind {
     Reverse,
 }
 
+impl QueryKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::V4, Self::V6, Self::Reverse];
+
+    /// The record type as DNS names it.
+    #[must_use]
+    pub const fn record(self) -> &'static str {
+        match self {
+            Self::V4 => "A",
+            Self::V6 => "AAAA",
+            Self::Reverse => "PTR",
+        }
+    }
+}
+
 /// The purpose of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum QueryPurpose {
@@ -74,7 +89,9 @@ pub enum DnsError {
     Truncated,
     /// No answer arrived in time.
     Timeout,
-    /// Another error: the answer is malformed, or no name server could be reached.
+    /// No name server could be asked.
+    Unreachable,
+    /// Another error: the answer is malformed, or has another code.
     Unknown,
 }
 
@@ -82,6 +99,9 @@ impl DnsError {
     /// Whether asking again later may help (`evdns_err_is_transient`).
     #[must_use]
     pub const fn is_transient(self) -> bool {
-        matches!(self, Self::ServerFailed | Self::Truncated | Self::Timeout)
+        matches!(
+            self,
+            Self::ServerFailed | Self::Truncated | Self::Timeout | Self::Unreachable
+        )
     }
 }

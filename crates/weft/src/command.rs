@@ -13,6 +13,7 @@ use weft_config::flags::{Argument, FLAGS, Flag, Purpose};
 use weft_config::reference::{self, Described};
 
 use crate::args::{self, Asked};
+use crate::family::FamilyArgs;
 use crate::manual::ManArgs;
 use crate::output::print;
 use crate::{lab, sim};
@@ -64,8 +65,9 @@ pub(crate) fn whole() -> Command {
 }
 
 /// The commands of `weft`.
-pub(crate) fn commands() -> [Command; 4] {
+pub(crate) fn commands() -> [Command; 5] {
     [
+        FamilyArgs::command().name("family"),
         listed(&lab::command()).name("lab"),
         sim::command().name("sim"),
         ManArgs::command().name("man"),

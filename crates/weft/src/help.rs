@@ -20,6 +20,9 @@ pub(crate) const OPTIONS: [(&str, &str); 3] = [
 ];
 
 const END: &str = "
+       weft family add -f TORRC...
+Makes relays one family, by a key; see weft family --help.
+
        weft lab COMMAND [FLAG]...
 Private networks and measurements on this machine; see weft lab --help.
 

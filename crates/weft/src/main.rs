@@ -6,6 +6,7 @@
 mod action;
 mod args;
 mod command;
+mod family;
 mod help;
 mod keygen;
 mod lab;
@@ -46,6 +47,7 @@ fn run() -> anyhow::Result<ExitCode> {
     match words.peek().and_then(|word| word.to_str()) {
         Some("lab" | "bench") => lab::main(words),
         Some("sim") => sim::main(words),
+        Some("family") => family::main(words),
         Some("man") => manual::main(words),
         Some("completions") => command::completions(words),
         _ => node(words.collect()),

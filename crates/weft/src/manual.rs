@@ -108,8 +108,9 @@ fn source() -> String {
     format!("weft {}", env!("CARGO_PKG_VERSION"))
 }
 
-const SYNOPSIS: [&str; 5] = [
+const SYNOPSIS: [&str; 6] = [
     "[-f TORRC] [FLAG]... [--OPTION VALUE]...",
+    "family add -f TORRC...",
     "lab COMMAND [FLAG]...",
     "sim COMMAND [FLAG]...",
     "man [PAGE]",

@@ -24,22 +24,18 @@ enum Role {
 }
 
 /// Keys that C tor answers and Weft does not, and why. Those that end with a slash are prefixes.
-const MISSING: [(Option<Role>, &str, &str); 11] = [
+const MISSING: [(Option<Role>, &str, &str); 7] = [
     (None, "hs/", "there are no onion services yet"),
-    // Weft's relays serve server descriptors and do not show them to controllers. C tor's clients fetch none.
-    (Some(Role::Relay), "desc/", "no server descriptors"),
     (
         Some(Role::Relay),
         "desc-annotations/",
-        "no server descriptors",
+        "Weft notes of no descriptor where it comes from",
     ),
-    (Some(Role::Relay), "dir/server/", "no server descriptors"),
     (
         Some(Role::Relay),
         "downloads/desc/",
-        "no server descriptors",
+        "Weft does not show how fetches of descriptors go",
     ),
-    (Some(Role::Relay), "extra-info/", "no server descriptors"),
     (
         Some(Role::Relay),
         "dir/status-vote/current/consensus",
@@ -47,8 +43,7 @@ const MISSING: [(Option<Role>, &str, &str); 11] = [
     ),
     // Listed by C tor, and answered by nothing in it.
     (None, "network-status", "C tor does not know it either"),
-    (None, "extra-info/digest/*", "server descriptors"),
-    (None, "desc-annotations/id/*", "server descriptors"),
+    (None, "desc-annotations/id/*", "as above"),
     (None, "config/nope", "C tor does not know it either"),
 ];
 
@@ -56,7 +51,7 @@ const MISSING: [(Option<Role>, &str, &str); 11] = [
 const OWN: [&str; 1] = ["circuit-pool"];
 
 /// Keys whose values are the same on two nodes of one kind in one network.
-const SAME: [&str; 25] = [
+const SAME: [&str; 26] = [
     "accounting/bytes-left",
     "accounting/enabled",
     "accounting/interval-end",
@@ -66,6 +61,7 @@ const SAME: [&str; 25] = [
     "consensus/packages",
     "consensus/valid-after",
     "consensus/valid-until",
+    "desc/download-enabled",
     "dir/status-vote/current/consensus-microdesc",
     "dormant",
     "downloads/cert/fps",
@@ -84,12 +80,8 @@ const SAME: [&str; 25] = [
     "status/good-server-descriptor",
 ];
 
-/// The same of clients: a relay of Weft's shows no server descriptors, and builds no circuits of its own.
-const SAME_OF_CLIENTS: [&str; 3] = [
-    "desc/download-enabled",
-    "status/circuit-established",
-    "status/enough-dir-info",
-];
+/// The same of clients: a relay of Weft's builds no circuits of its own.
+const SAME_OF_CLIENTS: [&str; 2] = ["status/circuit-established", "status/enough-dir-info"];
 
 /// Whether Weft may leave this key unanswered.
 fn may_miss(role: Role, key: &str) -> bool {

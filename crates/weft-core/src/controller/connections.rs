@@ -324,12 +324,14 @@ impl Connections {
         Some(connection.thread)
     }
 
-    /// Charges the addresses of those accepted connections whose peers are no relays, and no others.
+    /// Charges the addresses of those accepted connections whose peers are no relays and at no relay's address, and
+    /// no others.
     /// The address of each for which that is new, and whether it is charged.
     pub(super) fn charge(&mut self, network: &Network) -> Vec<(IpAddr, bool)> {
         let mut changed = Vec::new();
         for connection in self.all.values_mut().filter(|one| one.accepted) {
-            let charged = connection.is_client(network);
+            let at_relay = network.has_address(connection.addr.ip());
+            let charged = connection.is_client(network) && !at_relay;
             if std::mem::replace(&mut connection.counted_for_dos, charged) != charged {
                 changed.push((connection.addr.ip(), charged));
             }

@@ -15,6 +15,10 @@ pub struct Counts {
     pub refused_full: u64,
     /// Connections refused by a defence.
     pub refused_dos: u64,
+    /// Connections from addresses of relays, which the defences do not count.
+    pub exempted: u64,
+    /// Those of them that were accepted when there was no room for others without closing one.
+    pub exempted_full: u64,
     /// CREATEs handed to the workers.
     pub onionskins: u64,
     /// CREATEs refused because too many waited, or because they gave way to those of another hop.

@@ -12,6 +12,7 @@ mod circuits;
 mod connections;
 mod counts;
 mod displaceable;
+mod exempt;
 mod introduction;
 mod memory;
 mod network;
@@ -46,6 +47,7 @@ use crate::width::Width;
 
 use connections::{Connections, State};
 use displaceable::Displaceable;
+use exempt::Exempt;
 use introduction::Introductions;
 use network::Network;
 use onionskins::Onionskins;
@@ -114,6 +116,10 @@ pub struct RelayController {
     connections: Connections,
     /// Which of them, and which edges, give way to others when there are too many.
     displaceable: Displaceable,
+    /// Those from addresses of relays, which do not give way.
+    exempt: Exempt,
+    /// Files that the node has open besides connections and edges.
+    other_files: usize,
     /// Where new connections go.
     placement: Placement,
     /// Which links move.
@@ -159,6 +165,8 @@ impl RelayController {
         RelayController {
             connections: Connections::default(),
             displaceable: Displaceable::default(),
+            exempt: Exempt::default(),
+            other_files: 0,
             placement: Placement::new(threads),
             balance: Balance::new(threads),
             width: None,
@@ -196,14 +204,18 @@ impl RelayController {
     /// A listener accepted a connection. `None`: close it at once. Otherwise give it to the
     /// thread under this identifier.
     pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<(ConnectionId, ThreadId)> {
-        if !self.dos.connection_opened(peer.ip(), now).is_allowed() {
+        // As in C tor (`dos_new_client_conn`): it may be the relay's, or have left the network there and come back.
+        let of_relay = self.network.has_address(peer.ip());
+        if !of_relay && !self.dos.connection_opened(peer.ip(), now).is_allowed() {
             self.counts.refused_dos += 1;
             *self.counts.refused.of(peer.ip()) += 1;
             return None;
         }
         let id = self.connections.fresh_id();
-        if !self.admit(id, PreviousHop::at(peer.ip()), None) {
-            self.dos.connection_closed(peer.ip(), now);
+        if !self.admit_accepted(id, PreviousHop::at(peer.ip()), of_relay) {
+            if !of_relay {
+                self.dos.connection_closed(peer.ip(), now);
+            }
             *self.counts.refused.of(peer.ip()) += 1;
             return None;
         }
@@ -211,6 +223,10 @@ impl RelayController {
         *self.counts.booked.of(true, peer.ip()) += 1;
         let thread = self.placement.place();
         self.connections.add(id, thread, peer, State::Accepted, now);
+        if of_relay {
+            self.connections.discharge(id);
+            self.counts.exempted += 1;
+        }
         Some((id, thread))
     }
 
@@ -350,6 +366,33 @@ impl RelayController {
     /// Whether they are as many, so that one more has to take another's place.
     fn is_full(&self) -> bool {
         self.open_files() >= self.unlisted_bound()
+    }
+
+    /// Notes how many files the node has open that are neither connections to relays and clients nor streams' sockets
+    /// on connection threads: they count with these.
+    pub fn set_other_files(&mut self, files: usize) {
+        self.other_files = files;
+    }
+
+    /// Whether one more of the [others](Self::set_other_files) may be opened, for a peer.
+    pub fn has_room_for_other(&self) -> bool {
+        !self.is_full()
+    }
+
+    /// Connections of every kind at most.
+    pub fn max_connections(&self) -> usize {
+        self.params.max_connections
+    }
+
+    /// Admits a connection that a listener accepted. One from an address of a relay is not refused, and closed for no
+    /// other one, before it could prove to be the relay's, as long as there are files at all.
+    fn admit_accepted(&mut self, id: ConnectionId, hop: PreviousHop, of_relay: bool) -> bool {
+        let has_file = self.open_files() < self.params.max_connections;
+        if of_relay && has_file && self.exempt.take(id, hop) {
+            self.counts.exempted_full += u64::from(self.is_full());
+            return true;
+        }
+        self.admit(id, hop, None)
     }
 
     /// Admits a connection that a peer caused: a link from this hop, or an edge for this circuit of it.
@@ -506,11 +549,18 @@ impl RelayController {
             // Its thread closes it.
             return;
         }
+        let was_exempt = self.exempt.release(id);
         match peer {
             PeerIdentity::Relay { rsa, .. } if self.network.lists(rsa) => {
                 self.displaceable.release(id)
             }
-            _ => self.displaceable.prove(id),
+            _ => {
+                // At an address of a relay, but not that relay's.
+                if was_exempt && !self.admit(id, PreviousHop::at(addr.ip()), None) {
+                    self.close_connection(id);
+                }
+                self.displaceable.prove(id);
+            }
         }
         let PeerIdentity::Relay { rsa, ed25519 } = peer else {
             self.connections.opened_by_client(id);
@@ -560,6 +610,7 @@ impl RelayController {
         now: Instant,
     ) {
         self.displaceable.release(id);
+        self.exempt.release(id);
         let Some(closed) = self.connections.remove(id) else {
             return;
         };

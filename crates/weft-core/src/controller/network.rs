@@ -1,7 +1,7 @@
 //! What the consensus lists: relays by identity, and their addresses.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use weft_cell::identity::RsaIdentity;
 
 /// See the module.
@@ -13,11 +13,15 @@ use weft_cell::identity::RsaIdentity;
 #[derive(Debug, Default)]
 pub(super) struct Network {
     relays: Option<BTreeMap<RsaIdentity, Vec<SocketAddr>>>,
+    /// The addresses of all of them, without ports.
+    addresses: BTreeSet<IpAddr>,
 }
 
 impl Network {
     pub(super) fn new(relays: BTreeMap<RsaIdentity, Vec<SocketAddr>>) -> Self {
+        let addresses = relays.values().flatten();
         Self {
+            addresses: addresses.map(|addr| addr.ip().to_canonical()).collect(),
             relays: Some(relays),
         }
     }
@@ -40,5 +44,10 @@ impl Network {
     pub(super) fn lists_at(&self, rsa: &RsaIdentity, addr: &SocketAddr) -> bool {
         let addrs = self.relays.as_ref().and_then(|relays| relays.get(rsa));
         addrs.is_some_and(|addrs| addrs.contains(addr))
+    }
+
+    /// Whether the consensus lists this address for any relay (C tor `nodelist_probably_contains_address`).
+    pub(super) fn has_address(&self, addr: IpAddr) -> bool {
+        self.addresses.contains(&addr.to_canonical())
     }
 }

@@ -162,9 +162,9 @@ impl RelayController {
         }
     }
 
-    /// Connections of every kind.
+    /// Connections of every kind, and what else counts with them.
     pub(super) fn open_files(&self) -> usize {
-        self.connections.len() + self.origins.edges()
+        self.connections.len() + self.origins.edges() + self.other_files
     }
 
     /// An edge was removed.

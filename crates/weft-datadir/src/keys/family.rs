@@ -58,17 +58,8 @@ pub fn load(
     expected: &[Ed25519Identity],
     all: bool,
 ) -> Result<Vec<ExpandedKeypair>, FamilyError> {
-    let failed = |source| FileError::new("list", directory, source);
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_name().to_string_lossy().ends_with(SECRET) {
-            paths.push(entry.path());
-        }
-    }
-    paths.sort();
     let mut keys = Vec::new();
-    for path in paths {
+    for path in secret_files(directory)? {
         let no_key = |what: String| FamilyError::NoKey {
             path: path.clone(),
             what,
@@ -92,6 +83,20 @@ pub fn load(
         }),
         None => Ok(keys),
     }
+}
+
+/// The files of `directory` that are called family keys, by name.
+fn secret_files(directory: &Path) -> Result<Vec<PathBuf>, FamilyError> {
+    let failed = |source| FileError::new("list", directory, source);
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_name().to_string_lossy().ends_with(SECRET) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 /// The key of a file.
@@ -120,28 +125,105 @@ pub struct NewFamily {
 ///
 /// [`FamilyError`].
 pub fn create(base: &Path, rng: &mut impl CryptoRng) -> Result<NewFamily, FamilyError> {
-    let named = |suffix: &str| {
+    let key = FamilyKey::generate(rng)?;
+    let mut staged = Staged::default();
+    let path = key.stage(base, &mut staged)?;
+    staged.commit()?;
+    Ok(NewFamily { path, id: key.id })
+}
+
+/// The key of a family, to be given to relays.
+pub struct FamilyKey {
+    bytes: Zeroizing<Vec<u8>>,
+    /// What FamilyId names.
+    pub id: Ed25519Identity,
+}
+
+impl std::fmt::Debug for FamilyKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FamilyKey")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FamilyKey {
+    /// That of a new family.
+    ///
+    /// # Errors
+    ///
+    /// [`FamilyError`], never in practice.
+    pub fn generate(rng: &mut impl CryptoRng) -> Result<Self, FamilyError> {
+        let bytes = store::new_ed25519_file(Kind::FAMILY_SECRET, rng);
+        Self::of(bytes, Path::new("a new key"))
+    }
+
+    /// That of a file.
+    ///
+    /// # Errors
+    ///
+    /// [`FamilyError`].
+    pub fn read(path: &Path) -> Result<Self, FamilyError> {
+        match file::read(path, format::MAX_LEN)? {
+            Some(bytes) => Self::of(bytes, path),
+            None => Err(FamilyError::NoKey {
+                path: path.to_owned(),
+                what: "there is no such file".into(),
+            }),
+        }
+    }
+
+    /// That of these bytes of a file.
+    fn of(bytes: Zeroizing<Vec<u8>>, path: &Path) -> Result<Self, FamilyError> {
+        let key = secret(&bytes).map_err(|error| FamilyError::NoKey {
+            path: path.to_owned(),
+            what: error.to_string(),
+        })?;
+        let id = identity(&key);
+        Ok(Self { bytes, id })
+    }
+
+    /// The file in `directory` that has this key, under whatever name.
+    ///
+    /// # Errors
+    ///
+    /// [`FamilyError`].
+    pub fn find_in(&self, directory: &Path) -> Result<Option<PathBuf>, FamilyError> {
+        for path in secret_files(directory)? {
+            // What is no key is for the relay to complain of.
+            if Self::read(&path).is_ok_and(|other| other.id == self.id) {
+                return Ok(Some(path));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds `BASE.secret_family_key` and `BASE.public_family_id` to the files that are to be written. Returns the first.
+    ///
+    /// # Errors
+    ///
+    /// [`FamilyError`]: one of them exists, for example.
+    pub fn stage(&self, base: &Path, staged: &mut Staged) -> Result<PathBuf, FamilyError> {
+        let [path, public] = files(base);
+        for path in [&path, &public] {
+            if path.symlink_metadata().is_ok() {
+                return Err(FamilyError::Exists(path.clone()));
+            }
+        }
+        staged.add(&path, &self.bytes)?;
+        staged.add(&public, format!("{}\n", self.id).as_bytes())?;
+        Ok(path)
+    }
+}
+
+/// The files of a family's key: the secret one, and its identity.
+#[must_use]
+pub fn files(base: &Path) -> [PathBuf; 2] {
+    [SECRET, PUBLIC].map(|suffix| {
         let mut name = base.as_os_str().to_owned();
         name.push(suffix);
         PathBuf::from(name)
-    };
-    let (path, public) = (named(SECRET), named(PUBLIC));
-    for path in [&path, &public] {
-        if path.symlink_metadata().is_ok() {
-            return Err(FamilyError::Exists(path.clone()));
-        }
-    }
-    let bytes: Zeroizing<Vec<u8>> = store::new_ed25519_file(Kind::FAMILY_SECRET, rng);
-    let key = secret(&bytes).map_err(|error| FamilyError::NoKey {
-        path: path.clone(),
-        what: error.to_string(),
-    })?;
-    let id = identity(&key);
-    let mut staged = Staged::default();
-    staged.add(&path, &bytes)?;
-    staged.add(&public, format!("{id}\n").as_bytes())?;
-    staged.commit()?;
-    Ok(NewFamily { path, id })
+    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod consensus;
 mod descriptors;
+mod shown;
 
 use std::net::IpAddr;
 use std::sync::Arc;

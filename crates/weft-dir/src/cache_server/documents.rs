@@ -141,6 +141,13 @@ impl CachedDocuments {
         self.held().current.values().copied().collect()
     }
 
+    /// The relay of which the consensus lists this descriptor.
+    pub(crate) fn relay_of(&self, digest: &DescriptorDigest) -> Option<RsaIdentity> {
+        let held = self.held();
+        let mut listed = held.current.iter();
+        listed.find(|(_, of)| *of == digest).map(|(id, _)| *id)
+    }
+
     /// The extra-info documents that belong to the descriptors that the consensus lists, as far as these are there.
     pub(crate) fn current_extra_infos(&self) -> Vec<DescriptorDigest> {
         let held = self.held();

@@ -33,9 +33,10 @@ pub use pieces::Pieces;
 pub use request::{Accepts, MAX_HEAD, Parsed, Request, Upload, parse};
 pub use requests::{Countries, Requests};
 
+pub(crate) use places::Places;
 pub(crate) use stored::{Body, Forms};
 
-use places::{Place, Places};
+use places::Place;
 
 /// Where the page for people is; requests for `/` are read as this.
 const FRONT_PAGE: &str = "/tor/";
@@ -102,6 +103,11 @@ impl CacheServer {
     /// What is counted of requests.
     pub fn requests(&self) -> &Arc<Requests> {
         &self.requests
+    }
+
+    /// The places of its streams.
+    pub(crate) fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     /// Serves a stream of a circuit; see [`serve`](Self::serve).

@@ -1,11 +1,12 @@
 //! Streams that are open at once, by the hops that they come by.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use weft_share::{PreviousHop, Shares, Ticket};
 
-/// Streams at once. A hop that is alone may have all of them; past that, the one with most loses a
+/// Streams at once, where there are files for as many. A hop that is alone may have all of them; past that, the one with most loses a
 /// stream that has not sent its request, or else its oldest.
 pub(super) const MAX_STREAMS: usize = 1024;
 
@@ -13,9 +14,19 @@ pub(super) const MAX_STREAMS: usize = 1024;
 type Open = Shares<PreviousHop, (), oneshot::Sender<()>>;
 
 /// See the module.
-#[derive(Debug, Default)]
-pub(super) struct Places {
+#[derive(Debug)]
+pub(crate) struct Places {
     open: Mutex<Open>,
+    most: AtomicUsize,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            open: Mutex::default(),
+            most: AtomicUsize::new(MAX_STREAMS),
+        }
+    }
 }
 
 /// A place among the streams that may be open.
@@ -27,6 +38,16 @@ pub(super) struct Place {
 impl Places {
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Streams at once at most.
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// Has no more than `most` at once, of those that come from now on.
+    pub(crate) fn set_most(&self, most: usize) {
+        self.most.store(most.min(MAX_STREAMS), Ordering::Relaxed);
     }
 
     /// Streams that are open.
@@ -42,7 +63,7 @@ impl Places {
         hop: PreviousHop,
     ) -> Option<(Place, oneshot::Receiver<()>)> {
         let (stays, lost) = oneshot::channel();
-        let admitted = self.open().admit(hop, (), MAX_STREAMS, stays).ok()?;
+        let admitted = self.open().admit(hop, (), self.most(), stays).ok()?;
         let place = Place {
             places: self.clone(),
             ticket: admitted.ticket,

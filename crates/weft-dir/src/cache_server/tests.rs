@@ -169,6 +169,22 @@ async fn silent_streams_by_four_hops_do_not_keep_others_from_a_directory() {
 }
 
 #[tokio::test]
+async fn where_files_are_few_so_are_streams_and_others_are_served() {
+    let (server, _) = server();
+    server.places().set_most(10);
+    let mut held = Vec::new();
+    for _ in 0..30 {
+        held.push(open_by(&server, relay(1)));
+        settle().await;
+    }
+    assert_eq!(server.places.len(), 10);
+    let answer = ask(&server, relay(2)).await;
+    assert!(answer.starts_with("HTTP/1.0 200 OK"), "{answer}");
+    server.places().set_most(usize::MAX);
+    assert_eq!(server.places().most(), places::MAX_STREAMS);
+}
+
+#[tokio::test]
 async fn a_stream_that_has_asked_is_not_ended_for_those_that_have_not() {
     let (server, _) = server();
     server.documents.with_microdescs(|store| {

@@ -94,6 +94,12 @@ impl Piece<'_> {
         })
     }
 
+    /// The relay's name, of a descriptor.
+    pub(crate) fn nickname(&self) -> &str {
+        let line = self.line("router").unwrap_or_default();
+        line.split(' ').next().unwrap_or_default()
+    }
+
     /// When it was published; the beginning of time, if it does not state that.
     fn published(&self) -> SystemTime {
         let time = self.line("published").and_then(parse_time);

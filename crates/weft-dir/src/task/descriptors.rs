@@ -180,6 +180,28 @@ impl DirectoryTask {
         self.documents
             .with_store(kind, |store| store.add(directory, &arrived))
             .map_err(|error| format!("{error}; going on without."))?;
+        if kind == DocumentKind::Descriptor {
+            self.report_new(&arrived);
+        }
         Ok(count)
+    }
+
+    /// Reports the descriptors that have been kept of these.
+    fn report_new(&mut self, arrived: &[Piece<'_>]) {
+        let kept = self
+            .documents
+            .with_store(DocumentKind::Descriptor, |store| {
+                let mut kept = arrived.to_vec();
+                kept.retain(|piece| store.get(&piece.digest).is_some());
+                kept
+            });
+        let named = |piece: &Piece<'_>| {
+            let relay = self.documents.relay_of(&piece.digest)?;
+            Some((relay, piece.nickname().to_owned()))
+        };
+        let new: Vec<_> = kept.iter().filter_map(named).collect();
+        if !new.is_empty() {
+            (self.events)(Event::NewDescriptors(new));
+        }
     }
 }

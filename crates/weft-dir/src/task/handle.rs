@@ -10,11 +10,11 @@ use tokio::sync::mpsc;
 
 use super::{Config, DirectoryTask, EventSink};
 use crate::PairSocket;
-use crate::cache_server::{Asker, CacheServer, Requests};
+use crate::cache_server::{Asker, CacheServer, CachedDocuments, Places, Requests};
 use crate::clock::SystemClock;
 use crate::command::Command;
 use crate::hs_dir::HsDir;
-use crate::sockets::Sockets;
+use crate::sockets::{OpenSocket, Sockets};
 
 /// Commands that may wait; a node that is further ahead gets an error and is not blocked.
 const QUEUE: usize = 256;
@@ -26,9 +26,9 @@ const INCOMING: usize = 256;
 #[derive(Debug)]
 enum Incoming {
     /// The other end of a BEGIN_DIR stream, and who asks on it.
-    Stream(UnixStream, Asker),
+    Stream(UnixStream, Asker, OpenSocket),
     /// A connection to the DirPort, and who asks on it.
-    Connection(TcpStream, Asker),
+    Connection(TcpStream, Asker, OpenSocket),
 }
 
 /// A directory task on a thread of its own. Dropping it ends the task.
@@ -41,20 +41,33 @@ pub struct DirectoryHandle {
     sockets: Arc<Sockets>,
     requests: Arc<Requests>,
     received: Arc<Sockets>,
+    streams: Arc<Sockets>,
+    places: Arc<Places>,
+    documents: Arc<CachedDocuments>,
     hs_dir: Arc<HsDir>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Where connections to the DirPort go.
 #[derive(Clone, Debug)]
-pub struct DirPort(mpsc::Sender<Incoming>);
+pub struct DirPort {
+    incoming: mpsc::Sender<Incoming>,
+    received: Arc<Sockets>,
+    places: Arc<Places>,
+}
 
 impl DirPort {
     /// Serves the directory on `connection`, on which `asker` asks: one request, one answer. False: too many wait; it is
     /// closed.
     pub fn serve(&self, connection: TcpStream, asker: Asker) -> bool {
-        let incoming = Incoming::Connection(connection, asker);
-        self.0.try_send(incoming).is_ok()
+        // Those that gave up their places, and those that have none yet.
+        let most = self.places.most() + self.places.most() / 4;
+        if self.received.open() >= u64::try_from(most).unwrap_or(u64::MAX) {
+            return false;
+        }
+        let open = self.received.count(Some(asker.peer));
+        let incoming = Incoming::Connection(connection, asker, open);
+        self.incoming.try_send(incoming).is_ok()
     }
 }
 
@@ -77,15 +90,16 @@ impl DirectoryHandle {
         let hs_dir = Arc::<HsDir>::default();
         let served = hs_dir.clone();
         let received = Arc::<Sockets>::default();
-        let counted = received.clone();
-        let server = CacheServer::new(task.documents(), served, clock);
+        let documents = task.documents();
+        let server = CacheServer::new(documents.clone(), served, clock);
+        let places = server.places().clone();
         let requests = server.requests().clone();
         let thread = std::thread::Builder::new()
             .name("directory".into())
             .spawn(move || {
                 let cleaning = server.clone();
                 runtime.spawn(async move { cleaning.clean().await });
-                runtime.spawn(serve_all(server, waiting, counted));
+                runtime.spawn(serve_all(server, waiting));
                 runtime.block_on(task.run(receiver));
                 // What is being compressed is not waited for: its file appears whole or not at all.
                 runtime.shutdown_background();
@@ -96,9 +110,17 @@ impl DirectoryHandle {
             sockets,
             requests,
             received,
+            streams: Arc::default(),
+            places,
+            documents,
             hs_dir,
             thread: Some(thread),
         })
+    }
+
+    /// What there is to serve.
+    pub fn documents(&self) -> &Arc<CachedDocuments> {
+        &self.documents
     }
 
     /// Connections to authorities.
@@ -116,6 +138,17 @@ impl DirectoryHandle {
         &self.received
     }
 
+    /// Files that are open for others' requests and for connections to directories. Of a BEGIN_DIR stream that is the
+    /// end that is here.
+    pub fn open_files(&self) -> u64 {
+        self.sockets.open() + self.received.open() + self.streams.open()
+    }
+
+    /// Serves no more than `most` streams and connections at once.
+    pub fn set_most_streams(&self, most: usize) {
+        self.places.set_most(most);
+    }
+
     /// Descriptors of onion services that are kept.
     pub fn hs_dir(&self) -> &HsDir {
         &self.hs_dir
@@ -129,13 +162,17 @@ impl DirectoryHandle {
     /// Serves the directory on `stream`, on which `asker` asks: one request, one answer. False: too many wait; the
     /// stream is closed.
     pub fn serve(&self, stream: UnixStream, asker: Asker) -> bool {
-        let incoming = Incoming::Stream(stream, asker);
+        let incoming = Incoming::Stream(stream, asker, self.streams.count(None));
         self.incoming.try_send(incoming).is_ok()
     }
 
     /// Where connections to the DirPort go.
     pub fn dir_port(&self) -> DirPort {
-        DirPort(self.incoming.clone())
+        DirPort {
+            incoming: self.incoming.clone(),
+            received: self.received.clone(),
+            places: self.places.clone(),
+        }
     }
 
     /// Ends the task and waits for it; its last event is [`Event::State`].
@@ -150,22 +187,20 @@ impl DirectoryHandle {
 }
 
 /// Serves whatever comes.
-async fn serve_all(
-    server: CacheServer,
-    mut incoming: mpsc::Receiver<Incoming>,
-    received: Arc<Sockets>,
-) {
+async fn serve_all(server: CacheServer, mut incoming: mpsc::Receiver<Incoming>) {
     while let Some(incoming) = incoming.recv().await {
         let server = server.clone();
         // A socket that cannot be made ready is closed, which its other end notices.
         match incoming {
-            Incoming::Stream(stream, asker) => {
+            Incoming::Stream(stream, asker, open) => {
                 if let Ok(stream) = PairSocket::from_std(stream) {
-                    tokio::spawn(async move { server.serve_tunneled(stream, asker).await });
+                    tokio::spawn(async move {
+                        server.serve_tunneled(stream, asker).await;
+                        drop(open);
+                    });
                 }
             }
-            Incoming::Connection(stream, asker) => {
-                let open = received.count(Some(asker.peer));
+            Incoming::Connection(stream, asker, open) => {
                 let stream = stream
                     .set_nonblocking(true)
                     .and_then(|()| tokio::net::TcpStream::from_std(stream));

@@ -195,8 +195,6 @@ pub(crate) enum DocumentKind {
     /// Entries of the consensus in the format of version 2 of the directory protocol (`ns/…`).
     RouterStatus,
     Microdescriptor,
-    /// A server descriptor.
-    Descriptor,
     /// The consensus of flavour `microdesc`.
     Consensus,
     /// The consensus of flavour `ns`.
@@ -209,6 +207,19 @@ pub(crate) enum DocumentKind {
     FreshUntil,
     /// `valid-until` of the consensus.
     ValidUntil,
+}
+
+/// Descriptors and extra-info documents that a GETINFO requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Descriptors {
+    /// The descriptors of relays.
+    Of(RelaySelector),
+    /// All descriptors, with histories of bandwidth in them.
+    WithHistories,
+    /// The extra-info document of this digest.
+    ExtraInfo([u8; 20]),
+    /// The descriptors at `/tor/server/WHICH` of a DirPort.
+    Servers(String),
 }
 
 /// The node as a control port uses it.
@@ -247,6 +258,9 @@ pub(crate) trait Backend: Clone + Send + Sync + 'static {
         which: RelaySelector,
         document: DocumentKind,
     ) -> impl Future<Output = Option<String>> + Send;
+
+    /// What the directory cache keeps of these; `None`: nothing.
+    fn descriptors(&self, which: Descriptors) -> impl Future<Output = Option<String>> + Send;
 
     /// How the fetches of the directory go.
     fn downloads(&self) -> impl Future<Output = Arc<Downloads>> + Send;

@@ -72,8 +72,6 @@ impl DocumentCache {
                 }
                 (*which == RelaySelector::All || !text.is_empty()).then_some(text)
             }
-            // Those that a directory cache keeps are for others.
-            DocumentKind::Descriptor => None,
         }
     }
 
@@ -114,6 +112,13 @@ impl DocumentCache {
             .iter()
             .find(|entry| RsaIdentity::from(entry.rsa) == *relay);
         found.map(|entry| entry.nickname.clone())
+    }
+
+    /// The relay of this nickname.
+    pub(super) fn named(&mut self, directory: &Path, nickname: &str) -> Option<RsaIdentity> {
+        let which = RelaySelector::Nickname(nickname.to_owned());
+        let found = find(self.consensus(directory), &which);
+        found.first().map(|entry| entry.rsa.into())
     }
 
     /// The nicknames of all relays that the consensus lists.
@@ -243,6 +248,8 @@ mod tests {
         let name = |files: &mut DocumentCache, id: u8| files.nickname(path, &[id; 20].into());
         assert_eq!(name(&mut files, 1).as_deref(), Some("one"));
         assert_eq!(name(&mut files, 9), None);
+        assert_eq!(files.named(path, "oNe"), Some([2; 20].into()));
+        assert_eq!(files.named(path, "two"), None);
         let names = files.nicknames(path);
         assert_eq!(names.get(&[2; 20].into()).map(String::as_str), Some("one"));
         assert_eq!(names.len(), 2);

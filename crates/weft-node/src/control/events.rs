@@ -110,6 +110,8 @@ pub(crate) enum Event {
     Guard(String, &'static str),
     /// NETWORK_LIVENESS: whether the network is up.
     Liveness(bool),
+    /// NEWDESC: the names of relays of which the directory cache has new descriptors.
+    NewDescriptors(Vec<String>),
     /// DESCCHANGED: the relay has another descriptor.
     DescriptorChanged,
 }
@@ -137,6 +139,7 @@ impl Event {
             Event::BuildTimes(_) => "BUILDTIMEOUT_SET",
             Event::Guard(..) => "GUARD",
             Event::Liveness(_) => "NETWORK_LIVENESS",
+            Event::NewDescriptors(_) => "NEWDESC",
             Event::DescriptorChanged => "DESCCHANGED",
         }
     }
@@ -194,6 +197,7 @@ impl Event {
             Event::Consensus(relays) | Event::Statuses(relays) => data(name, relays),
             Event::BuildTimes(text) => line(name, text),
             Event::Guard(guard, status) => line(name, &format!("ENTRY {guard} {status}")),
+            Event::NewDescriptors(relays) => line(name, &relays.join(" ")),
             Event::DescriptorChanged => format!("650 {name}\r\n"),
             Event::Liveness(live) => line(name, if *live { "UP" } else { "DOWN" }),
         }
@@ -296,6 +300,11 @@ mod tests {
         let show = |event: Event| event.encode("2026-01-02T03:04:05.000006");
         assert_eq!(show(Event::Bandwidth(1, 2)), "650 BW 1 2\r\n");
         assert_eq!(show(Event::DescriptorChanged), "650 DESCCHANGED\r\n");
+        let new = vec!["$AB~one".to_owned(), "$CD~two".to_owned()];
+        assert_eq!(
+            show(Event::NewDescriptors(new)),
+            "650 NEWDESC $AB~one $CD~two\r\n"
+        );
         let slept = "NOTICE HIBERNATION_STATUS STATUS=HARD".to_owned();
         assert_eq!(
             show(Event::Status("STATUS_SERVER", slept)),

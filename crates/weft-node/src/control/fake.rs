@@ -14,7 +14,7 @@ use weft_dir::downloads::Downloads;
 use weft_path::Countries;
 
 use super::backend::{
-    Backend, ClientCommand, CommandError, CommandOutput, ConfigCommand, DocumentKind,
+    Backend, ClientCommand, CommandError, CommandOutput, ConfigCommand, Descriptors, DocumentKind,
     RelaySelector, Signal,
 };
 use super::events::Event;
@@ -188,6 +188,29 @@ impl Backend for Fake {
                 RelaySelector::All | RelaySelector::Id(RsaIdentity([0xaa, ..])),
                 DocumentKind::RouterStatus,
             ) => Some(relay.to_owned()),
+            _ => None,
+        }
+    }
+
+    async fn descriptors(&self, which: Descriptors) -> Option<String> {
+        let node = self.node();
+        if !(node.options.is_relay() && node.options.directory.cache) {
+            return None;
+        }
+        let id = RsaIdentity([0xaa; 20]);
+        match which {
+            Descriptors::Of(RelaySelector::All) => Some("router guard\nrouter exit\n".to_owned()),
+            Descriptors::Of(which) if which == RelaySelector::Id(id) => {
+                Some("router guard\nof id\n".to_owned())
+            }
+            Descriptors::Of(RelaySelector::Nickname(name)) if name == "guard" => {
+                Some("router guard\nof name\n".to_owned())
+            }
+            Descriptors::ExtraInfo([0xbb, ..]) => Some("extra-info guard\nx\n".to_owned()),
+            Descriptors::Servers(which) if which == "authority" => {
+                Some("router own\nx\n".to_owned())
+            }
+            Descriptors::WithHistories => Some("router guard\nread-history\n".to_owned()),
             _ => None,
         }
     }

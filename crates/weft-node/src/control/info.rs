@@ -9,7 +9,7 @@ use weft_accounting::iso_time as iso_time_of;
 use weft_config::{DumpKind, dump};
 use weft_core::controller::Handled;
 
-use super::backend::{Backend, DocumentKind, RelaySelector, SIGNALS};
+use super::backend::{Backend, Descriptors, DocumentKind, RelaySelector, SIGNALS};
 use super::keys::KEYS;
 use super::reply::Reply;
 use super::view::{NodeView, iso_time};
@@ -119,9 +119,61 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
             Some(("ns" | "consensus", _)) if !has_consensus(backend).await => {
                 Answer::Value(String::new())
             }
-            _ => documents(backend, key).await,
+            _ => match descriptors(backend, node, key).await {
+                Some(answer) => answer,
+                None => documents(backend, key).await,
+            },
         },
     }
+}
+
+/// Keys of server descriptors and extra-info documents; `None`: it is none of these.
+async fn descriptors<B: Backend>(backend: &B, node: &NodeView, key: &str) -> Option<Answer> {
+    let none = || match keeps_descriptors(node) {
+        true => Answer::Unknown(None),
+        false => no_descriptors(key),
+    };
+    let (which, otherwise) = match key.split_once('/')? {
+        ("extra-info", what) => {
+            let unknown = || Answer::Unknown(None);
+            let mut digest = [0; 20];
+            match hex::decode_to_slice(what.strip_prefix("digest/")?, &mut digest) {
+                Ok(()) => (Descriptors::ExtraInfo(digest), unknown()),
+                Err(_) => return Some(unknown()),
+            }
+        }
+        ("dir", what) => {
+            let which = what.strip_prefix("server/")?.to_owned();
+            (Descriptors::Servers(which), Answer::Failed(no_servers(key)))
+        }
+        ("desc", what) => match (what, what.split_once('/')) {
+            // An empty list is a valid value.
+            ("all-recent", _) => (
+                Descriptors::Of(RelaySelector::All),
+                Answer::Value(String::new()),
+            ),
+            ("all-recent-extrainfo-hack", _) => {
+                (Descriptors::WithHistories, Answer::Value(String::new()))
+            }
+            (_, Some(("id", id))) => match id_of(id) {
+                Some(which) => (Descriptors::Of(which), none()),
+                None => return Some(none()),
+            },
+            (_, Some(("name", name))) => {
+                let named = || RelaySelector::Nickname(name.to_owned());
+                (Descriptors::Of(id_of(name).unwrap_or_else(named)), none())
+            }
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let found = backend.descriptors(which).await;
+    Some(found.map_or(otherwise, Answer::Value))
+}
+
+/// Whether the node fetches server descriptors (`we_fetch_router_descriptors`).
+fn keeps_descriptors(node: &NodeView) -> bool {
+    node.options.is_relay() && node.options.directory.cache
 }
 
 async fn has_consensus<B: Backend>(backend: &B) -> bool {
@@ -144,21 +196,15 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
         "status/version/recommended" | "status/version/current" => {
             (RelaySelector::All, DocumentKind::Versions)
         }
-        // This node fetches no server descriptors.
-        "desc/all-recent" | "desc/all-recent-extrainfo-hack" => {
-            return Answer::Value(String::new());
-        }
-        _ if key.starts_with("dir/server/") => return Answer::Failed(no_servers(key)),
         _ => {
             let prefixes = [
                 ("ns/", DocumentKind::RouterStatus),
                 ("md/", DocumentKind::Microdescriptor),
-                ("desc/", DocumentKind::Descriptor),
             ];
             let found = prefixes.iter().find_map(|(prefix, document)| {
                 let rest = key.strip_prefix(prefix)?;
                 if let Some(id) = rest.strip_prefix("id/") {
-                    // `ns/id/` takes no nickname after the digits; the other two ignore it.
+                    // `ns/id/` takes no nickname after the digits; `md/id/` ignores it.
                     let plain = *document != DocumentKind::RouterStatus || !id.contains(['~', '=']);
                     return Some((id_of(id).filter(|_| plain), *document));
                 }
@@ -171,7 +217,6 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
                 Some((None, DocumentKind::RouterStatus)) => {
                     return Answer::Failed("Data not decodeable as hex");
                 }
-                Some((None, DocumentKind::Descriptor)) => return no_descriptors(key),
                 Some((None, _)) | None => return Answer::Unknown(None),
             }
         }
@@ -193,7 +238,6 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
                 Answer::Failed("No consensus available")
             }
             DocumentKind::Versions => Answer::Value("?".to_owned()),
-            DocumentKind::Descriptor => no_descriptors(key),
             // An empty list is a valid value.
             DocumentKind::RouterStatus | DocumentKind::Microdescriptor if all => {
                 Answer::Value(String::new())
@@ -203,7 +247,7 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
     }
 }
 
-/// C tor's words for `dir/server/…`, of which this node has none (`dirserv_get_routerdescs`).
+/// C tor's words for `dir/server/…` of which this node has none (`dirserv_get_routerdescs`).
 fn no_servers(key: &str) -> &'static str {
     let what = key.strip_prefix("dir/server/").unwrap_or_default();
     let known = ["authority", "all"].contains(&what) || what.starts_with("d/");
@@ -213,7 +257,7 @@ fn no_servers(key: &str) -> &'static str {
     }
 }
 
-/// The answer for keys of server descriptors, which this node does not fetch.
+/// The answer for keys of server descriptors where this node does not fetch any.
 fn no_descriptors(key: &str) -> Answer {
     let (asked, _) = key.rsplit_once('/').unwrap_or((key, ""));
     let kind = asked.replacen("desc/", "md/", 1);
@@ -290,7 +334,7 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         }
         // Onion services are not supported yet.
         "onions/current" | "onions/detached" => value(String::new()),
-        "desc/download-enabled" => Some(bit(false)),
+        "desc/download-enabled" => Some(bit(keeps_descriptors(node))),
         "md/download-enabled" => {
             let serves = options.is_relay() && options.directory.cache;
             Some(bit(serves || options.is_client()))

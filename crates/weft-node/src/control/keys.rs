@@ -1,7 +1,7 @@
 //! The keys of GETINFO, as `info/names` lists them.
 
 /// Each key and its description, sorted by key. A key that ends with `*` takes an argument there.
-pub(super) const KEYS: [(&str, &str); 125] = [
+pub(super) const KEYS: [(&str, &str); 126] = [
     (
         "accounting/bytes",
         "Number of bytes read/written so far in the accounting interval.",
@@ -222,6 +222,7 @@ pub(super) const KEYS: [(&str, &str); 125] = [
         "exit-policy/reject-private/relay",
         "The relay-specific rules appended to the configured exit policy by ExitPolicyRejectPrivate and/or ExitPolicyRejectLocalInterfaces.",
     ),
+    ("extra-info/digest/*", "Extra-info documents by digest."),
     ("features/names", "What arguments can USEFEATURE take?"),
     ("fingerprint", "The relay's fingerprint."),
     (

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use weft_cell::identity::RsaIdentity;
@@ -15,11 +16,12 @@ use weft_client::{
 use weft_core::address::ConnectionId;
 use weft_core::controller::OpenLink;
 use weft_core::origin::{AppOpening, OriginId};
+use weft_dir::cache_server::CachedDocuments;
 use weft_dir::downloads::Downloads;
 use weft_path::{Countries, PathError, RelayName};
 
 use super::backend::{
-    Backend, ClientCommand, CommandError, CommandOutput, ConfigCommand, DocumentKind,
+    Backend, ClientCommand, CommandError, CommandOutput, ConfigCommand, Descriptors, DocumentKind,
     RelaySelector, Signal,
 };
 use super::client_view::{
@@ -75,6 +77,8 @@ pub(crate) struct NodeBackend {
     main: WakeUp,
     event_state: Arc<Mutex<EventState>>,
     documents: Arc<Mutex<DocumentCache>>,
+    /// What a relay's directory serves.
+    served: Option<Arc<CachedDocuments>>,
 }
 
 /// The main thread's ends of the channels.
@@ -91,11 +95,13 @@ pub(crate) struct NodeBackendEnds {
 }
 
 impl NodeBackend {
-    /// The backend and the main thread's ends. `main` wakes the main thread.
+    /// The backend and the main thread's ends. `served` is what a relay's directory serves; `main` wakes the main
+    /// thread.
     #[must_use]
     pub(crate) fn new(
         first: NodeView,
         access: Option<Access>,
+        served: Option<Arc<CachedDocuments>>,
         main: WakeUp,
     ) -> (Self, NodeBackendEnds) {
         let (sender, view) = watch::channel(Arc::new(first));
@@ -110,6 +116,7 @@ impl NodeBackend {
             main,
             event_state: Arc::default(),
             documents: Arc::default(),
+            served,
         };
         let ends = NodeBackendEnds {
             view: sender,
@@ -385,6 +392,24 @@ impl Backend for NodeBackend {
     async fn document(&self, which: RelaySelector, document: DocumentKind) -> Option<String> {
         let directory = self.view.borrow().options.files.cache_directory.clone();
         self.documents().find(&directory, &which, document)
+    }
+
+    async fn descriptors(&self, which: Descriptors) -> Option<String> {
+        let options = self.view.borrow().options.clone();
+        let served = self.served.as_ref().filter(|_| options.directory.cache)?;
+        let bytes = match which {
+            Descriptors::Of(RelaySelector::All) => served.descriptors(),
+            Descriptors::Of(RelaySelector::Id(id)) => served.descriptor_of(&id.0.into())?,
+            Descriptors::Of(RelaySelector::Nickname(name)) => {
+                let directory = &options.files.cache_directory;
+                let id = self.documents().named(directory, &name)?;
+                served.descriptor_of(&id.0.into())?
+            }
+            Descriptors::WithHistories => served.descriptors_with_histories(),
+            Descriptors::ExtraInfo(digest) => served.extra_info(&digest)?,
+            Descriptors::Servers(which) => served.servers(&which, SystemTime::now())?,
+        };
+        Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     async fn downloads(&self) -> Arc<Downloads> {

@@ -210,6 +210,69 @@ fn getinfo_returns_values_or_a_552() {
 }
 
 #[test]
+fn descriptors_of_a_directory_cache_are_shown() {
+    let ask = |torrc: &str, key: &str| {
+        let fake = Fake::new(&format!("ControlPort 9051\n{torrc}"));
+        send(&mut authenticated(&fake), &format!("GETINFO {key}"))
+    };
+    const CACHE: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\n";
+    const OTHER: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\nDirCache 0\n";
+    let (known, unknown) = ("AA".repeat(20), "CC".repeat(20));
+    for (key, value) in [
+        (format!("desc/id/{known}"), "router guard\r\nof id"),
+        (format!("desc/id/${known}~guard"), "router guard\r\nof id"),
+        (format!("desc/name/${known}"), "router guard\r\nof id"),
+        ("desc/name/guard".to_owned(), "router guard\r\nof name"),
+        ("desc/all-recent".to_owned(), "router guard\r\nrouter exit"),
+        (
+            "desc/all-recent-extrainfo-hack".to_owned(),
+            "router guard\r\nread-history",
+        ),
+        (
+            format!("extra-info/digest/{}", "bb".repeat(20)),
+            "extra-info guard\r\nx",
+        ),
+        ("dir/server/authority".to_owned(), "router own\r\nx"),
+    ] {
+        let expected = format!("250+{key}=\r\n{value}\r\n.\r\n250 OK\r\n");
+        assert_eq!(ask(CACHE, &key), expected);
+    }
+    // C tor's words where there is none of that name, and where descriptors are not fetched.
+    for key in [
+        format!("desc/id/{unknown}"),
+        "desc/id/AA".to_owned(),
+        "desc/name/nobody".to_owned(),
+        "desc/nope".to_owned(),
+        format!("extra-info/digest/{unknown}"),
+        "extra-info/digest/AA".to_owned(),
+        "extra-info/nope".to_owned(),
+    ] {
+        let unrecognized = format!("552 Unrecognized key \"{key}\"\r\n");
+        assert_eq!(ask(CACHE, &key), unrecognized);
+        let answer = ask(OTHER, &key);
+        let of_relay = key.starts_with("desc/id/") || key.starts_with("desc/name/");
+        match of_relay {
+            true => assert!(
+                answer.starts_with("552 We fetch microdescriptors, "),
+                "{answer}"
+            ),
+            false => assert_eq!(answer, unrecognized),
+        }
+    }
+    assert_eq!(ask(CACHE, "dir/server/all"), "551 Servers unavailable\r\n");
+    for (torrc, enabled) in [(CACHE, 1), (OTHER, 0), ("", 0)] {
+        assert_eq!(
+            ask(torrc, "desc/download-enabled"),
+            format!("250-desc/download-enabled={enabled}\r\n250 OK\r\n")
+        );
+    }
+    assert_eq!(
+        ask(OTHER, "desc/all-recent"),
+        "250-desc/all-recent=\r\n250 OK\r\n"
+    );
+}
+
+#[test]
 fn without_a_consensus_keys_of_it_have_empty_values() {
     let mut fake = Fake::new("ControlPort 9051\n");
     fake.has_consensus = false;

@@ -112,6 +112,8 @@ mod tests {
         let mut counts = weft_core::controller::Counts::default();
         counts.relay_onionskins.ntor_v3.dropped = 8;
         (counts.intro_unsigned, counts.introduce_limited) = (26, 27);
+        (counts.refused_dos, counts.refused_full) = (43, 44);
+        (counts.exempted, counts.exempted_full) = (45, 46);
         let mut exits = weft_exit::ExitCounts::default();
         (exits.begins, exits.resolves, exits.ports_exhausted) = (13, 14, 2);
         Snapshot {
@@ -120,6 +122,7 @@ mod tests {
             counts,
             introductions: 21,
             dos: weft_core::dos::DosCounts::default(),
+            dir_port_full: 47,
             connections: connections(),
             max_connections: 19968,
             ports_exhausted: 1,
@@ -194,6 +197,13 @@ mod tests {
             "tor_relay_load_onionskins_total{type=\"ntor_v3\",action=\"dropped\"} 8",
             "tor_relay_load_socket_total{state=\"opened\"} 49",
             "tor_relay_load_socket_total 19968",
+            "weft_exit_dns_queries_total{record=\"AAAA\"} 0",
+            "weft_exit_dns_results_total{record=\"PTR\",reason=\"unreachable\"} 0",
+            "weft_connections_refused_total{reason=\"address\"} 43",
+            "weft_connections_refused_total{reason=\"full\"} 44",
+            "weft_connections_refused_total{reason=\"directory\"} 47",
+            "weft_connections_exempted_total{limit=\"address\"} 45",
+            "weft_connections_exempted_total{limit=\"full\"} 46",
             "tor_relay_load_oom_bytes_total{subsys=\"hsdir\"} 37",
             "tor_relay_connections_total{type=\"OR\",direction=\"initiated\",state=\"created\",\
              family=\"ipv6\"} 9",

@@ -24,6 +24,8 @@ pub(crate) struct Snapshot {
     pub introductions: usize,
     /// The counters of its defences against denial of service.
     pub dos: DosCounts,
+    /// Connections to the DirPort for which there was no room.
+    pub dir_port_full: u64,
     /// Connections of every type, in C tor's order, but for the open ones to the MetricsPort.
     pub connections: Vec<TypedConnections>,
     /// Connections that may be open at once.

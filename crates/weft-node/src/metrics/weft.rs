@@ -6,6 +6,7 @@ use weft_cell::abra::AbraReason;
 use weft_core::controller::AbraCounts;
 use weft_core::message::Report;
 use weft_dir::hs_dir::HsDirCounts;
+use weft_exit::{ExitCounts, QueryKind};
 
 use super::snapshot::Snapshot;
 use super::text::{Kind, Text};
@@ -17,6 +18,7 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     waiting(text, &snapshot.reports);
     onionskins(text, snapshot);
     main_thread(text, snapshot);
+    names(text, &snapshot.exits);
     tunnels(text, snapshot);
     onion_services(text, snapshot);
     if let Some(counts) = &snapshot.hs_dir {
@@ -27,6 +29,29 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     }
     if let Some(counts) = &snapshot.client {
         client(text, counts);
+    }
+}
+
+/// What name servers answered, by record type. C tor has the label, and leaves it out because its resolver does not
+/// know the type of an answer.
+fn names(text: &mut Text, counts: &ExitCounts) {
+    text.family(
+        "weft_exit_dns_queries_total",
+        Kind::Counter,
+        "Queries that name servers were sent, by record type",
+    );
+    for kind in QueryKind::ALL {
+        text.sample(&[("record", kind.record())], counts.dns_queries_of(kind));
+    }
+    text.family(
+        "weft_exit_dns_results_total",
+        Kind::Counter,
+        "Results of these queries: a record, or what went wrong",
+    );
+    for kind in QueryKind::ALL {
+        for (reason, count) in counts.dns_results_of(kind) {
+            text.sample(&[("record", kind.record()), ("reason", reason)], count);
+        }
     }
 }
 
@@ -332,6 +357,25 @@ fn relay(text: &mut Text, snapshot: &Snapshot) {
         "Circuits that share a connection in spite of ConnectionPerCircuit: there are as many connections as may be",
     );
     text.sample(&[], counts.extends_shared);
+    text.family(
+        "weft_connections_refused_total",
+        Kind::Counter,
+        "Connections refused when they came, and streams of exits: the address has too many or makes them too fast, or there are no files (full: ORPort and exit, directory: DirPort)",
+    );
+    for (reason, count) in [
+        ("address", counts.refused_dos),
+        ("full", counts.refused_full),
+        ("directory", snapshot.dir_port_full),
+    ] {
+        text.sample(&[("reason", reason)], count);
+    }
+    text.family(
+        "weft_connections_exempted_total",
+        Kind::Counter,
+        "Connections from addresses of relays: not counted for their address, and accepted where others would have had to give way",
+    );
+    text.sample(&[("limit", "address")], counts.exempted);
+    text.sample(&[("limit", "full")], counts.exempted_full);
     text.family(
         "weft_displaced_total",
         Kind::Counter,

@@ -91,6 +91,7 @@ impl Relay {
         if self.shutdown.is_under_way() || self.accounting.is_hibernating() {
             return;
         }
+        self.count_other_files();
         if let Some((id, thread)) = self.controller.accepted(peer, now) {
             self.note_client(peer.ip());
             self.note_arrival(id, peer.ip(), transport);

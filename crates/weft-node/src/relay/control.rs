@@ -97,7 +97,10 @@ impl Relay {
             let defaults = Arc::new(Settings::new(testing));
             let view = self.node_view(options.clone(), defaults.clone());
             let access = self.client.as_ref().map(ClientSide::access);
-            let (node, ends) = NodeBackend::new(view, access, self.event_loop.wake.clone());
+            let directory = self.directory.handle.as_ref();
+            let served = directory.map(|directory| directory.documents().clone());
+            let main = self.event_loop.wake.clone();
+            let (node, ends) = NodeBackend::new(view, access, served, main);
             let mut cookie = Cookie::default();
             self.rng.fill(&mut cookie);
             let shared = Shared {

@@ -20,6 +20,8 @@ use crate::notice;
 
 /// Bytes of the longest page that is shown.
 const MAX_PAGE: u64 = 1 << 20;
+/// One in so many of all files may be the directory's, as far as peers open them.
+const DIRECTORY_PART: usize = 4;
 /// The interval of log lines about refused connections.
 const QUIET: Duration = Duration::from_secs(300);
 /// For so long after the bandwidth was used up nothing is answered (C tor `connection_dir_is_global_write_low`).
@@ -30,6 +32,8 @@ const SLACK: Duration = Duration::from_secs(2);
 pub(super) struct DirPortSide {
     /// Connections that were refused.
     pub(super) refused: FamilyCounts,
+    /// Those of them for which there was no room.
+    pub(super) refused_full: u64,
     refusals: RateLimit,
     /// How often the bandwidth had been used up when that was last looked at, and when that had grown.
     used_up: (u64, Option<Instant>),
@@ -39,6 +43,7 @@ impl DirPortSide {
     pub(super) fn new() -> Self {
         Self {
             refused: FamilyCounts::default(),
+            refused_full: 0,
             refusals: RateLimit::new(QUIET),
             used_up: (0, None),
         }
@@ -112,12 +117,25 @@ impl Relay {
             by_relay: false,
             room: self.write_room(peer.ip(), now),
         };
+        self.count_other_files();
         if let Some(directory) = &self.directory.handle
             && !self.shutdown.is_under_way()
-        {
             // One that is not taken is closed.
-            directory.dir_port().serve(socket, asker);
+            && !(self.controller.has_room_for_other() && directory.dir_port().serve(socket, asker))
+        {
+            *self.dir_port.refused.of(peer.ip()) += 1;
+            self.dir_port.refused_full += 1;
         }
+    }
+
+    /// Counts the directory's files with those of links and streams: all are under one limit.
+    pub(super) fn count_other_files(&mut self) {
+        let Some(directory) = &self.directory.handle else {
+            return;
+        };
+        directory.set_most_streams(self.controller.max_connections() / DIRECTORY_PART);
+        let files = usize::try_from(directory.open_files()).unwrap_or(usize::MAX);
+        self.controller.set_other_files(files);
     }
 
     /// How many bytes may be written to `peer`; `None`: any number. Circuits are not starved for the DirPort.

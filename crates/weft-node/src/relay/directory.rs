@@ -17,6 +17,7 @@ use super::metrics::by_family;
 use super::{Relay, descriptor};
 use crate::control::events::Event as ControlEvent;
 use crate::control::quote;
+use crate::control::view::long_name;
 use crate::logging::{self, safe};
 use crate::metrics::{ListenerCounts, TypedConnections};
 use crate::notice;
@@ -187,6 +188,11 @@ impl Relay {
                 self.self_test.published = observed;
                 self.report(ControlEvent::DescriptorChanged);
                 logging::log(&self.uploads.published(accepted, of, reason, observed));
+            }
+            Event::NewDescriptors(relays) => {
+                let names = relays.into_iter();
+                let names = names.map(|(id, nickname)| long_name(&id.into(), &nickname));
+                self.report(ControlEvent::NewDescriptors(names.collect()));
             }
             Event::Downloads(downloads) => {
                 self.network.downloads = Some(Arc::from(downloads));

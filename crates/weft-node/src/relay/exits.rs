@@ -377,7 +377,7 @@ impl Relay {
                         Some(dns) => dns.look_up(query).err(),
                         None => Some(DnsAnswer {
                             query,
-                            result: Err(DnsError::ServerFailed),
+                            result: Err(DnsError::Unreachable),
                         }),
                     };
                     if let Some(answer) = failed {

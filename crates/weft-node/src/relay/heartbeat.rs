@@ -117,10 +117,11 @@ impl Heartbeat {
             ),
             format!(
                 "DoS mitigation since startup: {} connections refused ({} concurrent, {} too \
-                 fast), {} circuits refused, {} addresses marked for circuits, {} for queues.",
+                 fast; {} more were of relays), {} circuits refused, {} addresses marked for circuits, {} for queues.",
                 counts.refused_dos,
                 dos.connections_concurrent,
                 dos.connections_too_fast,
+                counts.exempted,
                 counts.circuits_refused_dos,
                 dos.addresses_marked,
                 dos.addresses_marked_for_queues

@@ -190,6 +190,7 @@ impl Relay {
             counts: self.controller.counts(),
             introductions: self.controller.introductions(),
             dos: self.controller.dos_counts(),
+            dir_port_full: self.dir_port.refused_full,
             connections,
             max_connections: self.process.max_files,
             ports_exhausted: metrics.ports_exhausted,

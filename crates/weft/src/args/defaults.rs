@@ -25,7 +25,8 @@ mod tests {
     use crate::args::prepared;
 
     /// Defaults that are written in the text of help, since they depend on something, in words rather than as a value.
-    const IN_WORDS: [&str; 19] = [
+    const IN_WORDS: [&str; 20] = [
+        "as --key, or else family",
         // Of lists: without the argument there is each.
         "all",
         "all four",
@@ -48,8 +49,9 @@ mod tests {
         "what this machine holds",
     ];
 
-    fn commands() -> [Command; 4] {
+    fn commands() -> [Command; 5] {
         [
+            <crate::family::FamilyArgs as clap::CommandFactory>::command(),
             crate::lab::command(),
             crate::sim::command(),
             <crate::manual::ManArgs as clap::CommandFactory>::command(),

@@ -1,8 +1,8 @@
 //! Streams that are ended and begun anew before anything was decided about them.
 
 use std::collections::BTreeSet;
-use std::io::Read as _;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::End;
@@ -175,7 +175,7 @@ fn a_directory_stream_that_is_ended_and_begun_anew_leaks_no_socket() {
     });
 }
 
-/// Files that a relay may open in the test of what happens when they are used up.
+/// Files that a relay may open in the tests of what happens when they are used up.
 const FILES: usize = 400;
 
 /// Streams that one circuit asks for there, each for a socket.
@@ -246,4 +246,42 @@ fn streams_of_one_circuit_do_not_use_up_the_files_of_an_exit() {
         drop(bystander);
         weft.terminate();
     }
+}
+
+#[test]
+fn a_flood_of_the_directory_s_port_leaves_files_for_links() {
+    let folder = Folder::new();
+    folder.torrc("ConnectionThreads 1\nConnLimit 300\nDirPort 127.0.0.1:auto\n");
+    let command = folder.command_with_files(program(), FILES);
+    let weft = Weft::run(command, folder, 1);
+    let line = weft.wait_for("Opened Directory listener on ");
+    let (_, at) = line.split_once("listener on ").unwrap();
+    let at: SocketAddr = at.trim().parse().unwrap();
+    let without = weft.files();
+    let flood: Vec<TcpStream> = (0..FILES + 100)
+        .map(|_| TcpStream::connect(at).unwrap())
+        .collect();
+    // A quarter of all but 32, and those that are being closed.
+    let most = (FILES - 32) / 4 * 5 / 4;
+    let mut bystander = Through::new(&weft);
+    bystander.carries_data();
+    let files = weft.files();
+    assert!(files > without + most / 2, "{files}, and {without} before");
+    assert!(
+        files <= without + most + UNDER_WAY,
+        "{files}, and {without} before"
+    );
+    // Even in the midst of it somebody is answered.
+    eventually("the directory answers", || {
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let asked = stream.write_all(b"GET /tor/robots.txt HTTP/1.0\r\n\r\n");
+        let mut answer = String::new();
+        asked.is_ok()
+            && stream.read_to_string(&mut answer).is_ok()
+            && answer.starts_with("HTTP/1.0 200 OK")
+    });
+    drop((flood, bystander));
+    has_closed_all_but(&weft, without);
+    weft.terminate();
 }

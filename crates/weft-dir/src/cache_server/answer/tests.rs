@@ -4,6 +4,7 @@ use crate::compress::decode;
 use crate::consdiff::ConsensusDigest;
 use crate::consensus::{Certs, REASONABLY_LIVE, verify};
 use crate::consensus_cache::{NewConsensus, Status};
+use crate::descriptor::SignedDescriptor;
 use crate::http::parse_head;
 use crate::microdesc;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
@@ -469,6 +470,7 @@ fn descriptors_of_others_are_served_from_the_cache_files() {
     }
     let (_, body) = ask(&documents, &format!("/tor/server/fp/{}", ids[0]));
     assert_eq!(body, others[0].1.router);
+    are_shown(&documents, &others);
     // By digest old ones are served, too.
     let (_, headers, body) = ask_at(
         &documents,
@@ -502,9 +504,53 @@ fn descriptors_of_others_are_served_from_the_cache_files() {
     assert_eq!(starts(&body, "router "), 1);
 }
 
+/// Controllers are shown them: the last of `others` is not in the consensus any more.
+fn are_shown(documents: &CachedDocuments, others: &[(RsaIdentity, SignedDescriptor)]) {
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let own = relay(1);
+    let signed = own.sign(&moment()).unwrap();
+    let of = |id: &RsaIdentity| documents.descriptor_of(id).map(text);
+    assert_eq!(of(&others[0].0).as_ref(), Some(&others[0].1.router));
+    assert_eq!(of(&others[2].0), None);
+    assert_eq!(of(&own.rsa_id()), Some(signed.router.clone()));
+    let mut listed: Vec<_> = others[..2].iter().collect();
+    listed.sort_by_key(|(id, _)| *id);
+    let routers = listed.iter().map(|(_, signed)| signed.router.as_str());
+    let all: String = std::iter::once(&*signed.router).chain(routers).collect();
+    assert_eq!(text(documents.descriptors()), all);
+    // Each with the histories that its extra-info document has, before the signature.
+    let with_histories = text(documents.descriptors_with_histories());
+    assert_eq!(with_histories.matches("\nwrite-history ").count(), 3);
+    let lines = |text: &str| -> Vec<String> {
+        let kept = text.lines().filter(|line| !line.contains("-history "));
+        kept.map(str::to_owned).collect()
+    };
+    assert_eq!(lines(&with_histories), lines(&all));
+    for signature in with_histories.split("\nrouter-signature\n").skip(1) {
+        let next = signature.split("\nrouter ").next().unwrap();
+        assert!(!next.contains("history"), "{next}");
+    }
+    // By digest, whether it is listed or not.
+    for (_, signed) in others {
+        let digest =
+            crate::descriptors::split(DocumentKind::ExtraInfo, signed.extra_info.as_bytes());
+        let digest = digest.map(|piece| piece.digest).next().unwrap();
+        let shown = documents.extra_info(&digest).map(text);
+        assert_eq!(shown.as_ref(), Some(&signed.extra_info));
+    }
+    assert_eq!(documents.extra_info(&[7; 20]), None);
+    let servers = |which: &str| documents.servers(which, now()).map(text);
+    assert_eq!(servers("authority"), Some(signed.router));
+    assert_eq!(servers("frob"), None);
+    assert_eq!(servers(&format!("fp/{}", "AB".repeat(20))), None);
+}
+
 #[test]
 fn an_empty_directory_has_nothing() {
     let documents = CachedDocuments::default();
+    assert!(
+        documents.descriptors().is_empty() && documents.descriptors_with_histories().is_empty()
+    );
     for path in [CONSENSUS, "/tor/keys/all", "/tor/micro/d/AAAA"] {
         assert_eq!(status(&documents, path), "404 Not found");
     }

@@ -187,7 +187,7 @@ impl DnsThread {
             .try_send(Command::LookUp(query.clone()))
             .map_err(|_| DnsAnswer {
                 query,
-                result: Err(DnsError::ServerFailed),
+                result: Err(DnsError::Unreachable),
             })
     }
 
@@ -273,7 +273,7 @@ async fn serve(
 
 async fn look_up(context: &QueryContext, query: &Query) -> Result<(Found, Duration), DnsError> {
     let _permit = context.permits.acquire().await;
-    let resolver = context.resolver.as_ref().ok_or(DnsError::ServerFailed)?;
+    let resolver = context.resolver.as_ref().ok_or(DnsError::Unreachable)?;
     let (kind, mut name) = match query.kind {
         QueryKind::V4 => (RecordType::A, name_of(&query.name)?),
         QueryKind::V6 => (RecordType::AAAA, name_of(&query.name)?),
@@ -339,11 +339,11 @@ fn error_of(error: &NetError) -> DnsError {
         NetError::Truncated => return DnsError::Truncated,
         NetError::Dns(NetDnsError::NoRecordsFound(none)) => none.response_code,
         NetError::Dns(NetDnsError::ResponseCode(code)) => *code,
-        // No name server could be reached, or an answer was forged.
-        NetError::Busy
-        | NetError::Io(_)
-        | NetError::NoConnections
-        | NetError::QueryCaseMismatch => return DnsError::ServerFailed,
+        NetError::Busy | NetError::Io(_) | NetError::NoConnections => {
+            return DnsError::Unreachable;
+        }
+        // An answer was forged, and there is no other.
+        NetError::QueryCaseMismatch => return DnsError::ServerFailed,
         _ => return DnsError::Unknown,
     };
     match code {

@@ -80,6 +80,21 @@ fn answers(packet: &[u8], tcp: bool) -> Vec<Vec<u8>> {
         "fail" => fails(&mut message, ResponseCode::ServFail),
         "refused" => fails(&mut message, ResponseCode::Refused),
         "notimp" => fails(&mut message, ResponseCode::NotImp),
+        "formerr" => fails(&mut message, ResponseCode::FormErr),
+        "notauth" => fails(&mut message, ResponseCode::NotAuth),
+        // By TCP as well.
+        "cut" => message.metadata.truncation = true,
+        "garbled" => {
+            let mut answer = message.to_vec().unwrap();
+            // It has a second question, it says.
+            answer[5] = 2;
+            return vec![answer];
+        }
+        "dangling" => {
+            fails(&mut message, ResponseCode::NXDomain);
+            let target = Name::from_utf8("gone.example.").unwrap();
+            message.add_answer(record(RData::CNAME(CNAME(target))));
+        }
         "empty" => {}
         "four" if query.query_type() == RecordType::AAAA => {}
         "big" if !tcp => message.metadata.truncation = true,
@@ -211,6 +226,45 @@ fn answers_have_addresses_names_and_errors() {
 }
 
 #[test]
+fn each_way_to_fail_is_an_error_of_its_own_for_each_record_type() {
+    let server = Server::start();
+    let (patient, answers) = start(&server, |_| {});
+    // Not for what is answered: a busy machine may be slow.
+    let (hasty, no_answers) = start(&server, |config| config.timeout = Duration::from_secs(1));
+    for (name, error) in [
+        ("gone", DnsError::NotExist),
+        ("dangling", DnsError::NotExist),
+        ("empty", DnsError::NoData),
+        ("fail", DnsError::ServerFailed),
+        ("refused", DnsError::Refused),
+        ("notimp", DnsError::NotImplemented),
+        ("formerr", DnsError::Format),
+        ("notauth", DnsError::Unknown),
+        ("cut", DnsError::Truncated),
+        ("garbled", DnsError::Unknown),
+        ("silent", DnsError::Timeout),
+    ] {
+        let (dns, answers) = match error {
+            DnsError::Timeout => (&hasty, &no_answers),
+            _ => (&patient, &answers),
+        };
+        for kind in QueryKind::ALL {
+            let query = query(&format!("{name}.example"), kind);
+            dns.look_up(query).unwrap();
+        }
+        for _ in QueryKind::ALL {
+            let answer = answers.recv().unwrap();
+            assert_eq!(answer.result, Err(error), "{name} {:?}", answer.query.kind);
+        }
+    }
+    // A name that no query can have: a label is empty.
+    for kind in QueryKind::ALL {
+        patient.look_up(query("a..example", kind)).unwrap();
+        assert_eq!(answers.recv().unwrap().result, Err(DnsError::Format));
+    }
+}
+
+#[test]
 fn search_domains_are_used_with_the_option() {
     let server = Server::start();
     let (dns, answers) = start(&server, |config| config.search = true);
@@ -253,7 +307,7 @@ fn a_silent_server_times_out_and_delays_no_other_query() {
 }
 
 #[test]
-fn a_missing_server_is_a_transient_error() {
+fn a_missing_server_is_a_silent_one_and_none_that_can_be_asked_is_no_failed_one() {
     let closed = UdpSocket::bind("127.0.0.1:0").unwrap();
     let server = Server {
         addr: closed.local_addr().unwrap(),
@@ -264,8 +318,18 @@ fn a_missing_server_is_a_transient_error() {
         config.timeout = Duration::from_millis(200)
     });
     dns.look_up(query("www.example", QueryKind::V4)).unwrap();
-    let result = answers.recv().unwrap().result;
-    assert!(result.unwrap_err().is_transient());
+    let error = answers.recv().unwrap().result.unwrap_err();
+    // Queries by UDP: nobody answers.
+    assert_eq!(error, DnsError::Timeout);
+    let no_way = io::Error::from(io::ErrorKind::NetworkUnreachable);
+    for none in [
+        NetError::NoConnections,
+        NetError::Busy,
+        NetError::Io(Arc::new(no_way)),
+    ] {
+        assert_eq!(error_of(&none), DnsError::Unreachable);
+    }
+    assert!(error.is_transient() && DnsError::Unreachable.is_transient());
 }
 
 #[test]
