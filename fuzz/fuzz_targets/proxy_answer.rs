@@ -30,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let secret = |text: &str| Secret::new(text.to_owned());
-    let protocol = match which % 5 {
+    let protocol = match which % 6 {
         0 => Protocol::Socks4(None),
         1 => Protocol::Socks5(None),
         2 => Protocol::Socks5(Some(Credentials {
@@ -38,6 +38,7 @@ fuzz_target!(|input: &[u8]| {
             password: secret("secret"),
         })),
         3 => Protocol::Http(None),
+        4 => Protocol::Haproxy,
         _ => Protocol::Http(Some(secret("me:secret"))),
     };
     let (sent, whole) = receive(&protocol, answer, answer.len());

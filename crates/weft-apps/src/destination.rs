@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use sha3::{Digest as _, Sha3_256};
 use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
+use weft_config::Automap;
 use weft_config::client_ports::StreamFlags;
 use weft_config::options::AppOptions;
 use weft_core::origin::{AppOpening, AppProtocol, AppRefusal};
@@ -38,6 +39,8 @@ pub struct DestinationRules {
     pub warn_ports: Vec<u16>,
     /// `RejectPlaintextPorts`: ports that are refused.
     pub reject_ports: Vec<u16>,
+    /// `AutomapHostsOnResolve`: names that may be looked up whatever they are, since no exit is asked.
+    pub automap: Automap,
 }
 
 impl DestinationRules {
@@ -50,6 +53,7 @@ impl DestinationRules {
             allow_strange_names: options.allow_strange_names,
             warn_ports: options.warn_plaintext_ports.clone(),
             reject_ports: options.reject_plaintext_ports.clone(),
+            automap: options.automap.clone(),
         }
     }
 }
@@ -61,6 +65,7 @@ impl DestinationRules {
     pub fn before_maps(options: &AppOptions) -> Self {
         Self {
             allow_strange_names: options.allow_strange_names,
+            automap: options.automap.clone(),
             ..Self::default()
         }
     }
@@ -167,7 +172,8 @@ pub fn check(
             return Err(refused(AppRefusal::NotAllowed, text));
         }
     };
-    check_suffix(host, port.is_some(), flags)?;
+    let automapped = port.is_none() && rules.automap.covers(&host.to_ascii_lowercase());
+    check_suffix(host, port.is_some(), automapped, flags)?;
     check_name(host, rules)?;
     check_family(host, protocol, flags)?;
     match port {
@@ -177,7 +183,12 @@ pub fn check(
 }
 
 /// Checks names that are not in the DNS: `.onion` and `.exit`.
-fn check_suffix(host: &str, connect: bool, flags: &StreamFlags) -> Result<(), Refused> {
+fn check_suffix(
+    host: &str,
+    connect: bool,
+    automapped: bool,
+    flags: &StreamFlags,
+) -> Result<(), Refused> {
     let Some((name, suffix)) = host.trim_end_matches('.').rsplit_once('.') else {
         return Ok(());
     };
@@ -189,7 +200,7 @@ fn check_suffix(host: &str, connect: bool, flags: &StreamFlags) -> Result<(), Re
         refused.notice.event = Some(format!("SOCKS_BAD_HOSTNAME HOSTNAME=\"{host}\""));
         return Err(refused);
     }
-    if !suffix.eq_ignore_ascii_case("onion") {
+    if automapped || !suffix.eq_ignore_ascii_case("onion") {
         return Ok(());
     }
     check_onion(name, host, connect, flags).map_err(|refused| Refused {

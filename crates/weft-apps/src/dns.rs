@@ -248,6 +248,12 @@ impl DnsPort {
         Some((waiting.from, waiting.question.found(&found)))
     }
 
+    /// The same for an answer that no exit has given: a virtual address is a private one.
+    pub fn answer_own(&mut self, id: u64, resolved: &Resolved) -> Option<(SocketAddr, Vec<u8>)> {
+        let waiting = self.waiting.remove(&id)?;
+        Some((waiting.from, waiting.question.found(resolved)))
+    }
+
     /// The datagram that answers a failed query with an error, and its destination.
     pub fn refuse(&mut self, id: u64, why: AppRefusal) -> Option<(SocketAddr, Vec<u8>)> {
         let waiting = self.waiting.remove(&id)?;

@@ -1,5 +1,5 @@
 //! The protocols by which applications of this machine ask a client for streams and lookups: SOCKS 4, 4a
-//! and 5, HTTP CONNECT, and DNS.
+//! and 5, HTTP CONNECT, and DNS; and connections that a firewall redirects.
 //!
 //! No sockets here. A [`Handshake`] is one connection, from its first byte until its reply; the caller
 //! passes bytes and sends replies. [`DnsPort`] is the same for datagrams. [`check`] decides which

@@ -764,3 +764,64 @@ proptest! {
         let _ = ask(&mut port, &all);
     }
 }
+
+fn natd() -> Handshake {
+    Handshake::new(rules("SocksPort 0\nNATDPort 8000\n"), from())
+}
+
+#[test]
+fn natd_names_the_destination_in_one_line() {
+    let mut handshake = natd();
+    let (replies, request, left) =
+        run(&mut handshake, b"[DEST 255.254.253.252 65535]\nGET").unwrap();
+    assert_eq!(request.opening, connect("255.254.253.252", 65535));
+    assert_eq!((request.protocol, left), (AppProtocol::Natd, 3));
+    assert!(replies.is_empty() && handshake.connected().is_empty());
+    assert!(handshake.refused(AppRefusal::General).is_empty());
+    assert_eq!(
+        opening(&mut natd(), b"[DEST a.example 80\n"),
+        connect("a.example", 80)
+    );
+    let mut slow = natd();
+    assert_eq!(slow.receive(b"[DEST 192.0.2.1 8"), Ok(Step::NeedMore));
+    assert_eq!(
+        opening(&mut slow, b"[DEST 192.0.2.1 80]\n"),
+        connect("192.0.2.1", 80)
+    );
+    for wrong in [
+        &b"GET / HTTP/1.0\r\n"[..],
+        b"[DEST 192.0.2.1]\n",
+        b"[DEST 192.0.2.1 0]\n",
+        b"[DEST 192.0.2.1 65536]\n",
+        b"[DEST 192.0.2.1 x]\n",
+        b"[DEST a b 80]\n",
+        b"[DEST  80]\n",
+        b"[DEST \xff 80]\n",
+        b"\n",
+        b"[DEST 255.254.253.252 65535]x\n",
+        &[b'x'; 29],
+    ] {
+        assert_eq!(refusal(&mut natd(), wrong), b"", "{wrong:?}");
+    }
+    assert_eq!(natd().receive(&[b'x'; 28]), Ok(Step::NeedMore));
+}
+
+#[test]
+fn a_redirected_connection_asks_for_its_destination_before_it_sends_anything() {
+    let torrc = "SocksPort 0\nTransPort 9040\n";
+    let redirected = |to: Option<&str>| {
+        let to = to.map(|to| to.parse().unwrap());
+        Handshake::redirected(rules(torrc), from(), to)
+    };
+    let mut four = redirected(Some("192.0.2.1:80"));
+    let (_, request, left) = run(&mut four, b"GET").unwrap();
+    assert_eq!(request.opening, connect("192.0.2.1", 80));
+    assert_eq!((request.protocol, left), (AppProtocol::Transparent, 3));
+    assert!(four.connected().is_empty());
+    assert!(four.refused(AppRefusal::General).is_empty());
+    let mut mapped = redirected(Some("[::ffff:192.0.2.1]:80"));
+    assert_eq!(opening(&mut mapped, b""), connect("192.0.2.1", 80));
+    let mut six = redirected(Some("[2001:db8::1]:443"));
+    assert_eq!(opening(&mut six, b""), connect("2001:db8::1", 443));
+    assert_eq!(refusal(&mut redirected(None), b""), b"");
+}

@@ -1,11 +1,12 @@
-//! Names that stand for other names: `MapAddress` of torrc and MAPADDRESS of controllers.
+//! Names that stand for other names: `MapAddress` of torrc, MAPADDRESS of controllers, and virtual addresses of names that were
+//! looked up (`AutomapHostsOnResolve`).
 
 use std::collections::BTreeMap;
 
 use rand::Rng;
 
 use crate::virtual_addresses::Virtual;
-use weft_config::VirtualNetworks;
+use weft_config::{Automap, VirtualNetworks};
 
 /// Replacements in a row at most: maps may lead in circles.
 const MAX_REWRITES: usize = 16;
@@ -13,6 +14,9 @@ const MAX_REWRITES: usize = 16;
 const VIRTUAL_TRIES: usize = 100;
 /// Entries at most that controllers may make.
 const MAX_ENTRIES: usize = 4096;
+/// Virtual addresses at most of names that were looked up. None is ever given to another name while the node runs, as
+/// applications may remember it.
+const MAX_AUTOMAPPED: usize = 1 << 16;
 
 /// The map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub struct AddressMap {
     exact: BTreeMap<String, String>,
     /// From the ends of names, with their dot, to what replaces them: an end, or a whole name.
     ends: BTreeMap<String, Replacement>,
+    /// Virtual addresses of names that were looked up.
+    automapped: BTreeMap<(String, Virtual), String>,
 }
 
 /// The replacement of names with a certain suffix.
@@ -55,11 +61,12 @@ impl AddressMap {
             return room;
         }
         if from == to {
-            self.exact.remove(&from);
+            self.unmap(&from);
             return true;
         }
         let room = self.len() < MAX_ENTRIES || self.exact.contains_key(&from);
         if room {
+            self.unmap(&from);
             self.exact.insert(from, to);
         }
         room
@@ -67,7 +74,7 @@ impl AddressMap {
 
     /// Entries.
     fn len(&self) -> usize {
-        self.exact.len() + self.ends.len()
+        self.exact.len() - self.automapped.len() + self.ends.len()
     }
 
     /// Maps a name or an address that we choose; the one that was chosen for the same before, if
@@ -87,6 +94,63 @@ impl AddressMap {
         let mut tries = (0..VIRTUAL_TRIES).map(|_| kind.choose(networks, rng));
         let from = tries.find(|from| !self.exact.contains_key(from))?;
         self.map(&from, &to).then_some(from)
+    }
+
+    /// A virtual address for a name that is looked up; the one that it has, if it has one of this kind. `None`: there is no
+    /// room, or none was found that is free.
+    pub fn automap(
+        &mut self,
+        kind: Virtual,
+        name: &str,
+        networks: VirtualNetworks,
+        rng: &mut impl Rng,
+    ) -> Option<String> {
+        let key = (name.to_owned(), kind);
+        if let Some(from) = self.automapped.get(&key)
+            && kind.owns(from, networks)
+        {
+            return Some(from.clone());
+        }
+        if self.automapped.len() >= MAX_AUTOMAPPED {
+            return None;
+        }
+        let mut tries = (0..VIRTUAL_TRIES).map(|_| kind.choose(networks, rng));
+        let from = tries.find(|from| !self.exact.contains_key(from))?;
+        self.exact.insert(from.clone(), name.to_owned());
+        if let Some(before) = self.automapped.insert(key, from.clone()) {
+            // Of a network that torrc no longer has.
+            self.exact.remove(&before);
+        }
+        Some(from)
+    }
+
+    /// Forgets the virtual addresses of names that are not to have any more.
+    pub fn keep_automapped(&mut self, names: &Automap) {
+        let exact = &mut self.exact;
+        self.automapped.retain(|(name, _), from| {
+            let stays = names.covers(name);
+            if !stays {
+                exact.remove(from);
+            }
+            stays
+        });
+    }
+
+    /// Forgets what a name stands for.
+    fn unmap(&mut self, from: &str) {
+        let Some(to) = self.exact.remove(from) else {
+            return;
+        };
+        for kind in [Virtual::Ipv4, Virtual::Ipv6] {
+            let key = (to.clone(), kind);
+            if self
+                .automapped
+                .get(&key)
+                .is_some_and(|mapped| mapped == from)
+            {
+                self.automapped.remove(&key);
+            }
+        }
     }
 
     /// The replacement of a name, if it is mapped.
@@ -191,6 +255,35 @@ mod tests {
         assert_ne!(ask(Virtual::Name, "a.example"), first);
         let first = first.unwrap_or_default();
         assert_eq!(map.rewrite(&first).as_deref(), Some("a.example"));
+    }
+
+    #[test]
+    fn names_that_were_looked_up_keep_their_addresses_as_long_as_they_may_have_one() {
+        use rand::SeedableRng as _;
+        let mut rng = rand::rngs::StdRng::from_seed([3; 32]);
+        let networks = VirtualNetworks::default();
+        let mut map = AddressMap::default();
+        let four = map
+            .automap(Virtual::Ipv4, "a.onion", networks, &mut rng)
+            .unwrap();
+        let six = map
+            .automap(Virtual::Ipv6, "a.onion", networks, &mut rng)
+            .unwrap();
+        let other = map
+            .automap(Virtual::Ipv4, "b.test", networks, &mut rng)
+            .unwrap();
+        assert!(four != six && four != other);
+        let again = map.automap(Virtual::Ipv4, "a.onion", networks, &mut rng);
+        assert_eq!(again.as_ref(), Some(&four));
+        assert_eq!(map.rewrite(&six).as_deref(), Some("a.onion"));
+        map.keep_automapped(&Automap::new(&[".onion".to_owned()]));
+        assert_eq!(map.rewrite(&four).as_deref(), Some("a.onion"));
+        assert_eq!(map.rewrite(&other), None);
+        // A controller's map is not one of these.
+        map.map(&four, "c.example");
+        map.keep_automapped(&Automap::default());
+        assert_eq!(map.rewrite(&four).as_deref(), Some("c.example"));
+        assert_eq!(map.rewrite(&six), None);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use weft_config::options::MultipathOptions;
+use weft_config::{Automap, VirtualNetworks};
 use weft_core::origin::DesiredUx;
 use weft_path::CircuitSelection;
 
+use crate::dormancy::DormancyOptions;
 use crate::isolation::Isolation;
 
 /// The settings of a client. [`Default`] has C tor's.
@@ -56,6 +58,12 @@ pub struct ClientConfig {
     pub disable_predicted: bool,
     /// Nothing is opened at all (`DisableNetwork`).
     pub disable_network: bool,
+    /// When the client takes no part in the network.
+    pub dormancy: DormancyOptions,
+    /// Names that get virtual addresses when they are looked up (`AutomapHostsOnResolve`).
+    pub automap: Automap,
+    /// Where these are taken from (`VirtualAddrNetworkIPv4`, `VirtualAddrNetworkIPv6`).
+    pub virtual_networks: VirtualNetworks,
     /// The settings of each listener, by number.
     pub listeners: Vec<ListenerConfig>,
 }
@@ -94,6 +102,9 @@ impl Default for ClientConfig {
             leave_streams_unattached: false,
             disable_predicted: false,
             disable_network: false,
+            dormancy: DormancyOptions::default(),
+            automap: Automap::default(),
+            virtual_networks: VirtualNetworks::default(),
             listeners: Vec::new(),
         }
     }
@@ -112,6 +123,8 @@ pub struct ListenerConfig {
     pub ipv6: bool,
     /// Of both, IPv6 is better (`PreferIPv6`).
     pub prefer_ipv6: bool,
+    /// Virtual addresses are those of IPv6 (not `NoPreferIPv6Automap`).
+    pub prefer_ipv6_automap: bool,
     /// Names are allowed (`NoDNSRequest`).
     pub dns: bool,
     /// A circuit with user name and password stays usable as long as it is used
@@ -129,6 +142,7 @@ impl Default for ListenerConfig {
             ipv4: true,
             ipv6: true,
             prefer_ipv6: true,
+            prefer_ipv6_automap: true,
             dns: true,
             keep_alive_auth: false,
             multipath: false,

@@ -35,6 +35,7 @@ mod chooser;
 mod circuit;
 mod client;
 mod config;
+mod dormancy;
 mod events;
 mod guard_events;
 mod hop;
@@ -58,6 +59,7 @@ pub use bridges::{BridgeTask, Bridges, Transports};
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 pub use client::{Client, ProbeCounts};
 pub use config::{ClientConfig, ListenerConfig};
+pub use dormancy::{DormancyOptions, Remembered};
 pub use events::{
     Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,
     StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,

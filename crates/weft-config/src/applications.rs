@@ -4,20 +4,22 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use super::access::AccessPolicy;
-use super::client_ports::{AppPort, AppService, Grammar, ListenAt, StreamFlags, read_ports};
+use super::client_ports::{
+    AppPort, AppService, Grammar, ListenAt, Redirection, StreamFlags, read_ports,
+};
 use super::host::Host;
 use super::key::Key;
 use super::ports::PortNumber;
 use super::report::Report;
 use super::settings::Settings;
 use super::table::keys;
-use super::virtual_networks::VirtualNetworks;
+use super::virtual_networks::{Automap, VirtualNetworks};
 
 /// What this machine's applications may use the node for, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct AppOptions {
-    /// `SocksPort`, `HTTPTunnelPort`, `DNSPort`. Empty: this node is no client.
+    /// `SocksPort`, `HTTPTunnelPort`, `TransPort`, `NATDPort`, `DNSPort`. Empty: this node is no client.
     pub ports: Vec<AppPort>,
     /// `SocksPolicy`: which addresses are [refused](AccessPolicy::rejects).
     pub policy: AccessPolicy,
@@ -37,8 +39,10 @@ pub struct AppOptions {
     pub warn_plaintext_ports: Vec<u16>,
     /// `RejectPlaintextPorts`.
     pub reject_plaintext_ports: Vec<u16>,
-    /// Where addresses are taken from that controllers map.
+    /// Where addresses are taken from that controllers map, and `automap`.
     pub virtual_networks: VirtualNetworks,
+    /// Names that get virtual addresses when they are looked up.
+    pub automap: Automap,
 }
 
 /// Where applications find a client unless torrc has another port.
@@ -59,6 +63,48 @@ fn port_numbers(key: Key<Vec<String>>, settings: &Settings, report: &mut Report)
     numbers
 }
 
+/// `TransProxyType`: what is no use on Linux is refused, as in C tor.
+fn redirection(settings: &Settings, report: &mut Report) -> Redirection {
+    let key = keys::TransProxyType;
+    let text = settings.text(key).unwrap_or("default");
+    let is = |name: &str| text.eq_ignore_ascii_case(name);
+    let refused = if is("default") {
+        return Redirection::Netfilter;
+    } else if is("pf-divert") {
+        ("pf-divert", "OpenBSD and macOS")
+    } else if is("ipfw") {
+        ("ipfw", "FreeBSD and macOS")
+    } else if !is("tproxy") {
+        report.error(
+            settings.origin(key),
+            format!("TransProxyType {text}: it must be \"default\" or \"TPROXY\""),
+        );
+        return Redirection::Netfilter;
+    } else if settings.lines(keys::TransPortLines).is_empty() {
+        report.error(
+            settings.origin(key),
+            "TransProxyType TPROXY needs a TransPort",
+        );
+        return Redirection::Netfilter;
+    } else {
+        return Redirection::Tproxy;
+    };
+    let (name, systems) = refused;
+    report.error(
+        settings.origin(key),
+        format!("TransProxyType {name} is only for {systems}"),
+    );
+    Redirection::Netfilter
+}
+
+/// The ends of names that are mapped when they are looked up.
+fn automap(settings: &Settings) -> Automap {
+    match settings.flag(keys::AutomapHostsOnResolve) {
+        true => Automap::new(settings.words(keys::AutomapHostsSuffixes)),
+        false => Automap::default(),
+    }
+}
+
 /// Reads them.
 pub(crate) fn read(
     settings: &Settings,
@@ -67,6 +113,7 @@ pub(crate) fn read(
     report: &mut Report,
 ) -> AppOptions {
     let mut all = Vec::new();
+    let redirection = redirection(settings, report);
     for (option, key, service) in [
         ("SocksPort", keys::SocksPortLines, AppService::Socks),
         (
@@ -74,6 +121,12 @@ pub(crate) fn read(
             keys::HTTPTunnelPortLines,
             AppService::HttpTunnel,
         ),
+        (
+            "TransPort",
+            keys::TransPortLines,
+            AppService::Transparent(redirection),
+        ),
+        ("NATDPort", keys::NATDPortLines, AppService::Natd),
         ("DNSPort", keys::DNSPortLines, AppService::Dns),
     ] {
         let grammar = Grammar {
@@ -110,6 +163,7 @@ pub(crate) fn read(
         allow_strange_names: settings.flag(keys::AllowNonRFC953Hostnames),
         warn_plaintext_ports: port_numbers(keys::WarnPlaintextPorts, settings, report),
         reject_plaintext_ports: port_numbers(keys::RejectPlaintextPorts, settings, report),
+        automap: automap(settings),
         ..AppOptions::default()
     };
     for (option, ipv6) in [
@@ -139,6 +193,7 @@ pub(crate) fn read(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::{MemoryHost, Options, load_text};
 
     fn options(torrc: &str) -> Options {
@@ -189,6 +244,45 @@ mod tests {
         assert!(apps.policy.rejects("127.0.0.1".parse().unwrap()));
         assert!(!apps.policy.rejects("10.0.0.1".parse().unwrap()));
         assert!(load_text("WarnPlaintextPorts x", &MemoryHost::new()).is_err());
+    }
+
+    #[test]
+    fn connections_that_a_firewall_redirects_have_ports_of_their_own() {
+        assert_eq!(
+            ports("SocksPort 0\nTransPort 9040 IsolateDestPort\n__NATDPort [::1]:8000\n"),
+            [
+                "Transparent pf/netfilter 127.0.0.1:9040",
+                "Transparent natd [::1]:8000"
+            ]
+        );
+        let service = |torrc: &str| options(torrc).apps.ports[0].service;
+        let of = |redirection| AppService::Transparent(redirection);
+        let port = "SocksPort 0\n__TransPort 9040\n";
+        assert_eq!(service(port), of(Redirection::Netfilter));
+        for (kind, is) in [
+            ("default", Redirection::Netfilter),
+            ("TPROXY", Redirection::Tproxy),
+        ] {
+            assert_eq!(service(&format!("{port}TransProxyType {kind}\n")), of(is));
+        }
+        for wrong in ["pf-divert", "ipfw", "x"] {
+            let torrc = format!("{port}TransProxyType {wrong}\n");
+            assert!(load_text(&torrc, &MemoryHost::new()).is_err(), "{wrong}");
+        }
+        assert!(load_text("TransProxyType TPROXY", &MemoryHost::new()).is_err());
+    }
+
+    #[test]
+    fn names_are_mapped_by_their_ends_where_that_is_wanted() {
+        let covers = |torrc: &str| {
+            let automap = options(torrc).apps.automap;
+            ["a.onion", "a.exit", "a.test", "a.example"].map(|name| automap.covers(name))
+        };
+        assert_eq!(covers("AutomapHostsSuffixes .test\n"), [false; 4]);
+        let default = "AutomapHostsOnResolve 1\n";
+        assert_eq!(covers(default), [true, true, false, false]);
+        let set = "AutomapHostOnResolve 1\nAutomapHostSuffixes .Test,x\n";
+        assert_eq!(covers(set), [false, false, true, false]);
     }
 
     #[test]

@@ -5,18 +5,17 @@
 
 use weft_policy::parse_rules;
 
-use crate::client_ports::invalid_port;
 use crate::host::Host;
 use crate::known::{Harm, Kind, Known, Outside, Range, Support};
-use crate::ports::{OrPort, parse_target};
+use crate::ports::OrPort;
 use crate::reachable::convert_firewall;
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
 use crate::table::{self, keys};
 use crate::value::Value;
 use crate::{
-    bandwidth, bridge_relay, client_bridges, directory, identity, lifetimes, logs, network, process, resources,
-    scheduling, testing,
+    bandwidth, bridge_relay, client_bridges, directory, identity, lifetimes, logs, network,
+    process, resources, scheduling, testing,
 };
 
 /// Checks and corrects settings; what is wrong, and what Weft does not do, is added to `report`.
@@ -28,7 +27,6 @@ pub(crate) fn check(settings: &mut Settings, host: &dyn Host, report: &mut Repor
         .as_ref()
         .is_none_or(|ports| ports.iter().any(|port| port.listen));
     unsupported(settings, report);
-    other_ports(settings, host, report);
     onion_services(settings, report);
     policies(settings, report);
     bandwidth::correct_limits(settings);
@@ -198,20 +196,6 @@ fn testing_only(settings: &Settings, report: &mut Report) {
                 known.name
             ),
         );
-    }
-}
-
-/// The ports of what Weft does not do are checked as far as they are ports. The others are checked where they are read.
-fn other_ports(settings: &Settings, host: &dyn Host, report: &mut Report) {
-    let lists = [keys::TransPortLines, keys::NATDPortLines];
-    for line in lists.into_iter().flat_map(|list| settings.lines(list)) {
-        if let Err(why) = parse_target(&line.value, &|name| host.resolve(name)) {
-            report.error_with_c_tor_message(
-                Some(&line.origin),
-                format!("{}: {why}", line.name),
-                invalid_port(line.name),
-            );
-        }
     }
 }
 

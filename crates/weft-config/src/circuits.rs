@@ -45,6 +45,10 @@ pub struct CircuitOptions {
     pub disable_predicted: bool,
     /// `MapAddress`: from, to.
     pub maps: Vec<(String, String)>,
+    /// `__AlwaysCongestionControl`: circuits have congestion control although the consensus has turned it off.
+    pub always_congestion_control: bool,
+    /// `__SbwsExit`: clients are bandwidth scanners, whose circuits have two hops.
+    pub sbws_exit: bool,
 }
 
 /// How tunnels of mTor are built (docs/extensions/mtor.md), and which streams get them besides those of ports with `Multipath`.
@@ -151,6 +155,8 @@ pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> Circu
             .collect(),
         track_for: settings.time(keys::TrackHostExitsExpire),
         leave_streams_unattached: settings.flag(keys::__LeaveStreamsUnattached),
+        always_congestion_control: settings.flag(keys::__AlwaysCongestionControl),
+        sbws_exit: settings.flag(keys::__SbwsExit),
         disable_predicted: settings.flag(keys::__DisablePredictedCircuits),
         maps,
     }

@@ -1,5 +1,5 @@
-//! Ports for this machine's own applications and controllers: `SocksPort`, `HTTPTunnelPort`,
-//! `DNSPort`, `ControlPort` and `ControlSocket`, with their flags (src/app/config/config.c,
+//! Ports for this machine's own applications and controllers: `SocksPort`, `HTTPTunnelPort`, `TransPort`,
+//! `NATDPort`, `DNSPort`, `ControlPort` and `ControlSocket`, with their flags (src/app/config/config.c,
 //! `port_parse_config`).
 //!
 //! One difference from C tor: a node that has an ORPort gets no SocksPort unless a line asks for
@@ -83,6 +83,20 @@ pub enum AppService {
     HttpTunnel,
     /// `DNSPort`.
     Dns,
+    /// `TransPort`.
+    Transparent(Redirection),
+    /// `NATDPort`.
+    Natd,
+}
+
+/// How the firewall leads connections to a `TransPort` (`TransProxyType`), and thus where their destination is found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Redirection {
+    /// By REDIRECT or DNAT: netfilter knows it.
+    #[default]
+    Netfilter,
+    /// By TPROXY: the socket has it as its own address.
+    Tproxy,
 }
 
 impl std::fmt::Display for AppService {
@@ -91,6 +105,9 @@ impl std::fmt::Display for AppService {
             Self::Socks => "Socks",
             Self::HttpTunnel => "HTTP tunnel",
             Self::Dns => "DNS",
+            // C tor's names.
+            Self::Transparent(_) => "Transparent pf/netfilter",
+            Self::Natd => "Transparent natd",
         })
     }
 }
@@ -160,6 +177,8 @@ pub struct StreamFlags {
     pub prefer_no_auth: bool,
     /// `Multipath`: connections get tunnels of mTor.
     pub multipath: bool,
+    /// Not `NoPreferIPv6Automap`: names that are looked up get virtual IPv6 addresses (`AutomapHostsOnResolve`).
+    pub prefer_ipv6_automap: bool,
     /// `ExtendedErrors`: SOCKS5 answers of onion services have codes of their own.
     pub extended_errors: bool,
 }
@@ -175,6 +194,7 @@ impl Default for StreamFlags {
             onion_traffic: true,
             prefer_no_auth: false,
             multipath: false,
+            prefer_ipv6_automap: true,
             extended_errors: false,
         }
     }
@@ -213,7 +233,11 @@ pub(super) fn parse_client_ports(
         let wrong = |why: String| format!("{option} {line}: {why}");
         let (target, words) = split(grammar, line, resolve).map_err(wrong)?;
         let unix = matches!(target, Target::Unix(_));
-        if unix && grammar.service == Some(AppService::Dns) {
+        let only_tcp = matches!(
+            grammar.service,
+            Some(AppService::Dns | AppService::Transparent(_) | AppService::Natd)
+        );
+        if unix && only_tcp {
             return Err(wrong("it cannot be a Unix socket".to_owned()));
         }
         let flags = Flags::parse(grammar, words, warnings).map_err(wrong)?;
@@ -421,8 +445,7 @@ impl Flags {
                     ));
                 }
             }
-            // There are no virtual addresses to prefer.
-            "preferipv6automap" => {}
+            "preferipv6automap" => self.streams.prefer_ipv6_automap = on,
             "prefersocksnoauth" => self.streams.prefer_no_auth = on,
             "multipath" => self.streams.multipath = on,
             "keepaliveisolatesocksauth" => self.streams.isolation.keep_alive_socks_auth = on,
@@ -618,6 +641,12 @@ mod tests {
         assert!(parse(DNS, &["1 NoDNSRequest"]).is_err());
         assert!(parse(DNS, &["1 Multipath"]).is_err());
         assert!(parse(DNS, &["unix:/a"]).is_err());
+        let transparent = Grammar {
+            option: "TransPort",
+            service: Some(AppService::Transparent(Redirection::Netfilter)),
+            ..SOCKS
+        };
+        assert!(parse(transparent, &["unix:/a"]).is_err());
         assert!(parse(CONTROL, &["/a SessionGroup=1"]).is_err());
         let (_, warnings) = parse(SOCKS, &["1 Frobnicate NoOnionTrafficOnly"]).unwrap();
         assert_eq!(warnings.len(), 2);

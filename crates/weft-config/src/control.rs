@@ -30,6 +30,8 @@ pub struct ControlOptions {
     pub file_group_readable: bool,
     /// `__OwningControllerProcess`: the node ends when this process does.
     pub owning_process: Option<u32>,
+    /// `__OwningControllerFD`: a connection to a controller that this process has inherited, as which it ends.
+    pub owning_fd: Option<i32>,
 }
 
 /// Reads them.
@@ -85,6 +87,7 @@ pub(crate) fn read(
         write_to_file: path(keys::ControlPortWriteToFile).filter(|path| *path != PathBuf::new()),
         file_group_readable: settings.flag(keys::ControlPortFileGroupReadable),
         owning_process: owning_process(settings, report),
+        owning_fd: owning_fd(settings, report),
     }
 }
 
@@ -100,6 +103,23 @@ fn owning_process(settings: &Settings, report: &mut Report) -> Option<u32> {
         );
     }
     process
+}
+
+/// The connection that the node belongs to.
+fn owning_fd(settings: &Settings, report: &mut Report) -> Option<i32> {
+    const KEY: Key<u64> = keys::__OwningControllerFD;
+    let number = settings.number64(KEY);
+    if number == u64::MAX {
+        return None;
+    }
+    let fd = i32::try_from(number).ok();
+    if fd.is_none() {
+        report.error(
+            settings.origin(KEY),
+            format!("{KEY}: {number} is not a file descriptor"),
+        );
+    }
+    fd
 }
 
 /// Whether a control port may be opened: never to other machines without a password

@@ -23,6 +23,19 @@ pub fn default_directory_lines() -> impl Iterator<Item = (&'static str, &'static
     authorities.chain(DEFAULT_FALLBACKS.lines().map(|line| ("FallbackDir", line)))
 }
 
+/// `ClientBootstrapConsensus…`: how a client asks for its first consensus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BootstrapOptions {
+    /// `…MaxInProgressTries`.
+    pub max_tries: usize,
+    /// `…FallbackDownloadInitialDelay`.
+    pub fallback_delay: Duration,
+    /// `…AuthorityDownloadInitialDelay`.
+    pub authority_delay: Duration,
+    /// `…AuthorityOnlyDownloadInitialDelay`.
+    pub authority_only_delay: Duration,
+}
+
 /// Where the directory is, and what is published to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectoryOptions {
@@ -52,6 +65,17 @@ pub struct DirectoryOptions {
     pub download_extra_info: bool,
     /// `MaxConsensusAgeForDiffs`: how old a consensus may be of which a diff is made; `None`: as the consensus has it.
     pub max_diff_age: Option<Duration>,
+    /// `DirAuthorityFallbackRate`: how likely an authority is asked by a client that knows no relays yet, relative to its
+    /// weight.
+    pub authority_fallback_rate: f64,
+    /// See there.
+    pub bootstrap: BootstrapOptions,
+    /// `FetchServerDescriptors`: documents are downloaded at all.
+    pub fetch: bool,
+    /// `FetchDirInfoEarly`: as early as caches do.
+    pub fetch_early: bool,
+    /// `FetchDirInfoExtraEarly`: before they do.
+    pub fetch_extra_early: bool,
     /// `DirPort` of a relay that is no authority, ready to bind; never advertised.
     pub dir_ports: Vec<OrPort>,
     /// `DirPolicy`: which addresses are [refused](AccessPolicy::rejects) there.
@@ -188,6 +212,22 @@ pub(crate) fn read(settings: &Settings, host: &dyn Host, report: &mut Report) ->
         download_extra_info: settings.flag(keys::DownloadExtraInfo),
         max_diff_age: Some(settings.time(keys::MaxConsensusAgeForDiffs))
             .filter(|age| !age.is_zero()),
+        authority_fallback_rate: settings.double(keys::DirAuthorityFallbackRate).max(0.0),
+        bootstrap: BootstrapOptions {
+            max_tries: usize::try_from(
+                settings.number(keys::ClientBootstrapConsensusMaxInProgressTries),
+            )
+            .unwrap_or(usize::MAX),
+            fallback_delay: settings
+                .time(keys::ClientBootstrapConsensusFallbackDownloadInitialDelay),
+            authority_delay: settings
+                .time(keys::ClientBootstrapConsensusAuthorityDownloadInitialDelay),
+            authority_only_delay: settings
+                .time(keys::ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay),
+        },
+        fetch: settings.flag(keys::FetchServerDescriptors),
+        fetch_early: settings.flag(keys::FetchDirInfoEarly),
+        fetch_extra_early: settings.flag(keys::FetchDirInfoExtraEarly),
         dir_ports,
         policy: policy(settings, report),
         front_page: settings.text(keys::DirPortFrontPage).map(PathBuf::from),

@@ -106,4 +106,4 @@ pub use reload::{change, reload, reload_text};
 pub use report::{Message, Origin, Report};
 pub use settings::Settings;
 pub use table::keys;
-pub use virtual_networks::VirtualNetworks;
+pub use virtual_networks::{Automap, VirtualNetworks};

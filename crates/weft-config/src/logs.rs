@@ -36,6 +36,8 @@ pub struct LogOptions {
     pub protocol_warnings: bool,
     /// `HeartbeatPeriod` (`None`: no heartbeat).
     pub heartbeat_period: Option<Duration>,
+    /// `MainloopStats`: the heartbeat has a line about the event loop.
+    pub mainloop_stats: bool,
 }
 
 impl Default for LogOptions {
@@ -51,6 +53,7 @@ impl Default for LogOptions {
             syslog_tag: None,
             protocol_warnings: false,
             heartbeat_period: None,
+            mainloop_stats: false,
         }
     }
 }
@@ -119,6 +122,7 @@ pub(crate) fn read(settings: &Settings, host: &dyn Host, report: &mut Report) ->
         syslog_tag: settings.text(keys::SyslogIdentityTag).map(str::to_owned),
         protocol_warnings: settings.flag(keys::ProtocolWarnings),
         heartbeat_period: settings.time_or_none(keys::HeartbeatPeriod),
+        mainloop_stats: settings.flag(keys::MainloopStats),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_proxy::{Proxy, Route};
+use weft_proxy::{HttpProxy, Proxy, Route};
 
 use crate::address::parse_address;
 use crate::host::Host;
@@ -21,9 +21,11 @@ use crate::value::ListLine;
 pub struct NetworkOptions {
     /// `DisableNetwork`: nothing but control ports is opened, and no connection made.
     pub disabled: bool,
-    /// `Socks4Proxy`, `Socks5Proxy` or `HTTPSProxy`: connections to relays and directories go
+    /// `Socks4Proxy`, `Socks5Proxy`, `HTTPSProxy` or `TCPProxy`: connections to relays and directories go
     /// through it.
     pub proxy: Option<Arc<Proxy>>,
+    /// `HTTPProxy`: requests to directories without encryption, which relays make, go through it.
+    pub http_proxy: Option<Arc<HttpProxy>>,
     /// `ORPort`, ready to bind and to advertise. Empty: this node is no relay.
     pub or_ports: Vec<OrPort>,
     /// `Address`: the relay's own addresses or host names, as the operator gave them. Empty: to be
@@ -116,6 +118,7 @@ impl NetworkOptions {
         Route {
             bind: self.outbound_bind.for_relay(first.ip()),
             proxy: self.proxy.clone(),
+            http: self.http_proxy.clone(),
         }
     }
 }
@@ -206,6 +209,7 @@ pub(crate) fn read(
     NetworkOptions {
         disabled: settings.flag(keys::DisableNetwork),
         proxy: proxies::proxy(settings, host, report).map(Arc::new),
+        http_proxy: proxies::http_proxy(settings, host, report).map(Arc::new),
         or_ports,
         addresses: settings
             .texts(keys::Address)

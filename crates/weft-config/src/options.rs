@@ -11,9 +11,9 @@ use crate::host::Host;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::{
-    applications, bandwidth, bridge_relay, circuits, client_bridges, control, directory, dos, exit, files,
-    identity, lifetimes, logs, metrics, network, paths, private_authority, process, resources,
-    scheduling, statistics, testing,
+    applications, bandwidth, bridge_relay, circuits, client_bridges, control, directory, dos, exit,
+    files, identity, lifetimes, logs, metrics, network, paths, private_authority, process,
+    resources, scheduling, statistics, testing,
 };
 
 pub use crate::applications::AppOptions;

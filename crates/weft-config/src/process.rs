@@ -15,6 +15,8 @@ pub struct ProcessOptions {
     pub shutdown_wait_length: Duration,
     /// `__ReloadTorrcOnSIGHUP`.
     pub reload_on_sighup: bool,
+    /// Not `__DisableSignalHandlers`: signals mean what they mean to C tor.
+    pub signal_handlers: bool,
     /// `RunAsDaemon`: go into the background.
     pub run_as_daemon: bool,
     /// `KeepBindCapabilities` (`None`: where there is a port below 1024).
@@ -27,10 +29,28 @@ pub struct ProcessOptions {
     pub sandbox: bool,
     /// `NoExec`: no program is started.
     pub no_exec: bool,
+    /// `DormantClientTimeout`: a client that was idle for so long is dormant; `None`: not `DormantTimeoutEnabled`.
+    pub dormant_timeout: Option<Duration>,
+    /// `DormantTimeoutDisabledByIdleStreams`.
+    pub dormant_disabled_by_streams: bool,
+    /// `DormantOnFirstStartup`.
+    pub dormant_on_first_startup: bool,
+    /// `DormantCanceledByStartup`.
+    pub dormant_canceled_by_startup: bool,
 }
+
+/// The shortest `DormantClientTimeout` of the public network.
+const MIN_DORMANT_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// Checks them.
 pub(crate) fn check(settings: &Settings, report: &mut Report) {
+    let timeout = settings.time(keys::DormantClientTimeout);
+    if timeout < MIN_DORMANT_TIMEOUT && !settings.flag(keys::TestingTorNetwork) {
+        report.error(
+            settings.origin(keys::DormantClientTimeout),
+            "DormantClientTimeout is too low. It must be at least 10 minutes.",
+        );
+    }
     let plugins = [keys::ClientTransportPlugin, keys::ServerTransportPlugin];
     for plugin in plugins.into_iter().filter(|_| settings.flag(keys::Sandbox)) {
         if !settings.texts(plugin).is_empty() {
@@ -49,11 +69,17 @@ pub(crate) fn read(settings: &Settings) -> ProcessOptions {
         user: settings.text(keys::User).map(str::to_owned),
         shutdown_wait_length: settings.time(keys::ShutdownWaitLength),
         reload_on_sighup: settings.flag(keys::__ReloadTorrcOnSIGHUP),
+        signal_handlers: !settings.flag(keys::__DisableSignalHandlers),
         run_as_daemon: settings.flag(keys::RunAsDaemon),
         keep_bind_capabilities: settings.auto_flag(keys::KeepBindCapabilities),
         disable_all_swap: settings.flag(keys::DisableAllSwap),
         disable_debugger_attachment: settings.flag(keys::DisableDebuggerAttachment),
         sandbox: settings.flag(keys::Sandbox),
         no_exec: settings.flag(keys::NoExec),
+        dormant_timeout: Some(settings.time(keys::DormantClientTimeout))
+            .filter(|_| settings.flag(keys::DormantTimeoutEnabled)),
+        dormant_disabled_by_streams: settings.flag(keys::DormantTimeoutDisabledByIdleStreams),
+        dormant_on_first_startup: settings.flag(keys::DormantOnFirstStartup),
+        dormant_canceled_by_startup: settings.flag(keys::DormantCanceledByStartup),
     }
 }

@@ -1,9 +1,10 @@
 //! The proxy that all connections to relays and directories go through: `Socks4Proxy`, `Socks5Proxy`,
-//! `HTTPSProxy` (config.c `options_validate_cb`).
+//! `HTTPSProxy`, `TCPProxy`; and `HTTPProxy`, for requests to directories without encryption (config.c
+//! `options_validate_cb`).
 
 use std::net::SocketAddr;
 
-use weft_proxy::{Credentials, Protocol, Proxy, Secret};
+use weft_proxy::{Credentials, HttpProxy, Protocol, Proxy, Secret};
 
 use super::address::{parse_address_port, split_host_port};
 use super::host::Host;
@@ -18,13 +19,15 @@ enum Kind {
     Http,
     Socks4,
     Socks5,
+    Haproxy,
 }
 
 /// The options and the port of each where none is given.
-const PROXIES: [(Key<String>, Kind, u16); 3] = [
+const PROXIES: [(Key<String>, Kind, u16); 4] = [
     (keys::HTTPSProxy, Kind::Http, 443),
     (keys::Socks4Proxy, Kind::Socks4, 1080),
     (keys::Socks5Proxy, Kind::Socks5, 1080),
+    (keys::TCPProxy, Kind::Haproxy, 0),
 ];
 /// The longest `HTTPSProxyAuthenticator`, in bytes.
 const MAX_AUTHENTICATOR: usize = 511;
@@ -49,7 +52,7 @@ pub(super) fn proxy(settings: &Settings, host: &dyn Host, report: &mut Report) -
     if let [_, (second, ..), ..] = set.as_slice() {
         refuse(
             *second,
-            "only one of HTTPSProxy, Socks4Proxy and Socks5Proxy can be set".to_owned(),
+            "only one of HTTPSProxy, Socks4Proxy, Socks5Proxy and TCPProxy can be set".to_owned(),
             "You have configured more than one proxy type. \
              (Socks4Proxy|Socks5Proxy|HTTPSProxy|TCPProxy)",
             settings,
@@ -57,6 +60,19 @@ pub(super) fn proxy(settings: &Settings, host: &dyn Host, report: &mut Report) -
         );
     }
     let (key, kind, port, text) = *set.first()?;
+    if matches!(kind, Kind::Haproxy) {
+        return match haproxy(text, host) {
+            Ok(addr) => Some(Proxy {
+                addr,
+                protocol: Protocol::Haproxy,
+            }),
+            Err((why, c_tor)) => {
+                let why = format!("{why}; write for example \"TCPProxy haproxy 127.0.0.1:8080\"");
+                refuse(key, why, c_tor, settings, report);
+                None
+            }
+        };
+    }
     let Some(addr) = address(text, port, host) else {
         refuse(
             key,
@@ -74,8 +90,78 @@ pub(super) fn proxy(settings: &Settings, host: &dyn Host, report: &mut Report) -
         Kind::Socks4 => Protocol::Socks4(None),
         Kind::Socks5 => Protocol::Socks5(credentials),
         Kind::Http => Protocol::Http(authenticator.map(|text| Secret::new(text.to_owned()))),
+        Kind::Haproxy => Protocol::Haproxy,
     };
     Some(Proxy { addr, protocol })
+}
+
+/// The address of a TCPProxy line, `haproxy HOST:PORT`; what is wrong with it, and C tor's words for that.
+fn haproxy(line: &str, host: &dyn Host) -> Result<SocketAddr, (&'static str, &'static str)> {
+    let line = line.trim();
+    let Some((protocol, text)) = line.split_once(' ') else {
+        return Err((
+            "TCPProxy has no address",
+            "TCPProxy has no address/port. Please fix.",
+        ));
+    };
+    if !protocol.eq_ignore_ascii_case("haproxy") {
+        return Err((
+            "TCPProxy: \"haproxy\" is the only protocol",
+            "TCPProxy protocol is not supported. Currently the only supported protocol is 'haproxy'. \
+             Please fix.",
+        ));
+    }
+    // There is no port that would be the right one.
+    let found = address(text.trim_start(), 0, host).filter(|addr| addr.port() != 0);
+    found.ok_or((
+        "TCPProxy: there is no such address or host, or it has no port",
+        "TCPProxy address/port failed to parse or resolve. Please fix.",
+    ))
+}
+
+/// The proxy for requests to directories without encryption.
+pub(super) fn http_proxy(
+    settings: &Settings,
+    host: &dyn Host,
+    report: &mut Report,
+) -> Option<HttpProxy> {
+    let (key, secret) = (keys::HTTPProxy, keys::HTTPProxyAuthenticator);
+    let authenticator = settings.text(secret);
+    if authenticator.is_some_and(|text| text.len() > MAX_AUTHENTICATOR) {
+        refuse(
+            secret,
+            format!("HTTPProxyAuthenticator is longer than {MAX_AUTHENTICATOR} bytes"),
+            "HTTPProxyAuthenticator is too long (>= 512 chars).",
+            settings,
+            report,
+        );
+    }
+    let text = settings.text(key)?;
+    let Some(addr) = address(text, 80, host) else {
+        refuse(
+            key,
+            "HTTPProxy: there is no such address or host; write for example \"HTTPProxy 127.0.0.1:80\""
+                .to_owned(),
+            "HTTPProxy failed to parse or resolve. Please fix.",
+            settings,
+            report,
+        );
+        return None;
+    };
+    if PROXIES
+        .iter()
+        .all(|(key, ..)| settings.text(*key).is_none())
+    {
+        report.warn(
+            settings.origin(key),
+            "HTTPProxy is set, and neither Socks4Proxy, Socks5Proxy, HTTPSProxy nor TCPProxy: only a relay's \
+             unencrypted requests to directories go through this proxy, and connections to relays do NOT",
+        );
+    }
+    Some(HttpProxy {
+        addr,
+        authenticator: authenticator.map(|text| Secret::new(text.to_owned())),
+    })
 }
 
 /// Name and password for a SOCKS5 proxy.
@@ -174,8 +260,35 @@ mod tests {
             set(with).unwrap().protocol,
             Protocol::Http(Some(secret("me:x")))
         );
+        let haproxy = set("TCPProxy HAproxy  proxy.example:8080\n").unwrap();
+        assert_eq!(haproxy.addr.to_string(), "192.0.2.9:8080");
+        assert_eq!(haproxy.protocol, Protocol::Haproxy);
         // A relay may have one, too.
         assert!(set("ORPort 9001\nContactInfo x\nSocks4Proxy 192.0.2.1\n").is_some());
+    }
+
+    #[test]
+    fn unencrypted_requests_have_a_proxy_of_their_own() {
+        let load = |torrc: &str| load_text(torrc, &host()).unwrap();
+        let alone = load("HTTPProxy proxy.example\nHTTPProxyAuthenticator me:x\n");
+        let network = alone.options.network;
+        let wanted = HttpProxy {
+            addr: "192.0.2.9:80".parse().unwrap(),
+            authenticator: Some(Secret::new("me:x".to_owned())),
+        };
+        assert_eq!(network.http_proxy.as_deref(), Some(&wanted));
+        assert_eq!(network.proxy, None);
+        let warns = |report: &Report| {
+            let messages = report.messages().iter();
+            messages
+                .map(ToString::to_string)
+                .any(|text| text.contains("do NOT"))
+        };
+        assert!(warns(&alone.report));
+        let both = load("HTTPProxy proxy.example\nSocks4Proxy 192.0.2.1\n");
+        assert!(!warns(&both.report));
+        let route = both.options.network.route("192.0.2.7:80".parse().unwrap());
+        assert!(route.proxy.is_some() && route.http.is_some());
     }
 
     #[test]
@@ -199,6 +312,15 @@ mod tests {
             ("Socks5ProxyUsername me\n", "set together"),
             ("Socks5ProxyPassword me\n", "torrc:1: "),
             (&long, "longer than 511"),
+            ("TCPProxy haproxy\n", "no address"),
+            ("TCPProxy socks5 192.0.2.1:1\n", "only protocol"),
+            ("TCPProxy haproxy 192.0.2.1\n", "no port"),
+            ("TCPProxy haproxy nowhere.example:1\n", "no such address"),
+            (
+                "TCPProxy haproxy 192.0.2.1:1\nSocks4Proxy 192.0.2.1\n",
+                "only one",
+            ),
+            ("HTTPProxy nowhere.example\n", "HTTPProxy 127.0.0.1:80"),
         ] {
             let report = load_text(torrc, &host()).unwrap_err();
             let text = report.to_string();

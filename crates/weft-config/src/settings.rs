@@ -244,6 +244,14 @@ impl Settings {
         }
     }
 
+    /// An option's number of 64 bits.
+    pub(crate) fn number64(&self, key: Key<u64>) -> u64 {
+        match self.value(key) {
+            Some(Value::U64(number)) => *number,
+            _ => 0,
+        }
+    }
+
     /// An option's amount.
     pub(crate) fn amount(&self, key: Key<i64>) -> u64 {
         u64::try_from(self.number(key)).unwrap_or(0)

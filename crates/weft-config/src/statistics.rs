@@ -12,6 +12,8 @@ pub struct StatisticsOptions {
     pub dir_requests: bool,
     /// `EntryStatistics`.
     pub entry: bool,
+    /// `CellStatistics`.
+    pub cells: bool,
     /// `ExitPortStatistics`.
     pub exit_ports: bool,
     /// `HiddenServiceStatistics`.
@@ -31,6 +33,7 @@ pub(crate) fn read(settings: &Settings, is_relay: bool) -> StatisticsOptions {
         published: flag(keys::ExtraInfoStatistics),
         dir_requests: flag(keys::DirReqStatistics) && settings.flag(keys::DirCache),
         entry: flag(keys::EntryStatistics),
+        cells: flag(keys::CellStatistics),
         exit_ports: flag(keys::ExitPortStatistics),
         hidden_services: flag(keys::HiddenServiceStatistics),
         directions: flag(keys::ConnDirectionStatistics),
@@ -54,14 +57,14 @@ mod tests {
         let relay = "ORPort 9001\nContactInfo x\nExitRelay 0\n";
         let on = options(relay).statistics;
         assert!(on.published && on.dir_requests && on.hidden_services && on.padding && on.overload);
-        assert!(!(on.entry || on.exit_ports || on.directions));
+        assert!(!(on.entry || on.cells || on.exit_ports || on.directions));
         let set = options(&format!(
-            "{relay}EntryStatistics 1\nExitPortStatistics 1\nConnDirectionStatistics 1\n\
+            "{relay}EntryStatistics 1\nCellStatistics 1\nExitPortStatistics 1\nConnDirectionStatistics 1\n\
              DirCache 0\nHiddenServiceStatistics 0\nPaddingStatistics 0\nOverloadStatistics 0\n\
              ExtraInfoStatistics 0\n"
         ))
         .statistics;
-        assert!(set.entry && set.exit_ports && set.directions);
+        assert!(set.entry && set.cells && set.exit_ports && set.directions);
         assert!(!(set.dir_requests || set.hidden_services || set.padding || set.overload));
         assert!(!set.published);
         assert_eq!(options("SocksPort 9050\n").statistics, Default::default());

@@ -17,6 +17,18 @@ pub struct TestingOptions {
     pub dir_connection_max_stall: Duration,
     /// `TestingServerConsensusDownloadInitialDelay`.
     pub server_consensus_download_initial_delay: Duration,
+    /// `TestingServerDownloadInitialDelay`.
+    pub server_download_initial_delay: Duration,
+    /// `TestingClientConsensusDownloadInitialDelay`.
+    pub client_consensus_download_initial_delay: Duration,
+    /// `TestingClientDownloadInitialDelay`.
+    pub client_download_initial_delay: Duration,
+    /// `TestingClientMaxIntervalWithoutRequest`: how long a client gathers microdescriptors to ask for.
+    pub client_max_interval_without_request: Duration,
+    /// `TestingEnableConnBwEvent`: controllers get CONN_BW.
+    pub connection_events: bool,
+    /// `TestingEnableCellStatsEvent`: controllers get CELL_STATS.
+    pub cell_events: bool,
 }
 
 /// Checks whether this is a private network.
@@ -53,5 +65,13 @@ pub(crate) fn read(settings: &Settings) -> TestingOptions {
         dir_connection_max_stall: settings.time(keys::TestingDirConnectionMaxStall),
         server_consensus_download_initial_delay: settings
             .time(keys::TestingServerConsensusDownloadInitialDelay),
+        server_download_initial_delay: settings.time(keys::TestingServerDownloadInitialDelay),
+        client_consensus_download_initial_delay: settings
+            .time(keys::TestingClientConsensusDownloadInitialDelay),
+        client_download_initial_delay: settings.time(keys::TestingClientDownloadInitialDelay),
+        client_max_interval_without_request: settings
+            .time(keys::TestingClientMaxIntervalWithoutRequest),
+        connection_events: settings.flag(keys::TestingEnableConnBwEvent),
+        cell_events: settings.flag(keys::TestingEnableCellStatsEvent),
     }
 }

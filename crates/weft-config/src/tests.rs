@@ -268,15 +268,15 @@ fn everything_wrong_is_reported_at_once_with_its_place() {
 #[test]
 fn an_option_that_weft_lacks_is_reported_once_and_what_is_lost_comes_first() {
     let loaded = loaded(
-        "ORPort 9001\nContactInfo x\nTransPort 9050\nTransPort 9051\nControlPort 0\nHidServAuth x\n\
+        "ORPort 9001\nContactInfo x\nExtORPort 9050\nExtORPort 9051\nControlPort 0\nHidServAuth x\n\
          HiddenServiceDir /h\nHiddenServicePort 80\nRunAsDaemon 0\nExitRelay 0\n",
     );
     assert_eq!(
         messages(&loaded, Severity::Warn),
         [
+            "torrc:3: ExtORPort: Weft does not support this option: the port will NOT be opened: no pluggable transport can use it",
             "torrc:7: HiddenServiceDir: Weft does not support this option: the onion service will \
              NOT be started",
-            "torrc:3: TransPort: Weft does not support this option: the port will NOT be opened",
             "HidServAuth is obsolete and does nothing; remove it",
         ]
     );
@@ -285,13 +285,13 @@ fn an_option_that_weft_lacks_is_reported_once_and_what_is_lost_comes_first() {
 #[test]
 fn harmless_options_share_one_notice() {
     let loaded = loaded(
-        "ORPort 9001\nContactInfo x\nExitRelay 0\n__AlwaysCongestionControl 1\nHiddenServicePort 80\n\
+        "ORPort 9001\nContactInfo x\nExitRelay 0\nDisableOOSCheck 0\nHiddenServicePort 80\n\
          HiddenServiceVersion 3\nHiddenServicePort 81\nHardwareAccel 1\n",
     );
     assert_eq!(messages(&loaded, Severity::Warn), [""; 0]);
     let notices = messages(&loaded, Severity::Notice);
     assert_eq!(notices.len(), 1, "{notices:?}");
-    let names = "__AlwaysCongestionControl, HardwareAccel, HiddenServicePort, HiddenServiceVersion";
+    let names = "DisableOOSCheck, HardwareAccel, HiddenServicePort, HiddenServiceVersion";
     assert!(notices[0].ends_with(names), "{notices:?}");
 }
 
@@ -345,7 +345,7 @@ fn what_would_be_unsafe_to_ignore_is_refused_with_its_line_and_a_remedy() {
             loaded(&format!("{} {fine}\n", known.name));
         }
     }
-    assert!(count > 1, "{count}");
+    assert!(count > 0, "{count}");
 }
 
 #[test]

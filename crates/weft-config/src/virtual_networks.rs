@@ -47,6 +47,25 @@ impl VirtualNetworks {
     }
 }
 
+/// The ends of names that get virtual addresses when they are looked up (`AutomapHostsSuffixes`, where
+/// `AutomapHostsOnResolve` is set).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Automap(Vec<String>);
+
+impl Automap {
+    /// These ends; `.` is the end of every name.
+    #[must_use]
+    pub fn new(ends: &[String]) -> Self {
+        Self(ends.iter().map(|end| end.to_ascii_lowercase()).collect())
+    }
+
+    /// Whether a name, in lower case, ends so (addressmap.c, `addressmap_address_should_automap`).
+    #[must_use]
+    pub fn covers(&self, name: &str) -> bool {
+        self.0.iter().any(|end| end == "." || name.ends_with(end))
+    }
+}
+
 /// `ADDRESS/BITS`, an IPv6 address perhaps in brackets. More than `most` bits leave too little room.
 fn parse(text: &str, most: u8) -> Result<(IpAddr, u8), String> {
     let wrong = || format!("\"{text}\" is no network: write an address, a slash and a number");
@@ -65,6 +84,15 @@ fn parse(text: &str, most: u8) -> Result<(IpAddr, u8), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_covered_by_their_ends() {
+        let ends = Automap::new(&[".Onion".to_owned(), "x".to_owned()]);
+        assert!(ends.covers("a.onion") && ends.covers("ax"));
+        assert!(!ends.covers("onion") && !ends.covers("a.onion.example"));
+        assert!(Automap::new(&[".".to_owned()]).covers("a.example"));
+        assert!(!Automap::default().covers("a.onion"));
+    }
 
     #[test]
     fn networks_have_room_and_a_family() {

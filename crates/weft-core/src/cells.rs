@@ -188,18 +188,31 @@ impl CellQueue {
     /// back.
     #[inline]
     pub(crate) fn move_to(&mut self, out: &mut VecDeque<Box<Cell>>, most: u32) -> u32 {
+        self.move_noting(out, most, |_, _| {})
+    }
+
+    /// The same. `note` gets each cell, and since when it waited.
+    #[inline]
+    pub(crate) fn move_noting(
+        &mut self,
+        out: &mut VecDeque<Box<Cell>>,
+        most: u32,
+        mut note: impl FnMut(Instant, &Cell),
+    ) -> u32 {
         if most == 0 {
             return 0;
         }
-        let Some((_, first)) = self.first.take() else {
+        let Some((since, first)) = self.first.take() else {
             return 0;
         };
+        note(since, &first);
         out.push_back(first);
         let mut moved = 1;
         if let Some(rest) = &mut self.rest {
             while moved < most
-                && let Some((_, cell)) = rest.pop_front()
+                && let Some((since, cell)) = rest.pop_front()
             {
+                note(since, &cell);
                 out.push_back(cell);
                 moved += 1;
             }

@@ -283,6 +283,8 @@ pub enum EdgeNews {
         id: ConnectionId,
         /// The answer.
         resolved: Resolved,
+        /// An exit gave it.
+        by_exit: bool,
     },
     /// The request fails; the edge is removed.
     Refused {

@@ -511,6 +511,10 @@ pub enum AppProtocol {
     HttpConnect,
     /// A DNS query.
     Dns,
+    /// None: a firewall redirected the connection.
+    Transparent,
+    /// natd's line.
+    Natd,
     /// Weft itself: directory requests, the control port's RESOLVE.
     Internal,
 }

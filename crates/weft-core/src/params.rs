@@ -36,6 +36,9 @@ pub struct RelayParams {
     pub report_load: bool,
     /// It is also notified of links that lost packets hold up.
     pub watch_loss: bool,
+    /// How long cells wait in the queues of circuits is measured, and reported so often (`CellStatistics`,
+    /// `TestingEnableCellStatsEvent`).
+    pub measure_queues: Option<Duration>,
     /// EWMA half-life of circuit priority (`CircuitPriorityHalflife`).
     pub circuit_priority_half_life: Duration,
     /// How long a half waits for an onionskin's answer, for the controller to join it, or for
@@ -85,6 +88,7 @@ impl RelayParams {
             max_circuits_per_link: 65536,
             report_load: false,
             watch_loss: false,
+            measure_queues: None,
             circuit_priority_half_life: Duration::from_secs(30),
             wait: Duration::from_secs(60),
             idle_relay_link: Duration::from_secs(3600),

@@ -419,6 +419,7 @@ fn report(memory_rounds: u64) -> ToController {
         rings: RingDepths::default(),
         directions: Default::default(),
         exit_ports: Default::default(),
+        activity: Default::default(),
         cpu: Duration::ZERO,
         totals: Totals::default(),
     }))

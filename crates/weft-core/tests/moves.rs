@@ -324,6 +324,7 @@ fn report(thread: u16, cpu: Duration) -> Report {
         rings: RingDepths::default(),
         directions: Default::default(),
         exit_ports: Default::default(),
+        activity: Default::default(),
         cpu,
         totals: Totals::default(),
     }

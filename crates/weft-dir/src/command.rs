@@ -15,6 +15,7 @@ use crate::bandwidth::Totals;
 use crate::consensus::Consensus;
 use crate::descriptor::OwnDescriptor;
 use crate::downloads::Downloads;
+pub use crate::schedule::Earliness;
 
 /// Settings of the directory task.
 #[derive(Clone, Debug)]
@@ -49,6 +50,12 @@ pub struct DirectoryOptions {
     pub min_time_to_report_bandwidth: Duration,
     /// First delay of consensus downloads (TestingServerConsensusDownloadInitialDelay).
     pub consensus_initial_delay: Duration,
+    /// First delay of all other downloads (TestingServerDownloadInitialDelay).
+    pub download_initial_delay: Duration,
+    /// Nothing is downloaded where this is false (FetchServerDescriptors).
+    pub fetch: bool,
+    /// FetchDirInfoEarly, FetchDirInfoExtraEarly.
+    pub earliness: Earliness,
     /// A directory connection without progress for this long is given up
     /// (TestingDirConnectionMaxStall; five minutes, 30 seconds in testing networks).
     pub max_stall: Duration,
@@ -72,6 +79,9 @@ impl DirectoryOptions {
             route: Route::default(),
             min_time_to_report_bandwidth: Duration::from_secs(if testing { 0 } else { 86_400 }),
             consensus_initial_delay: Duration::ZERO,
+            download_initial_delay: Duration::ZERO,
+            fetch: true,
+            earliness: Earliness::Usual,
             max_stall: Duration::from_secs(if testing { 30 } else { 300 }),
         }
     }

@@ -10,6 +10,20 @@ use rand::{Rng, RngExt as _};
 
 /// Authorities get this long to agree before relays and clients ask (`CONSENSUS_MIN_SECONDS_BEFORE_CACHING`).
 const MIN_BEFORE_FETCHING: Duration = Duration::from_secs(120);
+/// The interval within which a consensus is fetched extra early (`FetchDirInfoExtraEarly`).
+const EXTRA_EARLY: Duration = Duration::from_secs(60);
+
+/// Whether documents are fetched earlier than others of the same kind fetch them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Earliness {
+    /// As others do.
+    #[default]
+    Usual,
+    /// A client fetches as caches do, from the authorities (`FetchDirInfoEarly`).
+    Early,
+    /// And before most of them (`FetchDirInfoExtraEarly`).
+    ExtraEarly,
+}
 
 /// The moment at which to fetch the successor of a consensus with this lifetime.
 ///
@@ -19,12 +33,16 @@ pub(crate) fn next_consensus_fetch(
     valid_after: SystemTime,
     fresh_until: SystemTime,
     valid_until: SystemTime,
+    extra_early: bool,
     rng: &mut impl Rng,
 ) -> SystemTime {
     let second = Duration::from_secs(1);
     let interval = fresh_until.duration_since(valid_after).unwrap_or_default();
     let slack = MIN_BEFORE_FETCHING.min(interval / 16).max(second);
-    let window = (interval / 2).max(second);
+    let window = match extra_early && slack + EXTRA_EARLY <= interval {
+        true => EXTRA_EARLY,
+        false => (interval / 2).max(second),
+    };
     let mut start = fresh_until + slack;
     // A start so late that the window passes the end happens only with intervals of seconds.
     if start + window >= valid_until {
@@ -110,7 +128,9 @@ mod tests {
             let at = |s| SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + s);
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let valid_until = at(fresh + extra);
-            let when = next_consensus_fetch(at(0), at(fresh), valid_until, &mut rng);
+            let when = next_consensus_fetch(at(0), at(fresh), valid_until, false, &mut rng);
+            let early = next_consensus_fetch(at(0), at(fresh), valid_until, true, &mut rng);
+            prop_assert!(early >= at(fresh));
             prop_assert!(when >= at(fresh));
             let window = Duration::from_secs(fresh) / 2;
             if extra > window.as_secs() + 1 {
@@ -139,8 +159,10 @@ mod tests {
         };
         let mut rng = ChaCha8Rng::seed_from_u64(7);
         for _ in 0..100 {
-            let when = next_consensus_fetch(at(0), at(60), at(180), &mut rng);
+            let when = next_consensus_fetch(at(0), at(60), at(180), false, &mut rng);
             assert!((at(62)..at(92)).contains(&when));
+            let early = next_consensus_fetch(at(0), at(60), at(180), true, &mut rng);
+            assert!((at(62)..at(63)).contains(&early));
         }
     }
 

@@ -275,7 +275,7 @@ impl Client {
             ed25519: None,
             or_addrs: vec![],
             dir_addr: None,
-            weight: 1.0,
+            weight: if authority { 0.0 } else { 1.0 },
             authority,
         };
         ClientOptions {

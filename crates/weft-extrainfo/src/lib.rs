@@ -37,7 +37,7 @@ mod overload;
 mod padding;
 mod statistics;
 
-pub use cells::CircuitCells;
+pub use cells::{CircuitName, QueuePart};
 pub use clients::{Clients, Country};
 pub use directions::{DirectionCounts, Directions};
 pub use dirreq::{DirRequests, Download, Response, Way};

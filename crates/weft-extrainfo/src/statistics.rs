@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use rand::Rng;
 
 use crate::bridge::{self, BridgeUsers};
-use crate::cells::{Cells, CircuitCells};
+use crate::cells::{Cells, CircuitName, QueuePart};
 use crate::clients::{Clients, Country};
 use crate::directions::Directions;
 use crate::exits::PortTraffic;
@@ -201,10 +201,10 @@ impl Statistics {
         day.counts.for_controllers(&since, self.countries_known)
     }
 
-    /// A circuit has ended, or the day has.
-    pub fn note_circuit(&mut self, circuit: CircuitCells, rng: &mut impl Rng) {
+    /// Cells left a queue of a circuit, or the circuit has ended.
+    pub fn note_queue(&mut self, circuit: CircuitName, part: QueuePart, now: SystemTime) {
         if let Some(day) = &mut self.cells {
-            day.counts.add(circuit, rng);
+            day.counts.note(circuit, part, now);
         }
     }
 
@@ -272,10 +272,11 @@ impl Statistics {
             let text = format!("entry-stats-end {end}\nentry-ips {}\n", counts.list());
             results.push((StatsFile::Entry, text));
         }
-        if let Some(day) = &mut self.cells
-            && let Some((counts, end)) = day.end(now, Cells::default())
-        {
-            results.push((StatsFile::Cells, counts.lines(&end)));
+        if let Some(day) = &mut self.cells {
+            day.counts.settle(now, rng);
+            if let Some((counts, end)) = day.end(now, Cells::default()) {
+                results.push((StatsFile::Cells, counts.lines(&end, now, rng)));
+            }
         }
         if let Some(day) = &mut self.exits
             && let Some((counts, end)) = day.end(now, PortTraffic::default())

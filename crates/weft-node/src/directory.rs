@@ -5,12 +5,9 @@ use std::net::SocketAddr;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_config::{DirAuthority, GrantedFlag, Options};
 use weft_dir::authority::Authority;
-use weft_dir::client::{ClientOptions, DirServer};
+use weft_dir::client::{BootstrapOptions, ClientOptions, DirServer};
+use weft_dir::command::Earliness;
 use weft_dir::private_authority::Granted;
-
-/// The weight of an authority relative to a fallback directory, where both may be used
-/// (`DirAuthorityFallbackRate`).
-const AUTHORITY_RATE: f64 = 0.1;
 
 /// The authorities whose signatures make a consensus valid.
 pub(crate) fn authorities(options: &Options) -> Vec<Authority> {
@@ -39,7 +36,7 @@ pub(crate) fn client_options(options: &Options) -> ClientOptions {
             .chain(of.ipv6.map(SocketAddr::V6))
             .collect(),
         dir_addr: Some(SocketAddr::V4(of.dir_address)),
-        weight: of.weight * AUTHORITY_RATE,
+        weight: of.weight * options.directory.authority_fallback_rate,
         authority: true,
     });
     let fallbacks = options.directory.fallbacks.iter().map(|of| DirServer {
@@ -68,12 +65,41 @@ pub(crate) fn client_options(options: &Options) -> ClientOptions {
         by_bridges: options.bridges.in_use,
         paths_needed: options.directory.paths_needed,
         max_stall: options.testing.dir_connection_max_stall,
+        initial_delay: options.testing.client_consensus_download_initial_delay,
+        download_initial_delay: options.testing.client_download_initial_delay,
+        max_interval_without_request: options.testing.client_max_interval_without_request,
+        bootstrap: bootstrap(options),
+        fetch: options.directory.fetch,
+        earliness: earliness(options),
         ..ClientOptions::new(
             authorities(options),
             servers,
             Some(options.files.cache_directory.clone()),
             options.testing.network,
         )
+    }
+}
+
+/// How the first consensus is asked for.
+fn bootstrap(options: &Options) -> BootstrapOptions {
+    let torrc = &options.directory.bootstrap;
+    BootstrapOptions {
+        max_tries: torrc.max_tries,
+        fallback_delay: torrc.fallback_delay,
+        authority_delay: Some(torrc.authority_delay),
+        authority_only_delay: torrc.authority_only_delay,
+    }
+}
+
+/// When documents are fetched.
+pub(crate) fn earliness(options: &Options) -> Earliness {
+    match (
+        options.directory.fetch_early,
+        options.directory.fetch_extra_early,
+    ) {
+        (false, _) => Earliness::Usual,
+        (true, false) => Earliness::Early,
+        (true, true) => Earliness::ExtraEarly,
     }
 }
 

@@ -8,6 +8,7 @@
 pub(crate) mod cpu;
 pub mod daemon;
 pub mod host;
+pub(crate) mod inherited;
 pub mod limits;
 pub(crate) mod machine;
 pub(crate) mod manager;

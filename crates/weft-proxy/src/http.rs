@@ -22,11 +22,17 @@ pub(crate) fn connect(target: SocketAddr, authenticator: Option<&Secret>) -> Vec
     match authenticator {
         None => format!("CONNECT {target} HTTP/1.0\r\n\r\n"),
         Some(text) => format!(
-            "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\nProxy-Authorization: Basic {}\r\n\r\n",
-            Base64::encode_string(text.as_bytes())
+            "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{}\r\n",
+            authorization(text)
         ),
     }
     .into_bytes()
+}
+
+/// The header line with name and password.
+pub(crate) fn authorization(text: &Secret) -> String {
+    let encoded = Base64::encode_string(text.as_bytes());
+    format!("Proxy-Authorization: Basic {encoded}\r\n")
 }
 
 /// The length of the head of an answer that grants the connection; `None`: its end is missing.

@@ -1,5 +1,5 @@
-//! How a node asks a proxy for a connection to a relay: SOCKS4, SOCKS5 (RFC 1928, RFC 1929) and HTTP
-//! CONNECT (RFC 9110 9.3.6), the client's side of each.
+//! How a node asks a proxy for a connection to a relay: SOCKS4, SOCKS5 (RFC 1928, RFC 1929), HTTP CONNECT
+//! (RFC 9110 9.3.6) and the PROXY line of haproxy, the client's side of each.
 //!
 //! A [`Request`] is one conversation. It is given the proxy's bytes and gives the bytes to send; it
 //! does no I/O and knows no clock, so that every kind of socket can use it. What it keeps of the
@@ -21,6 +21,7 @@
 
 mod credentials;
 mod error;
+mod haproxy;
 mod http;
 mod socks;
 #[cfg(test)]
@@ -55,6 +56,8 @@ impl Proxy {
             }
             Protocol::Http(None) => ("http", String::new()),
             Protocol::Http(Some(user)) => ("http", format!("{}@", user.text())),
+            // Programs do not know it and refuse to start, so that none connects past the proxy. C tor gives them none.
+            Protocol::Haproxy => ("haproxy", String::new()),
         };
         format!("{scheme}://{user}{}", self.addr)
     }
@@ -69,6 +72,8 @@ pub enum Protocol {
     Socks5(Option<Credentials>),
     /// HTTP CONNECT; `name:password` for Basic authentication (RFC 7617).
     Http(Option<Secret>),
+    /// haproxy's PROXY protocol, version 1: one line, which has no answer.
+    Haproxy,
 }
 
 impl Protocol {
@@ -79,7 +84,27 @@ impl Protocol {
             Self::Socks4(_) => "SOCKS4",
             Self::Socks5(_) => "SOCKS5",
             Self::Http(_) => "HTTP",
+            Self::Haproxy => "haproxy",
         }
+    }
+}
+
+/// A proxy that is asked for documents, not for connections (`HTTPProxy`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpProxy {
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// `name:password` for Basic authentication (RFC 7617).
+    pub authenticator: Option<Secret>,
+}
+
+impl HttpProxy {
+    /// The header line that authenticates; empty without name and password.
+    #[must_use]
+    pub fn header(&self) -> String {
+        self.authenticator
+            .as_ref()
+            .map_or_else(String::new, http::authorization)
     }
 }
 
@@ -90,6 +115,8 @@ pub struct Route {
     pub bind: Option<IpAddr>,
     /// The proxy to connect through.
     pub proxy: Option<Arc<Proxy>>,
+    /// The proxy that unencrypted directory requests go through, in place of the other.
+    pub http: Option<Arc<HttpProxy>>,
 }
 
 impl Route {
@@ -166,6 +193,7 @@ impl Request {
                 State::Http(0),
                 http::connect(target, authenticator.as_ref()),
             ),
+            Protocol::Haproxy => (State::Connected, haproxy::line(target)),
         };
         Ok(Self {
             target,
@@ -186,10 +214,10 @@ impl Request {
         self.out.drain(..count.min(self.out.len()));
     }
 
-    /// Whether the proxy has connected: the next byte belongs to the target.
+    /// Whether the proxy has connected, and has got all that is for it: the next byte belongs to the target.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        self.state == State::Connected
+        self.state == State::Connected && self.out.is_empty()
     }
 
     /// Takes bytes from the proxy.
@@ -203,7 +231,7 @@ impl Request {
         self.answer.extend_from_slice(taken);
         while let Some(used) = self.step()? {
             self.answer.drain(..used.min(self.answer.len()));
-            if self.is_connected() {
+            if self.state == State::Connected {
                 return match self.answer.is_empty() && rest.is_empty() {
                     true => Ok(()),
                     false => Err(ProxyError::Unasked),

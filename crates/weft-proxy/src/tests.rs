@@ -289,4 +289,34 @@ fn a_proxy_is_a_uri_for_programs() {
     let user = Some(Secret::new("me:x".to_owned()));
     assert_eq!(uri(Protocol::Http(user)), "http://me:x@[::1]:1080");
     assert_eq!(uri(Protocol::Http(None)), "http://[::1]:1080");
+    assert_eq!(uri(Protocol::Haproxy), "haproxy://[::1]:1080");
+}
+
+#[test]
+fn haproxy_gets_one_line_and_answers_nothing() {
+    for (target, line) in [
+        (v4(), "PROXY TCP4 0.0.0.0 192.0.2.7 0 9001\r\n"),
+        (v6(), "PROXY TCP6 :: 2001:db8::7 0 443\r\n"),
+    ] {
+        let mut request = Request::new(&Protocol::Haproxy, target).unwrap();
+        assert_eq!(request.output(), line.as_bytes());
+        request.sent(line.len() - 1);
+        assert!(!request.is_connected(), "a byte of the line is missing");
+        request.sent(1);
+        assert!(request.is_connected());
+    }
+    assert_eq!(error(&Protocol::Haproxy, &[b"HTTP"]), ProxyError::Unasked);
+}
+
+#[test]
+fn a_proxy_for_documents_gets_name_and_password() {
+    let proxy = |authenticator: Option<&str>| HttpProxy {
+        addr: v4(),
+        authenticator: authenticator.map(|text| Secret::new(text.to_owned())),
+    };
+    assert_eq!(proxy(None).header(), "");
+    assert_eq!(
+        proxy(Some("me:secret")).header(),
+        "Proxy-Authorization: Basic bWU6c2VjcmV0\r\n"
+    );
 }

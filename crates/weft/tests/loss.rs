@@ -120,7 +120,10 @@ fn connections_of_their_own_carry_more_over_a_lossy_link() {
     network.renew_circuits(PATIENCE, &stop).unwrap();
     let auto = downloaded(&network, COUNTED, 3);
     eprintln!("shared: {shared} bytes, auto: {auto}");
-    assert!(2 * auto > 3 * shared, "auto: {auto} bytes, shared: {shared}");
+    assert!(
+        2 * auto > 3 * shared,
+        "auto: {auto} bytes, shared: {shared}"
+    );
 
     reload(&network, "1");
     network.renew_circuits(PATIENCE, &stop).unwrap();

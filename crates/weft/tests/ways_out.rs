@@ -305,7 +305,6 @@ fn wrong_bridges_are_refused_at_the_start_by_sighup_and_by_setconf() {
         "UseBridges=1",
         "Bridge=\"127.0.0.1:1 1234\"",
         "UseBridges=1 UseEntryGuards=0 Bridge=127.0.0.1:1",
-        "TCPProxy=\"haproxy 192.0.2.1:1\"",
     ] {
         let answer = ask(&format!("SETCONF {words}"));
         assert!(

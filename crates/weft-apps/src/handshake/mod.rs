@@ -1,6 +1,7 @@
 //! One connection of an application, from its first byte to the reply ([`Handshake`]).
 
 mod http;
+mod redirected;
 mod socks;
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,6 +28,8 @@ use crate::{destination, http_reply, socks_reply};
 pub struct Handshake {
     rules: Arc<AppRules>,
     from: Option<SocketAddr>,
+    /// Where a connection led that was redirected to a TransPort.
+    to: Option<SocketAddr>,
     state: SocksPhase,
     credentials: Option<AppCredentials>,
     reply_protocol: ReplyProtocol,
@@ -43,12 +46,27 @@ impl Handshake {
         Self {
             rules,
             from,
+            to: None,
             state: SocksPhase::Start,
             credentials: None,
             reply_protocol: ReplyProtocol::None,
             notices: Vec::new(),
             reverse: false,
             finished: false,
+        }
+    }
+
+    /// The state of a connection that was redirected to a TransPort; `to` is where it led, if that is known. The request
+    /// is there without any bytes.
+    #[must_use]
+    pub fn redirected(
+        rules: Arc<AppRules>,
+        from: Option<SocketAddr>,
+        to: Option<SocketAddr>,
+    ) -> Self {
+        Self {
+            to,
+            ..Self::new(rules, from)
         }
     }
 
@@ -68,6 +86,8 @@ impl Handshake {
         let step = match self.rules.service {
             AppService::Socks => self.socks(bytes),
             AppService::HttpTunnel => self.http(bytes),
+            AppService::Transparent(_) => self.transparent(),
+            AppService::Natd => self.natd(bytes),
             AppService::Dns => Err(self.fail(
                 Vec::new(),
                 Notice::new(Line::info("a DNSPort has no connections")),
@@ -118,7 +138,9 @@ impl Handshake {
         self.answered(&resolved)
     }
 
-    fn answered(&self, resolved: &Resolved) -> Vec<u8> {
+    /// The reply to a RESOLVE request that no exit was asked for: a virtual address is a private one.
+    #[must_use]
+    pub fn answered(&self, resolved: &Resolved) -> Vec<u8> {
         match self.reply_protocol {
             ReplyProtocol::Socks4 => socks_reply::resolved4(resolved),
             ReplyProtocol::Socks5 if self.reverse => socks_reply::resolved_name5(resolved),

@@ -35,6 +35,7 @@ use crate::address_map::AddressMap;
 use crate::chooser::Chooser;
 use crate::circuit::Circuit;
 use crate::config::ClientConfig;
+use crate::dormancy::{Dormancy, Remembered};
 use crate::events::{CircuitInfo, ClientEvent, StreamInfo};
 use crate::launches::Launches;
 use crate::now::Now;
@@ -42,7 +43,7 @@ use crate::outage::Outage;
 use crate::output::Output;
 use crate::predicted::Predicted;
 use crate::sets::{Set, TunnelCounts};
-use crate::stream::{Stream, StreamEnded};
+use crate::stream::{Stream, StreamEnded, StreamKind};
 use crate::tracked::Tracked;
 use crate::weights::Weights;
 
@@ -97,6 +98,7 @@ pub struct Client<C: Chooser> {
     predicted: Predicted,
     launches: Launches,
     addresses: AddressMap,
+    dormancy: Dormancy,
     tracked: Tracked,
     nym_epoch: u64,
     /// RSA identities of exits that refused a stream that their policy allows, or are full.
@@ -119,7 +121,6 @@ impl<C: Chooser> Client<C> {
         Client {
             predicted: Predicted::new(now.mono),
             launches: Launches::new(now.mono),
-            config,
             chooser,
             rng: StdRng::from_seed(seed),
             circuits: BTreeMap::new(),
@@ -134,6 +135,7 @@ impl<C: Chooser> Client<C> {
             last_circuit: 0,
             last_stream: FIRST_OWN_STREAM,
             addresses: AddressMap::default(),
+            dormancy: Dormancy::new(&config.dormancy, Remembered::NOTHING, now.mono),
             tracked: Tracked::default(),
             nym_epoch: 0,
             refusing: BTreeSet::new(),
@@ -143,6 +145,50 @@ impl<C: Chooser> Client<C> {
             probes: ProbeCounts::default(),
             weights: Weights::default(),
             ignored: RateLimit::new(REFUSAL_INTERVAL),
+            config,
+        }
+    }
+
+    /// Goes on where the run before this one ended.
+    pub fn remember(&mut self, remembered: Remembered, now: Now) {
+        self.dormancy = Dormancy::new(&self.config.dormancy, remembered, now.mono);
+    }
+
+    /// What the state file is to remember of it.
+    pub fn remembered(&self, now: Now) -> Remembered {
+        self.dormancy.remembered(now)
+    }
+
+    /// It takes no part in the network: no circuit is built before it is needed, and nothing should be fetched.
+    pub fn is_dormant(&self) -> bool {
+        self.dormancy.is_dormant()
+    }
+
+    /// Somebody uses it.
+    pub fn wake(&mut self, now: Now) {
+        if self.dormancy.used(now.mono) {
+            self.log(Line::notice("Tor is no longer dormant."));
+        }
+    }
+
+    /// A controller wants it to sleep.
+    pub fn go_dormant(&mut self) {
+        self.log(Line::notice("Going dormant because of controller request."));
+        self.dormancy.sleep();
+    }
+
+    /// Looks at whether somebody uses it.
+    fn check_use(&mut self, now: Now) {
+        let is_users = |stream: &Stream| !matches!(stream.kind, StreamKind::Directory(_));
+        let has_streams = self.streams.values().any(is_users);
+        if self
+            .dormancy
+            .check(&self.config.dormancy, has_streams, now.mono)
+        {
+            self.log(match self.dormancy.is_dormant() {
+                true => Line::notice("No user activity in a long time: becoming dormant."),
+                false => Line::notice("Tor is no longer dormant."),
+            });
         }
     }
 
@@ -233,6 +279,12 @@ impl<C: Chooser> Client<C> {
                 mut circuits,
             } => {
                 circuits.retain(|report| !self.sets.contains_key(&report.circuit));
+                if streams
+                    .iter()
+                    .any(|(id, ..)| self.directory_of(*id).is_none())
+                {
+                    self.wake(now);
+                }
                 if !streams.is_empty() {
                     self.emit(ClientEvent::StreamBytes(streams));
                 }
@@ -259,6 +311,7 @@ impl<C: Chooser> Client<C> {
         }
         self.config = config;
         self.tracked.keep(&self.config.track_hosts);
+        self.addresses.keep_automapped(&self.config.automap);
         if freed {
             self.release_held(now);
         }

@@ -23,7 +23,10 @@ const LAUNCHES: usize = 4;
 impl<C: Chooser> Client<C> {
     /// Launches circuits for predicted streams.
     pub(super) fn predict(&mut self, now: Now) {
-        if self.config.disable_predicted || self.config.disable_network || !self.chooser.is_ready()
+        if self.config.disable_predicted
+            || self.is_dormant()
+            || self.config.disable_network
+            || !self.chooser.is_ready()
         {
             return;
         }

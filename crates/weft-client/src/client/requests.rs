@@ -20,10 +20,14 @@ use crate::now::Now;
 use crate::output::Output;
 use crate::stream::{Stream, StreamKind, StreamState};
 
+use crate::virtual_addresses::Virtual;
+
 use super::{Client, MAX_STREAMS};
 
 /// The TTL of an answer that needs no exit, in seconds.
 const LITERAL_TTL: u32 = 3600;
+/// The TTL of a virtual address, in seconds (C tor's `dnsserv_resolved`).
+const VIRTUAL_TTL: u32 = 60;
 
 /// A request that is refused without a circuit.
 struct Refused {
@@ -73,6 +77,7 @@ impl<C: Chooser> Client<C> {
             self.command(OriginCommand::Refuse { stream: id, why });
             return;
         }
+        self.wake(now);
         let stream = self.new_stream(id, request, now);
         self.begin(stream, now);
     }
@@ -175,6 +180,10 @@ impl<C: Chooser> Client<C> {
             stream.host = host;
             self.emit_stream(id, StreamNews::Remap { by_exit: false });
         }
+        if let Some(answer) = self.automap(id)? {
+            return Ok(Some(answer));
+        }
+        self.refuse_unmapped(id)?;
         let Some(stream) = self.streams.get_mut(&id) else {
             return Ok(None);
         };
@@ -227,6 +236,67 @@ impl<C: Chooser> Client<C> {
                 broken.refused.map_or(Ok(answer), Err)
             }
         }
+    }
+
+    /// The virtual address of a name that is looked up, if it is to have one (connection_edge.c,
+    /// `connection_ap_handshake_rewrite`). To a DNSPort, which asks for one family or the other, it has one of each.
+    fn automap(&mut self, id: ConnectionId) -> Result<Option<Resolved>, Refused> {
+        let Some(stream) = self.streams.get(&id) else {
+            return Ok(None);
+        };
+        let name = stream.host.to_ascii_lowercase();
+        let is_name = stream.kind == StreamKind::Resolve && stream.address().is_none();
+        if !is_name || !self.config.automap.covers(&name) {
+            return Ok(None);
+        }
+        let listener = stream.listener;
+        let six = !listener.ipv4
+            || (listener.ipv6 && listener.prefer_ipv6)
+            || listener.prefer_ipv6_automap;
+        let kinds: &[Virtual] = match stream.fields.protocol {
+            AppProtocol::Dns => &[Virtual::Ipv4, Virtual::Ipv6],
+            AppProtocol::Socks4 => &[Virtual::Ipv4],
+            _ if six => &[Virtual::Ipv6],
+            _ => &[Virtual::Ipv4],
+        };
+        let networks = self.config.virtual_networks;
+        let mut answers = Vec::new();
+        for kind in kinds {
+            let addresses = &mut self.addresses;
+            let address = addresses.automap(*kind, &name, networks, &mut self.rng);
+            answers.extend(address.and_then(|address| address.parse::<IpAddr>().ok()));
+        }
+        if answers.is_empty() {
+            let line = Line::warn("Unable to automap address ").client(&name);
+            self.log(line);
+            let end = StreamEnd::Local(EndReason::INTERNAL);
+            return Err(Refused::new(AppRefusal::General, end));
+        }
+        let answers = answers.into_iter().map(|addr| Answer {
+            kind: answer_kind(addr),
+            ttl: VIRTUAL_TTL,
+        });
+        Ok(Some(Resolved {
+            answers: answers.collect(),
+        }))
+    }
+
+    /// Refuses a virtual address that stands for nothing (any more): at an exit it would fail, or mean something else.
+    fn refuse_unmapped(&mut self, id: ConnectionId) -> Result<(), Refused> {
+        let networks = self.config.virtual_networks;
+        let kinds = [Virtual::Name, Virtual::Ipv4, Virtual::Ipv6];
+        let Some(stream) = self.streams.get(&id).filter(|stream| {
+            let asked = matches!(stream.kind, StreamKind::Connect | StreamKind::Resolve);
+            asked && kinds.iter().any(|kind| kind.owns(&stream.host, networks))
+        }) else {
+            return Ok(());
+        };
+        let line = Line::warn("Missing mapping for virtual address '")
+            .client(&stream.host)
+            .text("'. Refusing.");
+        self.log(line);
+        let end = StreamEnd::Local(EndReason::INTERNAL);
+        Err(Refused::new(AppRefusal::General, end))
     }
 
     /// The rules for connections.
@@ -313,8 +383,12 @@ fn single(kind: AnswerKind) -> Resolved {
 
 /// An address is its own answer.
 fn literal(addr: IpAddr) -> Resolved {
-    single(match addr {
+    single(answer_kind(addr))
+}
+
+fn answer_kind(addr: IpAddr) -> AnswerKind {
+    match addr {
         IpAddr::V4(v4) => AnswerKind::Ipv4(v4),
         IpAddr::V6(v6) => AnswerKind::Ipv6(v6),
-    })
+    }
 }

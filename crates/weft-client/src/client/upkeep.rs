@@ -16,6 +16,7 @@ use super::Client;
 impl<C: Chooser> Client<C> {
     /// Call about once a second.
     pub fn tick(&mut self, now: Now) {
+        self.check_use(now);
         self.launches.tick(self.config.new_circuit_period, now.mono);
         self.check_stream_times(now);
         self.check_build_times(now);

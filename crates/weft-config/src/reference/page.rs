@@ -50,7 +50,7 @@ fn page() -> String {
     unsupported(&mut page, Harm::Unsafe, "why it is refused");
     page.push_str(
         "**Warned about.** What you will miss: one warning for each, before everything else in the log. \
-         Again, values\nthat ask for nothing get none (`TransPort 0`).\n\n",
+         Again, values\nthat ask for nothing get none (`ExtORPort 0`).\n\n",
     );
     unsupported(&mut page, Harm::Lost, "what does not happen");
     page.push_str("**Harmless.** One notice names all of these that are set.\n\n");

@@ -32,26 +32,25 @@ options! {
     DNSPortLines: LinesVirtual;
 
     /// A port for connections that the firewall redirects.
-    TransPort: LinesOf(TransPortLines), lost(&["0"], "the port will NOT be opened");
+    TransPort: LinesOf(TransPortLines);
 
     /// As TransPort, left out of dumps.
-    __TransPort: LinesOf(TransPortLines), hidden, lost(&["0"], "the port will NOT be opened");
+    __TransPort: LinesOf(TransPortLines), hidden;
 
     /// The lines of TransPort.
-    TransPortLines: LinesVirtual, harmless("it is a list that other options fill");
+    TransPortLines: LinesVirtual;
 
-    /// How the firewall redirects connections to TransPort.
-    TransProxyType: Text = "default",
-        harmless("it only describes the TransPort, which has a warning of its own");
+    /// How the firewall redirects connections to TransPort: `default` (REDIRECT) or `TPROXY`.
+    TransProxyType: Text = "default";
 
     /// A port for connections that natd redirects.
-    NATDPort: LinesOf(NATDPortLines), lost(&["0"], "the port will NOT be opened");
+    NATDPort: LinesOf(NATDPortLines);
 
     /// As NATDPort, left out of dumps.
-    __NATDPort: LinesOf(NATDPortLines), hidden, lost(&["0"], "the port will NOT be opened");
+    __NATDPort: LinesOf(NATDPortLines), hidden;
 
     /// The lines of NATDPort.
-    NATDPortLines: LinesVirtual, harmless("it is a list that other options fill");
+    NATDPortLines: LinesVirtual;
 
     /// Addresses that may use the ports of applications; where no rule matches, they may.
     SocksPolicy: Lines;
@@ -81,10 +80,8 @@ options! {
     ClientRejectInternalAddresses: Bool = "1", in_testing("0");
 
     /// Give names that are looked up virtual addresses.
-    AutomapHostsOnResolve: Bool = "0",
-        lost(&["0"], "names will NOT be mapped to virtual addresses");
+    AutomapHostsOnResolve: Bool = "0";
 
-    /// The ends of names that AutomapHostsOnResolve is about.
-    AutomapHostsSuffixes: Csv = ".onion,.exit",
-        harmless("it only describes AutomapHostsOnResolve, which has a warning of its own");
+    /// The ends of names that AutomapHostsOnResolve is about; `.`: all names.
+    AutomapHostsSuffixes: Csv = ".onion,.exit";
 }

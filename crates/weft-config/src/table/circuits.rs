@@ -74,5 +74,5 @@ options! {
     MultipathUsers: Csv, own;
 
     /// Use congestion control whatever the consensus has.
-    __AlwaysCongestionControl: Bool = "0", harmless("only measurements of C tor need it");
+    __AlwaysCongestionControl: Bool = "0";
 }

@@ -44,8 +44,7 @@ options! {
 
     /// A connection to a controller, as a file descriptor: end when it closes.
     __OwningControllerFD: U64 = "18446744073709551615",
-        immutable, hidden,
-        lost(&["18446744073709551615"], "Weft will NOT end when this connection closes (__OwningControllerProcess and TAKEOWNERSHIP are supported)");
+        immutable, hidden;
 
     /// Streams wait until a controller attaches them.
     __LeaveStreamsUnattached: Bool = "0", hidden;
@@ -57,6 +56,5 @@ options! {
     __ReloadTorrcOnSIGHUP: Bool = "1", hidden;
 
     /// Handle no signals.
-    __DisableSignalHandlers: Bool = "0",
-        immutable, hidden, lost(&["0"], "signals will be handled all the same");
+    __DisableSignalHandlers: Bool = "0", immutable, hidden;
 }

@@ -19,8 +19,7 @@ options! {
     UseDefaultFallbackDirs: Bool = "1";
 
     /// How likely an authority is asked in place of a fallback.
-    DirAuthorityFallbackRate: Double = "0.1",
-        harmless("Weft downloads what it needs by a schedule of its own");
+    DirAuthorityFallbackRate: Double = "0.1";
 
     /// Whether the descriptor is published: `1` or `v3` publish, `0` does not.
     PublishServerDescriptor: Csv = "1";
@@ -47,44 +46,41 @@ options! {
     /// Fetch extra-info documents, too, and serve them.
     DownloadExtraInfo: Bool = "0";
 
-    /// Fetch descriptors of relays; 0: fetch none.
-    FetchServerDescriptors: Bool = "1", lost(&["1"], "relays will be downloaded all the same");
+    /// Fetch directory documents; 0: fetch none.
+    FetchServerDescriptors: Bool = "1";
 
-    /// Fetch directory documents as early as a cache does.
-    FetchDirInfoEarly: Bool = "0",
-        harmless("Weft downloads what it needs by a schedule of its own");
+    /// Fetch directory documents as early as a cache does, and from the authorities.
+    FetchDirInfoEarly: Bool = "0";
 
     /// Fetch directory documents before caches do.
-    FetchDirInfoExtraEarly: Bool = "0",
-        harmless("Weft downloads what it needs by a schedule of its own");
+    FetchDirInfoExtraEarly: Bool = "0";
 
     /// Fetch descriptors of relays that are not in use, too.
     FetchUselessDescriptors: Bool = "0",
-        harmless("Weft downloads what it needs by a schedule of its own");
+        harmless("documents that nothing uses are not fetched");
 
     /// Use microdescriptors in place of descriptors.
     UseMicrodescriptors: AutoBool = "auto",
-        harmless("Weft downloads what it needs by a schedule of its own");
+        harmless("clients always use microdescriptors, as C tor does unless this is 0");
 
     /// How long a client waits before it asks authorities, where it has fallbacks.
     ClientBootstrapConsensusAuthorityDownloadInitialDelay: FirstSeconds = "6",
-        in_testing("0"), harmless("Weft downloads what it needs by a schedule of its own");
+        in_testing("0");
 
     /// How long a client waits before it asks authorities, where it has no fallbacks.
     ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay: FirstSeconds = "0",
-        in_testing("0"), harmless("Weft downloads what it needs by a schedule of its own");
+        in_testing("0");
 
     /// How long a client waits before it asks fallbacks.
     ClientBootstrapConsensusFallbackDownloadInitialDelay: FirstSeconds = "0",
-        in_testing("0"), harmless("Weft downloads what it needs by a schedule of its own");
+        in_testing("0");
 
     /// How many consensuses a client fetches at once.
-    ClientBootstrapConsensusMaxInProgressTries: PosInt = "3",
-        harmless("Weft downloads what it needs by a schedule of its own");
+    ClientBootstrapConsensusMaxInProgressTries: PosInt = "3";
 
     /// How much of descriptors that cannot be read is kept for inspection.
     MaxUnparseableDescSizeToLog: Memory = "10 MB",
-        harmless("documents that cannot be read are not written to files");
+        harmless("it has no effect in C tor either");
 
     /// Send all directory requests through circuits of three hops.
     __AllDirActionsPrivate: Bool = "0",

@@ -26,5 +26,5 @@ options! {
 
     /// How long C tor's TLS certificate is good for.
     SSLKeyLifetime: Seconds = "0",
-        harmless("link keys are renewed by the schedule of their certificates");
+        harmless("nobody looks at this lifetime: link keys are renewed by the schedule of the certificates that vouch for them");
 }

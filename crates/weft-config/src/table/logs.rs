@@ -40,11 +40,11 @@ options! {
     /// Addresses that may fetch counters; without a line, nobody may.
     MetricsPortPolicy: Lines;
 
-    /// Log statistics of C tor's main loop.
-    MainloopStats: Bool = "0", harmless("these statistics are neither collected nor published");
+    /// Log with the heartbeat how often the main thread's event loop returned.
+    MainloopStats: Bool = "0";
 
     /// Publish how long cells wait.
-    CellStatistics: Bool = "0", harmless("these statistics are neither collected nor published");
+    CellStatistics: Bool = "0";
 
     /// Publish how much padding is sent.
     PaddingStatistics: Bool = "1";

@@ -95,17 +95,14 @@ options! {
     /// The password for Socks5Proxy.
     Socks5ProxyPassword: Text;
 
-    /// A proxy (haproxy) that connections to relays take.
-    TCPProxy: Text,
-        refused(&[], "connections would NOT go through this proxy (Socks4Proxy, Socks5Proxy and HTTPSProxy are supported)");
+    /// `haproxy` and the address of a proxy that connections to relays and directories take.
+    TCPProxy: Text;
 
     /// An HTTP proxy for directory requests without encryption.
     HTTPProxy: Text,
-        deprecated("It only applies to unencrypted connections to directory servers."),
-        refused(&[], "directory requests would NOT go through this proxy (HTTPSProxy, which takes all connections to relays and directories, is supported)");
+        deprecated("It only applies to unencrypted connections to directory servers.");
 
     /// User and password for HTTPProxy, separated by a colon.
     HTTPProxyAuthenticator: Text,
-        deprecated("HTTPProxy is deprecated in favour of HTTPSProxy."),
-        harmless("it only describes HTTPProxy, which is refused");
+        deprecated("HTTPProxy is deprecated in favour of HTTPSProxy.");
 }

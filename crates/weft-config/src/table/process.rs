@@ -28,17 +28,17 @@ options! {
     NoExec: Bool = "0", immutable;
 
     /// A start ends dormancy.
-    DormantCanceledByStartup: Bool = "0", harmless("Weft is never dormant");
+    DormantCanceledByStartup: Bool = "0";
 
     /// How long a client may be idle before it is dormant.
-    DormantClientTimeout: Seconds = "24 hours", harmless("Weft is never dormant");
+    DormantClientTimeout: Seconds = "24 hours";
 
     /// Be dormant at the first start.
-    DormantOnFirstStartup: Bool = "0", harmless("Weft is never dormant");
+    DormantOnFirstStartup: Bool = "0";
 
     /// Streams without traffic prevent dormancy.
-    DormantTimeoutDisabledByIdleStreams: Bool = "1", harmless("Weft is never dormant");
+    DormantTimeoutDisabledByIdleStreams: Bool = "1";
 
     /// Become dormant after DormantClientTimeout.
-    DormantTimeoutEnabled: Bool = "1", harmless("Weft is never dormant");
+    DormantTimeoutEnabled: Bool = "1";
 }

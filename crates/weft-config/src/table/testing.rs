@@ -66,19 +66,13 @@ options! {
         testing_only;
 
     /// How long a relay waits before it fetches descriptors.
-    TestingServerDownloadInitialDelay: FirstSeconds = "0",
-        in_testing("0"), testing_only,
-        harmless("Weft downloads what it needs by a schedule of its own");
+    TestingServerDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
 
     /// How long a client waits before it fetches descriptors.
-    TestingClientDownloadInitialDelay: FirstSeconds = "0",
-        in_testing("0"), testing_only,
-        harmless("Weft downloads what it needs by a schedule of its own");
+    TestingClientDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
 
     /// How long a client waits before it fetches its first consensus.
-    TestingClientConsensusDownloadInitialDelay: FirstSeconds = "0",
-        in_testing("0"), testing_only,
-        harmless("Weft downloads what it needs by a schedule of its own");
+    TestingClientConsensusDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
 
     /// How long a client waits before it asks bridges again.
     TestingBridgeDownloadInitialDelay: FirstSeconds = "10800",
@@ -90,17 +84,14 @@ options! {
 
     /// How long a client gathers descriptors to ask for.
     TestingClientMaxIntervalWithoutRequest: Seconds = "10 minutes",
-        at_least(1), in_testing("5 seconds"), testing_only,
-        harmless("Weft downloads what it needs by a schedule of its own");
+        at_least(1), in_testing("5 seconds"), testing_only;
 
     /// Send controllers CONN_BW events.
-    TestingEnableConnBwEvent: Bool = "0",
-        in_testing("1"), testing_only, harmless("only measurements of C tor need it");
+    TestingEnableConnBwEvent: Bool = "0", in_testing("1"), testing_only;
 
     /// Send controllers CELL_STATS events.
-    TestingEnableCellStatsEvent: Bool = "0",
-        in_testing("1"), testing_only, harmless("only measurements of C tor need it");
+    TestingEnableCellStatsEvent: Bool = "0", in_testing("1"), testing_only;
 
-    /// Be an exit for bandwidth measurements alone.
-    __SbwsExit: Bool = "0", harmless("only measurements of C tor need it");
+    /// Be an exit for bandwidth scanners: circuits get the consensus' parameters for two hops.
+    __SbwsExit: Bool = "0";
 }

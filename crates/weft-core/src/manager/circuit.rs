@@ -433,6 +433,7 @@ impl LocalConnectionManager {
         if half.is_guest {
             self.forget_route(from);
         }
+        self.note_queue_gone(slot, &half, from, true, now);
         self.scheduler.circuit_removed(slot);
         self.to_controller.cancel(Asker::Half(from));
         if let Some(link) = self.links.get_mut(half.link) {

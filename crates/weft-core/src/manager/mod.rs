@@ -7,7 +7,7 @@
 //! - `streams`: a half's side of its streams; `edges`: their edges;
 //! - `tunnels`: several circuits as one;
 //! - `abra`: this relay's weight, for circuits that ask, and other relays' weights;
-//! - `timers`, `memory`, `traffic`: time, memory and reports; `audit`: what always holds.
+//! - `timers`, `memory`, `traffic`, `queues`: time, memory and reports; `audit`: what always holds.
 
 mod abra;
 mod audit;
@@ -22,6 +22,7 @@ mod links;
 mod memory;
 mod origin;
 mod outbox;
+mod queues;
 mod rendezvous;
 mod requests;
 mod sending;
@@ -60,6 +61,7 @@ use crate::tunnel::Choice;
 
 use edges::EdgeSide;
 use outbox::Outboxes;
+use queues::QueueMeasuring;
 use requests::ToControllerQueue;
 use traffic::TrafficReports;
 use transfer::Transfers;
@@ -121,6 +123,8 @@ pub struct LocalConnectionManager {
     unreported: Vec<LinkKey>,
     waits: Waits,
     traffic: TrafficReports,
+    /// How long cells wait, while that is measured.
+    queues: Option<Box<QueueMeasuring>>,
     abra: abra::Abra,
     /// Tunnels whose legs may stand still (mTor).
     watched_tunnels: BTreeSet<HalfKey>,
@@ -176,6 +180,7 @@ impl LocalConnectionManager {
             unreported: Vec::new(),
             waits: Waits::default(),
             traffic: TrafficReports::default(),
+            queues: QueueMeasuring::wanted(&params),
             abra: abra::Abra::default(),
             watched_tunnels: BTreeSet::new(),
             transfers: Transfers::default(),
@@ -330,6 +335,7 @@ impl LocalConnectionManager {
                 if !reported {
                     self.report_all_loads();
                 }
+                self.follow_queue_measuring();
             }
             FromController::AskWeight { half, hop } => self.on_ask_weight(half, hop, now),
             FromController::Probe { half, nonce } => self.on_probe(half, nonce, now),

@@ -16,7 +16,7 @@ use super::circuit::ClosedBy;
 use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr};
 use crate::edge::{Asked, StreamAt};
-use crate::flow::CircuitFlow;
+use crate::flow::{CircuitFlow, PathKind};
 use crate::half::{CircuitHalf, Role, Waiting};
 use crate::message::{EdgeControl, ToController};
 use crate::origin::{HopFlow, OriginEvent};
@@ -87,7 +87,10 @@ impl LocalConnectionManager {
         origin.crypt.add_hop(keys);
         let flow = match flow {
             HopFlow::Fixed => CircuitFlow::fixed(),
-            HopFlow::Vegas { sendme_inc } => CircuitFlow::vegas(cc, *sendme_inc),
+            // What an exit is for (`__SbwsExit`) is no rule for our own circuits.
+            HopFlow::Vegas { sendme_inc } => {
+                CircuitFlow::vegas(&cc.clone().for_path(PathKind::Exit), *sendme_inc)
+            }
         };
         origin.streams.ends.push(HopEnd::new(Some(flow)));
     }

@@ -69,7 +69,10 @@ impl LocalConnectionManager {
                 continue;
             };
             let most = choice.budget.min(CELLS_AT_ONCE);
-            let sent = half.queue.move_to(&mut link.out, most);
+            let sent = match &mut self.queues {
+                None => half.queue.move_to(&mut link.out, most),
+                Some(queues) => queues.move_to(choice.half, half, link, most, now),
+            };
             self.totals.cells_scheduled += u64::from(sent);
             self.abra.note_scheduled(link, sent);
             link.load.add(u64::from(sent) * CELL_LEN as u64);

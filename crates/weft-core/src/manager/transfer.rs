@@ -158,6 +158,7 @@ impl LocalConnectionManager {
                     // What it moved in this second is not counted.
                     backward.measured = None;
                 }
+                self.note_queue_gone(slot, &half, addr, false, now);
                 moved.push(MovedHalf {
                     addr,
                     half,

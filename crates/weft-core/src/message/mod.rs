@@ -5,6 +5,7 @@
 //! controller ([`ToController`]), and back ([`FromController`]). Every message is owned: sending it
 //! gives it away.
 
+mod activity;
 mod edges;
 mod introduction;
 mod report;
@@ -30,6 +31,7 @@ use weft_cell::stream_msg::{Begin, Resolve, Resolved};
 use weft_cell::{Cell, RelayCmd};
 use weft_crypto::HopKeys;
 
+pub use activity::{Activity, CommandUse, ConnectionBytes, QueueKind, QueueUse};
 pub use edges::{EdgeCell, EdgeControl};
 pub use introduction::{EstablishRequest, IntroNews, IntroOrder};
 pub use report::{

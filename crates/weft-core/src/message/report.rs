@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::address::ThreadId;
 use crate::balance::HeavyLink;
 use crate::ledger::Ledger;
+use crate::message::Activity;
 use weft_extrainfo::{Directions, PaddingTotals, PortTraffic};
 
 /// The report of a connection thread, sent several times a second.
@@ -37,6 +38,8 @@ pub struct Report {
     pub cpu: Duration,
     /// What exits moved by port, since the last report; only while that is counted.
     pub exit_ports: PortTraffic,
+    /// What connections and queues moved since the last report; only while that is measured.
+    pub activity: Activity,
     /// Connections by the way that they were used, since the thread started; only while that is counted.
     pub directions: Directions,
     /// Totals since the thread started.

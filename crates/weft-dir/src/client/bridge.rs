@@ -49,6 +49,8 @@ pub async fn fetch_bridge(
     let candidate = Candidate {
         index: None,
         source: DirSource::Server(bridge),
+        after: Duration::ZERO,
+        not_earlier: false,
     };
     let limits = Limits {
         body: MAX_ROUTER_DESCRIPTOR,
@@ -59,6 +61,7 @@ pub async fn fetch_bridge(
     let asked = ask(
         streams.clone(),
         vec![candidate],
+        1,
         request,
         limits,
         clock.clone(),

@@ -26,7 +26,7 @@ use crate::consensus::Consensus;
 use crate::params::Params;
 
 pub use bridge::{BridgeDescriptor, fetch_bridge, parse_bridge_descriptor};
-pub use options::{ClientOptions, DirServer};
+pub use options::{BootstrapOptions, ClientOptions, DirServer};
 pub use streams::{
     DirConnection, DirIo, DirOutcome, DirSource, DirStreams, OpenFuture, PlainStreams,
 };

@@ -8,6 +8,7 @@ use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
 use crate::authority::Authority;
+use crate::schedule::Earliness;
 
 /// A directory that is known before there is a consensus: an authority or a fallback.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,34 @@ pub struct DirServer {
     /// Whether it is an authority. C tor asks authorities only when fallbacks have failed, or
     /// where there is no fallback.
     pub authority: bool,
+}
+
+/// How a client that has no network yet asks for its first consensus. Several directories are connected to at once, and
+/// the first that is reached is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BootstrapOptions {
+    /// Connections that are begun at once at most (ClientBootstrapConsensusMaxInProgressTries).
+    pub max_tries: usize,
+    /// How long it waits before it tries the first (ClientBootstrapConsensusFallbackDownloadInitialDelay).
+    pub fallback_delay: Duration,
+    /// How long it waits before it tries an authority besides (ClientBootstrapConsensusAuthorityDownloadInitialDelay);
+    /// `None`: it does not.
+    pub authority_delay: Option<Duration>,
+    /// The same as `fallback_delay` where there are authorities alone
+    /// (ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay).
+    pub authority_only_delay: Duration,
+}
+
+impl Default for BootstrapOptions {
+    /// One directory after the other.
+    fn default() -> Self {
+        Self {
+            max_tries: 3,
+            fallback_delay: Duration::ZERO,
+            authority_delay: None,
+            authority_only_delay: Duration::ZERO,
+        }
+    }
 }
 
 /// Settings of a client's directory.
@@ -50,6 +79,17 @@ pub struct ClientOptions {
     pub paths_needed: Option<f64>,
     /// First delay after a failure (TestingClientConsensusDownloadInitialDelay).
     pub initial_delay: Duration,
+    /// First delay of all other downloads (TestingClientDownloadInitialDelay).
+    pub download_initial_delay: Duration,
+    /// Few microdescriptors that are lacking wait so long for more of them, or for none at all where none were asked for
+    /// (TestingClientMaxIntervalWithoutRequest).
+    pub max_interval_without_request: Duration,
+    /// How the first consensus is asked for.
+    pub bootstrap: BootstrapOptions,
+    /// Nothing is downloaded where this is false (FetchServerDescriptors).
+    pub fetch: bool,
+    /// FetchDirInfoEarly, FetchDirInfoExtraEarly.
+    pub earliness: Earliness,
     /// A stream without progress for this long is given up (TestingDirConnectionMaxStall).
     pub max_stall: Duration,
 }
@@ -71,6 +111,11 @@ impl ClientOptions {
             testing,
             paths_needed: None,
             initial_delay: Duration::ZERO,
+            download_initial_delay: Duration::ZERO,
+            max_interval_without_request: Duration::ZERO,
+            bootstrap: BootstrapOptions::default(),
+            fetch: true,
+            earliness: Earliness::Usual,
             max_stall: Duration::from_secs(if testing { 30 } else { 300 }),
         }
     }

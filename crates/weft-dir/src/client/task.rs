@@ -24,6 +24,7 @@ use crate::consensus::{Consensus, newest_certs_path};
 use crate::fetch::{Adopted, Contents, Fetcher, News};
 use crate::http::{Limits, Request, Response};
 use crate::microdesc::{self, Batch, MicrodescFetch, MicrodescStore};
+use crate::schedule::Earliness;
 use crate::task::EventSink;
 
 /// Orders that may wait.
@@ -130,7 +131,7 @@ impl ClientDirectory {
         let fetching = fetching(&options);
         let directory = Self {
             fetcher: Fetcher::for_client(&fetching, clock.monotonic(), &mut rng),
-            lacking: MicrodescFetch::new(options.testing),
+            lacking: lacking(&options),
             store: MicrodescStore::default(),
             building: None,
             sources: Sources::of(&options),
@@ -202,6 +203,7 @@ impl ClientDirectory {
                 self.fetching = fetching(&self.options);
                 self.fetcher.options_changed(&self.fetching, monotonic);
                 self.sources = Sources::of(&self.options);
+                self.lacking.set_patience(patience(&self.options));
                 // Failures while the network was switched off do not count.
                 self.lacking.retry_now();
             }
@@ -302,7 +304,7 @@ impl ClientDirectory {
 
     /// Whether there is somebody to ask.
     fn can_ask(&self) -> bool {
-        self.bridges || !self.options.by_bridges
+        self.options.fetch && (self.bridges || !self.options.by_bridges)
     }
 
     /// How long nothing has to be done if no message arrives.
@@ -331,7 +333,10 @@ impl ClientDirectory {
     fn ask(&mut self, purpose: Purpose, request: Request) {
         let monotonic = self.clock.monotonic();
         let guards = self.network.borrow().is_some();
-        let candidates = self.sources.candidates(guards, monotonic, &mut self.rng);
+        let bootstrap = &self.options.bootstrap;
+        let first = (!guards && matches!(purpose, Purpose::Status)).then_some(bootstrap);
+        let max_tries = bootstrap.max_tries;
+        let candidates = (self.sources).candidates(guards, first, monotonic, &mut self.rng);
         let (streams, clock) = (self.streams.clone(), self.clock.clone());
         let limits = Limits::with_stall(self.options.max_stall);
         let reached = matches!(purpose, Purpose::Status).then(|| self.reached.0.clone());
@@ -345,7 +350,10 @@ impl ClientDirectory {
             Finished {
                 purpose,
                 sent: clock.wall(),
-                asked: ask(streams, candidates, request, limits, clock, reached).await,
+                asked: ask(
+                    streams, candidates, max_tries, request, limits, clock, reached,
+                )
+                .await,
             }
         });
     }
@@ -391,7 +399,8 @@ impl ClientDirectory {
         }
         self.store
             .listed(building.listed(), adopted.consensus.valid_after);
-        self.lacking.want(building.missing());
+        self.lacking
+            .want(building.missing(), self.clock.monotonic());
         let lacking = self.lacking.lacking();
         self.building = Some(building);
         if lacking > 0 && adopted.consensus.is_reasonably_live(now) {
@@ -557,10 +566,26 @@ fn cached_consensus(directory: Option<&Path>) -> Option<String> {
     cache::read(directory?, cache::CONSENSUS).ok()?
 }
 
+/// The microdescriptors that are lacking, of which nothing is known yet.
+fn lacking(options: &ClientOptions) -> MicrodescFetch {
+    let mut lacking = MicrodescFetch::new(options.testing, options.download_initial_delay);
+    lacking.set_patience(patience(options));
+    lacking
+}
+
+/// How long few microdescriptors wait for more. Who fetches early does not wait.
+fn patience(options: &ClientOptions) -> Duration {
+    match options.earliness {
+        Earliness::Usual => options.max_interval_without_request,
+        Earliness::Early | Earliness::ExtraEarly => Duration::ZERO,
+    }
+}
+
 /// What the fetcher wants to know of a client's settings.
 fn fetching(options: &ClientOptions) -> DirectoryOptions {
     DirectoryOptions {
         consensus_initial_delay: options.initial_delay,
+        earliness: options.earliness,
         max_stall: options.max_stall,
         ..DirectoryOptions::new(
             options.authorities.clone(),

@@ -22,7 +22,7 @@ use crate::consensus::{
 use crate::downloads::{Attempts, Downloads};
 use crate::http::{HttpError, Request, Response};
 use crate::publish::OwnListing;
-use crate::schedule::{Backoff, next_client_fetch, next_consensus_fetch};
+use crate::schedule::{Backoff, Earliness, next_client_fetch, next_consensus_fetch};
 
 /// Longest delay after failures; C tor forgets its failures every hour.
 const RETRY_CAP: Duration = Duration::from_secs(3600);
@@ -140,6 +140,8 @@ pub(crate) struct Fetcher {
     backoff: Backoff,
     /// The kind of node that fetches.
     audience: Audience,
+    /// Whether it does so earlier than others.
+    earliness: Earliness,
     /// Since when, in monotonic time, no authority can be reached, and when there was a warning about that.
     failing: Option<Duration>,
     warned: Option<Duration>,
@@ -170,6 +172,7 @@ impl Fetcher {
             fetch_at: SystemTime::UNIX_EPOCH,
             backoff: Backoff::new(options.consensus_initial_delay, cap),
             audience: Audience::Relay,
+            earliness: options.earliness,
             failing: None,
             warned: None,
             next: usize::from(rng.random::<u16>()),
@@ -371,6 +374,7 @@ impl Fetcher {
         self.not_before = self
             .not_before
             .min(monotonic + options.consensus_initial_delay);
+        self.earliness = options.earliness;
         self.waiting = None;
     }
 
@@ -706,9 +710,12 @@ impl Fetcher {
             consensus.fresh_until,
             consensus.valid_until,
         );
-        self.fetch_at = match self.audience {
-            Audience::Relay => next_consensus_fetch(after, fresh, until, rng),
-            Audience::Client => next_client_fetch(after, fresh, until, rng),
+        self.fetch_at = match (self.audience, self.earliness) {
+            (Audience::Client, Earliness::Usual) => next_client_fetch(after, fresh, until, rng),
+            (Audience::Relay | Audience::Client, earliness) => {
+                let extra = earliness == Earliness::ExtraEarly;
+                next_consensus_fetch(after, fresh, until, extra, rng)
+            }
         };
         if !consensus.is_live(now) {
             self.fetch_at = now;

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
+use weft_proxy::HttpProxy;
 
 use super::HttpError;
 use crate::compress::Compression;
@@ -44,13 +45,20 @@ impl Request {
         }
     }
 
-    /// The bytes to send to `host`, if it has an address.
-    pub(crate) fn encode(&self, host: Option<SocketAddr>) -> Vec<u8> {
-        let host = match host {
-            Some(host) if host.port() == 80 => format!("Host: {}\r\n", host.ip()),
-            Some(host) => format!("Host: {host}\r\n"),
-            None => String::new(),
+    /// The bytes to send to `host`, if it has an address, or to the proxy that is to ask it.
+    pub(crate) fn encode(&self, host: Option<SocketAddr>, proxy: Option<&HttpProxy>) -> Vec<u8> {
+        let name = host.map(|host| match host.port() {
+            80 if host.is_ipv6() => format!("[{}]", host.ip()),
+            80 => host.ip().to_string(),
+            _ => host.to_string(),
+        });
+        // A proxy is given whole addresses (dirclient.c, `directory_send_command`).
+        let before = match (&name, proxy) {
+            (Some(name), Some(_)) => format!("http://{name}"),
+            _ => String::new(),
         };
+        let host = name.map_or_else(String::new, |name| format!("Host: {name}\r\n"));
+        let host = host + &proxy.map(HttpProxy::header).unwrap_or_default();
         match self {
             Self::Get {
                 path,
@@ -66,14 +74,14 @@ impl Request {
                     .unwrap_or_default();
                 // The codings in C tor's order (`client_meth_pref`).
                 format!(
-                    "GET {path} HTTP/1.0\r\n{host}{since}Accept-Encoding: x-tor-lzma, x-zstd, deflate, gzip, identity\r\n{diff}\r\n"
+                    "GET {before}{path} HTTP/1.0\r\n{host}{since}Accept-Encoding: x-tor-lzma, x-zstd, deflate, gzip, identity\r\n{diff}\r\n"
                 )
                 .into_bytes()
             }
             Self::Post { path, reason, body } => {
                 let length = body.len();
                 let mut bytes = format!(
-                    "POST {path} HTTP/1.0\r\nContent-Length: {length}\r\n{host}X-Desc-Gen-Reason: {reason}\r\n\r\n"
+                    "POST {before}{path} HTTP/1.0\r\nContent-Length: {length}\r\n{host}X-Desc-Gen-Reason: {reason}\r\n\r\n"
                 )
                 .into_bytes();
                 bytes.extend_from_slice(body);

@@ -114,7 +114,7 @@ pub async fn fetch(
             after: limits.connect,
         };
         let mut stream = within(clock, limits.connect, late, async {
-            connect(server, route)
+            connect_for_documents(server, route)
                 .await
                 .map_err(|source| HttpError::Io {
                     action: "connect",
@@ -122,9 +122,24 @@ pub async fn fetch(
                 })
         })
         .await?;
-        exchange(&mut stream, Some(server), request, limits, clock).await
+        let bytes = request.encode(Some(server), route.http.as_deref());
+        converse(&mut stream, &bytes, limits, clock).await
     })
     .await
+}
+
+/// Connects to the proxy that documents are asked of, if the route has one, and to `server` otherwise.
+async fn connect_for_documents(server: SocketAddr, route: &Route) -> io::Result<TcpStream> {
+    match &route.http {
+        None => connect(server, route).await,
+        Some(http) => {
+            let direct = Route {
+                bind: route.bind,
+                ..Route::default()
+            };
+            connect(http.addr, &direct).await
+        }
+    }
 }
 
 /// Connects to `server`, through the route's proxy if it has one and never without it.
@@ -172,7 +187,17 @@ pub async fn exchange(
     limits: Limits,
     clock: &dyn Clock,
 ) -> Result<Response, HttpError> {
-    let bytes = request.encode(host);
+    let bytes = request.encode(host, None);
+    converse(stream, &bytes, limits, clock).await
+}
+
+/// Sends a request and reads the answer.
+async fn converse(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin + Send),
+    bytes: &[u8],
+    limits: Limits,
+    clock: &dyn Clock,
+) -> Result<Response, HttpError> {
     for chunk in bytes.chunks(16 << 10) {
         let stall = HttpError::Timeout {
             waiting: "the directory does not read",

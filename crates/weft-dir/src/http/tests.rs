@@ -89,6 +89,7 @@ async fn through_a_proxy(
             addr,
             protocol: weft_proxy::Protocol::Socks4(None),
         })),
+        http: None,
     };
     let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
     let limits = Limits::with_stall(Duration::from_secs(30));
@@ -231,6 +232,52 @@ async fn a_silent_directory_is_given_up() {
     ));
 }
 
+#[tokio::test]
+async fn a_proxy_for_documents_gets_whole_addresses_and_no_other_proxy_is_asked() {
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let secret = weft_proxy::Secret::new("me:x".to_owned());
+    let http = weft_proxy::HttpProxy {
+        addr: proxy.local_addr().unwrap(),
+        authenticator: Some(secret),
+    };
+    let serve = async move {
+        let (mut stream, _) = proxy.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            assert!(stream.read_buf(&mut request).await.unwrap() > 0);
+        }
+        let answer = b"HTTP/1.0 200 OK\r\n\r\nbody";
+        stream.write_all(answer).await.unwrap();
+        String::from_utf8(request).unwrap()
+    };
+    let route = Route {
+        // Nothing listens there.
+        proxy: Some(Arc::new(weft_proxy::Proxy {
+            addr: "127.0.0.1:1".parse().unwrap(),
+            protocol: weft_proxy::Protocol::Socks4(None),
+        })),
+        http: Some(Arc::new(http)),
+        ..Route::default()
+    };
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let limits = Limits::with_stall(Duration::from_secs(30));
+    let request = get("/x");
+    let (response, asked) = tokio::join!(fetch(HOST, &route, &request, limits, &clock), serve);
+    assert_eq!(response.unwrap().body, b"body");
+    let lines: Vec<&str> = asked.split("\r\n").take(3).collect();
+    assert_eq!(
+        lines,
+        [
+            "GET http://127.0.0.1:7000/x HTTP/1.0",
+            "Host: 127.0.0.1:7000",
+            "Proxy-Authorization: Basic bWU6eA=="
+        ]
+    );
+    let six = "[2001:db8::1]:80".parse().unwrap();
+    let bytes = request.encode(Some(six), route.http.as_deref());
+    assert!(bytes.starts_with(b"GET http://[2001:db8::1]/x HTTP/1.0\r\n"));
+}
+
 #[test]
 fn a_post_carries_length_reason_and_body() {
     let request = Request::Post {
@@ -238,7 +285,7 @@ fn a_post_carries_length_reason_and_body() {
         reason: "config change",
         body: b"router x".to_vec(),
     };
-    let text = String::from_utf8(request.encode(Some(HOST))).unwrap();
+    let text = String::from_utf8(request.encode(Some(HOST), None)).unwrap();
     assert!(
         text.starts_with("POST /tor/ HTTP/1.0\r\nContent-Length: 8\r\nHost: 127.0.0.1:7000\r\n"),
         "{text}"

@@ -19,6 +19,8 @@ const MIN_PER_REQUEST: usize = 32;
 const SHARES: usize = 3;
 /// Requests underway at the same time.
 const MAX_UNDERWAY: usize = 8;
+/// So many are worth asking for at once (C tor `MAX_DL_TO_DELAY`).
+const WORTHWHILE: usize = 16;
 /// Longest delay of one that no directory had (C tor's schedule grows to its hourly reset, too).
 const RETRY_CAP: Duration = Duration::from_secs(3600);
 /// The same in a testing network.
@@ -48,16 +50,25 @@ pub struct DigestFetch<D> {
     wanted: BTreeMap<D, Wanted>,
     /// Requests underway.
     underway: usize,
+    /// Smallest delay after failures, and delay before the first attempt.
+    delay: Duration,
     /// Largest delay after failures.
     cap: Duration,
+    /// How long few wait for more, after others were asked for.
+    patience: Duration,
+    /// When some were asked for last.
+    asked: Option<Duration>,
 }
 
 impl<D: Ord + Copy> DigestFetch<D> {
-    /// Nothing is lacking yet.
-    pub fn new(testing: bool) -> Self {
+    /// Nothing is lacking yet. `delay` passes before the first attempt at each, and after it failed.
+    pub fn new(testing: bool, delay: Duration) -> Self {
         Self {
             wanted: BTreeMap::new(),
             underway: 0,
+            delay,
+            patience: Duration::ZERO,
+            asked: None,
             cap: if testing {
                 RETRY_CAP_TESTING
             } else {
@@ -66,14 +77,22 @@ impl<D: Ord + Copy> DigestFetch<D> {
         }
     }
 
+    /// Few have to wait so long for more, after others were asked for.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
     /// These, and no others, are lacking now.
-    pub fn want(&mut self, digests: impl IntoIterator<Item = D>) {
+    pub fn want(&mut self, digests: impl IntoIterator<Item = D>, monotonic: Duration) {
         let mut before = std::mem::take(&mut self.wanted);
         for digest in digests {
             let state = before.remove(&digest).unwrap_or_else(|| Wanted {
                 underway: false,
-                not_before: Duration::ZERO,
-                backoff: Backoff::new(Duration::ZERO, self.cap),
+                not_before: match self.delay.is_zero() {
+                    true => Duration::ZERO,
+                    false => monotonic + self.delay,
+                },
+                backoff: Backoff::new(self.delay, self.cap),
             });
             self.wanted.insert(digest, state);
         }
@@ -97,9 +116,10 @@ impl<D: Ord + Copy> DigestFetch<D> {
         }
         let ready = |wanted: &Wanted| !wanted.underway && wanted.not_before <= monotonic;
         let count = self.wanted.values().filter(|wanted| ready(wanted)).count();
-        if count == 0 {
+        if count == 0 || (count < WORTHWHILE && self.must_wait(monotonic)) {
             return None;
         }
+        self.asked = Some(monotonic);
         // With requests underway this is what is left of a share-out that has begun.
         let shares = SHARES.saturating_sub(self.underway).max(1);
         let size = count
@@ -117,6 +137,12 @@ impl<D: Ord + Copy> DigestFetch<D> {
             .collect();
         self.underway += 1;
         Some(batch)
+    }
+
+    /// Few that are lacking are not asked for yet: a share-out that has begun is completed.
+    fn must_wait(&self, monotonic: Duration) -> bool {
+        let until = self.asked.map(|asked| asked + self.patience);
+        self.underway == 0 && until.is_some_and(|until| monotonic < until)
     }
 
     /// The request for `batch` has ended. Those in it that [`arrived`](Self::arrived) are not
@@ -149,11 +175,23 @@ impl<D: Ord + Copy> DigestFetch<D> {
         if self.underway >= MAX_UNDERWAY {
             return None;
         }
-        self.wanted
-            .values()
-            .filter(|wanted| !wanted.underway)
-            .map(|wanted| wanted.not_before.saturating_sub(monotonic))
-            .min()
+        let times = || {
+            let idle = self.wanted.values().filter(|wanted| !wanted.underway);
+            idle.map(|wanted| wanted.not_before)
+        };
+        let ready = times().min()?;
+        let asked = (self.asked).filter(|_| self.underway == 0 && !self.patience.is_zero());
+        let at = asked.map_or(ready, |asked| {
+            // Few wait until there are more, or until that has lasted long enough.
+            let patient = ready.max(asked + self.patience);
+            let mut all: Vec<Duration> = times().collect();
+            if all.len() < WORTHWHILE {
+                return patient;
+            }
+            let (_, many, _) = all.select_nth_unstable(WORTHWHILE - 1);
+            patient.min(*many)
+        });
+        Some(at.saturating_sub(monotonic))
     }
 }
 
@@ -175,19 +213,19 @@ mod tests {
 
     #[test]
     fn few_go_into_few_requests_and_many_into_full_ones() {
-        let mut fetch = MicrodescFetch::new(false);
-        fetch.want(digests(150));
+        let mut fetch = MicrodescFetch::new(false, Duration::ZERO);
+        fetch.want(digests(150), Duration::ZERO);
         let sizes: Vec<usize> = std::iter::from_fn(|| fetch.next(Duration::ZERO))
             .map(|batch| batch.len())
             .collect();
         assert_eq!(sizes, [50, 50, 50]);
 
-        let mut fetch = MicrodescFetch::new(false);
-        fetch.want(digests(5));
+        let mut fetch = MicrodescFetch::new(false, Duration::ZERO);
+        fetch.want(digests(5), Duration::ZERO);
         assert_eq!(fetch.next(Duration::ZERO).unwrap().len(), 5);
 
-        let mut fetch = MicrodescFetch::new(false);
-        fetch.want(digests(5000));
+        let mut fetch = MicrodescFetch::new(false, Duration::ZERO);
+        fetch.want(digests(5000), Duration::ZERO);
         let sizes: Vec<usize> = std::iter::from_fn(|| fetch.next(Duration::ZERO))
             .map(|batch| batch.len())
             .collect();
@@ -197,8 +235,8 @@ mod tests {
     #[test]
     fn what_did_not_come_is_asked_for_again_later_and_what_came_never() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        let mut fetch = MicrodescFetch::new(true);
-        fetch.want(digests(3));
+        let mut fetch = MicrodescFetch::new(true, Duration::ZERO);
+        fetch.want(digests(3), Duration::ZERO);
         let batch = fetch.next(Duration::ZERO).unwrap();
         assert!(fetch.next(Duration::ZERO).is_none());
         assert!(fetch.arrived(&batch[0]));
@@ -210,7 +248,45 @@ mod tests {
         assert!(wait >= Duration::from_secs(1));
         assert_eq!(fetch.next(RETRY_CAP_TESTING).unwrap(), batch[1..]);
         // A new consensus may not list it any more.
-        fetch.want(digests(2));
+        fetch.want(digests(2), Duration::ZERO);
         assert_eq!(fetch.lacking(), 2);
+    }
+
+    #[test]
+    fn few_wait_for_more_but_not_for_ever() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let second = Duration::from_secs(1);
+        let mut fetch = MicrodescFetch::new(true, Duration::ZERO);
+        fetch.set_patience(600 * second);
+        fetch.want(digests(WORTHWHILE as u16 - 1), Duration::ZERO);
+        // Nothing was asked for before them.
+        let batch = fetch.next(second).unwrap();
+        assert_eq!(batch.len(), WORTHWHILE - 1);
+        fetch.answered(&batch, second, &mut rng);
+        let later = second + RETRY_CAP_TESTING;
+        assert_eq!(fetch.next(later), None);
+        assert_eq!(fetch.wait(later), Some(600 * second - RETRY_CAP_TESTING));
+        // One more is enough.
+        fetch.want(digests(WORTHWHILE as u16), later);
+        assert_eq!(fetch.wait(later), Some(Duration::ZERO));
+        let batch = fetch.next(later).unwrap();
+        assert_eq!(batch.len(), WORTHWHILE);
+        fetch.answered(&batch, later, &mut rng);
+        batch
+            .iter()
+            .skip(1)
+            .for_each(|digest| assert!(fetch.arrived(digest)));
+        assert_eq!(fetch.next(later + 599 * second), None);
+        assert_eq!(fetch.next(later + 600 * second).unwrap(), batch[..1]);
+    }
+
+    #[test]
+    fn the_first_attempt_waits_as_long_as_torrc_has_it() {
+        let second = Duration::from_secs(1);
+        let mut fetch = MicrodescFetch::new(true, 3 * second);
+        fetch.want(digests(1), 10 * second);
+        assert_eq!(fetch.wait(10 * second), Some(3 * second));
+        assert_eq!(fetch.next(12 * second), None);
+        assert!(fetch.next(13 * second).is_some());
     }
 }

@@ -32,7 +32,7 @@ impl DirectoryTask {
                 generation,
                 authority: *authority,
                 nickname,
-                request: request.encode(None),
+                request: request.encode(None, None),
                 path,
             }))),
             None => {

@@ -53,7 +53,7 @@ impl DirectoryTask {
                 .copied()
                 .collect()
         });
-        self.lacking.want(missing);
+        self.lacking.want(missing, self.clock.monotonic());
     }
 
     /// Serves a consensus of either flavour, and has it compressed and diffs to it made.

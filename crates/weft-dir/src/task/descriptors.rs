@@ -78,7 +78,8 @@ impl DirectoryTask {
                 |digest: &DescriptorDigest| store.has_room(0) && store.get(digest).is_none();
             listed.into_iter().filter(is_missing).collect()
         });
-        self.lacking_of(kind).want(missing);
+        let monotonic = self.clock.monotonic();
+        self.lacking_of(kind).want(missing, monotonic);
     }
 
     /// Whether they are worth asking for.

@@ -142,6 +142,7 @@ impl DirectoryTask {
             BandwidthHistory::new(now)
         });
         let testing = config.options.testing;
+        let delay = config.options.download_initial_delay;
         let documents = CachedDocuments::default();
         documents.set_front_page(config.options.front_page.clone());
         Self {
@@ -170,9 +171,9 @@ impl DirectoryTask {
             bootstrap: None,
             requests: JoinSet::new(),
             documents: Arc::new(documents),
-            lacking: DigestFetch::new(testing),
-            lacking_descriptors: DigestFetch::new(testing),
-            lacking_extra_infos: DigestFetch::new(testing),
+            lacking: DigestFetch::new(testing, delay),
+            lacking_descriptors: DigestFetch::new(testing, delay),
+            lacking_extra_infos: DigestFetch::new(testing, delay),
             loaded: false,
             stop: watch::Sender::new(false),
             turn_of: 0,
@@ -244,6 +245,14 @@ impl DirectoryTask {
         if self.options.disabled {
             return;
         }
+        if self.options.fetch {
+            self.fetch(now, monotonic);
+        }
+        self.publish(now, monotonic);
+    }
+
+    /// Asks for what is due.
+    fn fetch(&mut self, now: SystemTime, monotonic: Duration) {
         let directory = &self.options.cache_directory;
         let cached = || cache::read(directory, cache::CONSENSUS).ok()?;
         if let Some((index, request)) = self.fetcher.next(cached, &self.options, now, monotonic) {
@@ -259,7 +268,6 @@ impl DirectoryTask {
         self.fetch_ns(now, monotonic);
         self.fetch_microdescs(now, monotonic);
         self.fetch_descriptors(now, monotonic);
-        self.publish(now, monotonic);
     }
 
     /// How long nothing has to be done if no message arrives.
@@ -278,6 +286,9 @@ impl DirectoryTask {
             .next_wake()
             .filter(|_| self.may_publish() || self.options.bridge)
             .map(|at| at.saturating_sub(monotonic));
+        if !self.options.fetch {
+            return publish.map_or(interval, |publish| publish.min(interval));
+        }
         let fetch = self.fetcher.wait(now, monotonic);
         let ns = self.wait_for_ns(now, monotonic);
         let microdescs = self.wait_for_microdescs(now, monotonic);

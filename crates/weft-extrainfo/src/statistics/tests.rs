@@ -46,7 +46,13 @@ fn busy(switches: Switches) -> Statistics {
     statistics.note_client([192, 0, 2, 1].into(), |_| *b"de");
     statistics.note_bridge_user([192, 0, 2, 1].into(), Some("obfs4"), |_| *b"de");
     let second = Duration::from_secs(1);
-    statistics.note_circuit(CircuitCells::new(1, second, second).unwrap(), &mut rng);
+    let part = QueuePart {
+        since: start(),
+        cells: 1,
+        waited: second,
+        over: false,
+    };
+    statistics.note_queue(CircuitName(0, 0, 0), part, start());
     let mut traffic = PortTraffic::default();
     let used = PortUse {
         written: 1,

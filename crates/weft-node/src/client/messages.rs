@@ -33,6 +33,8 @@ pub(crate) enum ToClient {
     Transports(Transports),
     /// SIGNAL NEWNYM: new streams share no circuit with earlier ones.
     NewIdentity,
+    /// SIGNAL ACTIVE (true) or DORMANT.
+    Participate(bool),
     /// Save the state and end.
     Shutdown,
 }

@@ -7,12 +7,15 @@ use weft_path::PathBiasOptions;
 /// `cc_alg` of proposal 324's Vegas.
 const CC_VEGAS: u32 = 2;
 
-/// Selects what path selection needs.
-pub(super) fn path_params(params: &Params) -> PathParams {
+/// Selects what path selection needs. `always_congestion_control`: of exits, too, while the consensus has turned it off
+/// (`__AlwaysCongestionControl`).
+pub(super) fn path_params(params: &Params, always_congestion_control: bool) -> PathParams {
     let increment = u8::try_from(params.cc_sendme_inc).unwrap_or(u8::MAX);
     PathParams {
         bias: path_bias(params),
-        congestion: (params.cc_alg == CC_VEGAS).then_some(increment),
+        congestion: (params.cc_alg == CC_VEGAS
+            || (params.cc_alg == 0 && always_congestion_control))
+            .then_some(increment),
         conflux: conflux(params),
     }
 }
@@ -59,6 +62,15 @@ mod tests {
     #[test]
     fn without_parameters_sets_are_built_as_by_c_tor() {
         assert_eq!(conflux(&Params::default()), ConfluxParams::default());
+    }
+
+    #[test]
+    fn congestion_control_is_asked_for_as_the_consensus_or_torrc_has_it() {
+        let mut params = Params::default();
+        let asked = |params: &Params, always| path_params(params, always).congestion.is_some();
+        assert!(asked(&params, false) && asked(&params, true));
+        params.cc_alg = 0;
+        assert!(!asked(&params, false) && asked(&params, true));
     }
 
     #[test]

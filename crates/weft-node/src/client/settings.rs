@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_cell::identity::RsaIdentity;
-use weft_client::{ClientConfig, Isolation, ListenerConfig};
+use weft_client::{ClientConfig, DormancyOptions, Isolation, ListenerConfig};
 use weft_dir::client::ClientOptions;
 use weft_path::{BuildTimesOptions, PathOptions};
 
@@ -28,6 +28,8 @@ pub(crate) struct ClientSettings {
     pub(crate) bridges: BridgeOptions,
     /// All connections go through a proxy.
     pub(crate) proxied: bool,
+    /// `__AlwaysCongestionControl`.
+    pub(crate) always_congestion_control: bool,
     /// `MapAddress`: from, to.
     pub(crate) maps: Vec<(String, String)>,
 }
@@ -71,6 +73,9 @@ impl ClientSettings {
                 leave_streams_unattached: circuits.leave_streams_unattached,
                 disable_predicted: circuits.disable_predicted,
                 disable_network: options.network.disabled,
+                dormancy: dormancy(options),
+                automap: apps.automap.clone(),
+                virtual_networks: apps.virtual_networks,
                 listeners: (0_i64..).zip(ports).map(listener).collect(),
             },
             paths,
@@ -78,8 +83,20 @@ impl ClientSettings {
             directory: directory::client_options(options),
             bridges: options.bridges.clone(),
             proxied: options.network.proxy.is_some(),
+            always_congestion_control: circuits.always_congestion_control,
             maps: circuits.maps.clone(),
         }
+    }
+}
+
+/// When the client takes no part in the network. A relay always does.
+fn dormancy(options: &Options) -> DormancyOptions {
+    let process = &options.process;
+    DormancyOptions {
+        timeout: process.dormant_timeout.filter(|_| !options.is_relay()),
+        streams_are_use: process.dormant_disabled_by_streams,
+        on_first_start: process.dormant_on_first_startup,
+        start_is_use: process.dormant_canceled_by_startup,
     }
 }
 
@@ -105,6 +122,7 @@ fn listener((number, port): (i64, &AppPort)) -> ListenerConfig {
         ipv4: flags.ipv4_traffic,
         ipv6: flags.ipv6_traffic,
         prefer_ipv6: flags.prefer_ipv6,
+        prefer_ipv6_automap: flags.prefer_ipv6_automap,
         dns: flags.dns_request,
         keep_alive_auth: asked.keep_alive_socks_auth,
         multipath: flags.multipath,

@@ -12,12 +12,14 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use weft_cell::identity::RsaIdentity;
 use weft_client::{
     Bootstrap, BootstrapProblem, Chooser as _, CircuitInfo, CircuitStatus, Client, ClientEvent,
-    EndOfCircuit, Now, Output, Paths, Progress, Via, guard_events,
+    EndOfCircuit, Now, Output, Paths, Progress, Remembered, Via, guard_events,
 };
 use weft_core::address::ConnectionId;
 use weft_core::origin::{LinkState, OriginCommand, OriginEvent};
 use weft_dir::PairSocket;
-use weft_dir::client::{ClientDirectory, ClientHandle, DirConnection, DirOutcome, Network};
+use weft_dir::client::{
+    ClientDirectory, ClientHandle, ClientOptions, DirConnection, DirOutcome, Network,
+};
 use weft_dir::clock::SystemClock;
 use weft_dir::command::{Event, Severity};
 use weft_dir::downloads::Downloads;
@@ -67,6 +69,10 @@ pub(super) struct Task {
     /// The directories of streams whose outcome is not known, by token.
     dir_asked: BTreeMap<u64, RsaIdentity>,
     pub(super) directory: ClientHandle,
+    /// Its settings, as torrc has them.
+    directory_options: ClientOptions,
+    /// The client was dormant when the directory got its settings.
+    dormant: bool,
     network: watch::Receiver<Option<Arc<Network>>>,
     /// The directory's own task, until it runs.
     directory_task: Option<ClientDirectory>,
@@ -83,6 +89,16 @@ pub(super) struct Task {
     counts: ClientCounts,
     /// How the fetches of the directory go.
     downloads: Arc<Downloads>,
+    /// `__AlwaysCongestionControl`.
+    always_congestion_control: bool,
+}
+
+/// The settings of the directory, where a dormant client has it fetch nothing.
+fn directory_of(options: &ClientOptions, dormant: bool) -> ClientOptions {
+    ClientOptions {
+        fetch: options.fetch && !dormant,
+        ..options.clone()
+    }
 }
 
 impl Task {
@@ -99,6 +115,7 @@ impl Task {
         let mut rng = StdRng::from_seed(seed);
         let paths = Paths::new(settings.paths, settings.times, state, now, &mut rng);
         let mut client = Client::new(settings.config, paths, rng.random(), now);
+        client.remember(Remembered::read(state), now);
         map_all(&mut client, &settings.maps);
         let (commands, dir_commands) = mpsc::unbounded_channel();
         let tunnels = Arc::new(Tunnels { commands });
@@ -107,8 +124,9 @@ impl Task {
             BridgeSide::new(tunnels.clone(), max_stall, settings.proxied);
         bridges.bridges.configure(&settings.bridges, now.mono);
         let (events, dir_events) = mpsc::unbounded_channel();
+        let dormant = client.is_dormant();
         let (directory_task, directory) = ClientDirectory::new(
-            settings.directory,
+            directory_of(&settings.directory, dormant),
             rng.random(),
             tunnels,
             Arc::new(SystemClock::default()),
@@ -118,6 +136,8 @@ impl Task {
             }),
         );
         let mut task = Task {
+            directory_options: settings.directory,
+            dormant,
             client,
             rng,
             bridges,
@@ -128,6 +148,7 @@ impl Task {
             dir_events,
             dir_streams: BTreeMap::new(),
             dir_asked: BTreeMap::new(),
+            always_congestion_control: settings.always_congestion_control,
             network: directory.network(),
             directory,
             directory_task: Some(directory_task),
@@ -188,6 +209,7 @@ impl Task {
                     false
                 }
             };
+            self.follow_dormancy();
             self.do_all();
             while !self.out.flush() && !ends {
                 tokio::time::sleep(FULL).await;
@@ -263,6 +285,8 @@ impl Task {
             }
             ToClient::Settings(settings) => self.on_settings(*settings, now),
             ToClient::NewIdentity => self.client.new_identity(now),
+            ToClient::Participate(true) => self.client.wake(now),
+            ToClient::Participate(false) => self.client.go_dormant(),
             ToClient::Shutdown => return true,
         }
         false
@@ -277,7 +301,11 @@ impl Task {
         }
         self.bridges.max_stall = settings.directory.max_stall;
         self.bridges.proxied = settings.proxied;
-        self.directory.set_options(settings.directory);
+        self.directory_options = settings.directory;
+        self.dormant = self.client.is_dormant();
+        let options = directory_of(&self.directory_options, self.dormant);
+        self.directory.set_options(options);
+        self.always_congestion_control = settings.always_congestion_control;
         if self.bridges.bridges.configure(&settings.bridges, now.mono) {
             tracing::info!("Other bridges are wanted: circuits so far are abandoned");
             self.bridges_changed(now);
@@ -286,6 +314,16 @@ impl Task {
         map_all(&mut self.client, &settings.maps);
         self.client.set_config(settings.config, now);
         self.run_bridges(now);
+    }
+
+    /// A dormant client fetches nothing, and one that wakes fetches at once.
+    fn follow_dormancy(&mut self) {
+        let dormant = self.client.is_dormant();
+        let options = || directory_of(&self.directory_options, dormant);
+        // Otherwise it is tried again with the next message.
+        if dormant != self.dormant && self.directory.set_options(options()) {
+            self.dormant = dormant;
+        }
     }
 
     /// Follows a new network, or the loss of it.
@@ -299,7 +337,7 @@ impl Task {
                 self.out.send(FromClient::Network(network.clone()));
                 // Without a controller there is no receiver.
                 let _ = self.news.send(ClientNews::Network(network.clone()));
-                let params = path_params(network.params());
+                let params = path_params(network.params(), self.always_congestion_control);
                 let paths = self.client.chooser();
                 if paths.set_network(&network.netdir, &params, now, &mut self.rng) {
                     crate::notice!("Other guards are in use now: circuits so far are abandoned");
@@ -380,10 +418,9 @@ impl Task {
     /// Sends the lines for the state file.
     fn save_state(&mut self) {
         self.state_saved = Instant::now();
-        let lines = self.client.chooser().state_lines();
-        if !lines.is_empty() {
-            self.out.send(FromClient::State(lines));
-        }
+        let mut lines = self.client.chooser().state_lines();
+        lines.extend(self.client.remembered(now()).lines());
+        self.out.send(FromClient::State(lines));
     }
 
     // ---- the directory ----

@@ -295,6 +295,7 @@ pub(crate) trait Backend: Clone + Send + Sync + 'static {
 
     fn signal(&self, signal: Signal);
 
-    /// Makes log lines of this severity, `INFO` or `DEBUG`, events; they are none by default.
-    fn enable_log_events(&self, kind: &'static str);
+    /// Makes what is no event by default one: log lines of a severity, `INFO` or `DEBUG`, or what is measured for
+    /// `CONN_BW` or `CELL_STATS`.
+    fn enable_events(&self, kind: &'static str);
 }

@@ -124,6 +124,8 @@ pub(super) fn stream_view(stream: &StreamInfo, status: &'static str) -> StreamVi
             AppProtocol::Socks5 => "SOCKS5",
             AppProtocol::HttpConnect => "HTTPCONNECT",
             AppProtocol::Dns => "DNS",
+            AppProtocol::Transparent => "TRANS",
+            AppProtocol::Natd => "NATD",
             AppProtocol::Internal => "UNKNOWN",
         },
         nym_epoch: stream.fields.nym_epoch,

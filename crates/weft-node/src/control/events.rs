@@ -1,8 +1,10 @@
 //! Asynchronous events for controllers, and their encoding (control-spec 4.1).
 
+use super::activity::{CircuitQueues, describe_connection};
 use super::args::quote;
 use super::reply::push_data;
 use super::view::{BootstrapView, CircuitView, LinkView, StreamView};
+use weft_core::message::ConnectionBytes;
 use weft_core::traffic::{CircuitReport, CircuitTraffic};
 
 /// The names of events, in C tor's order (`control_event_table`). SETEVENTS accepts all of them, also
@@ -88,6 +90,10 @@ pub(crate) enum Event {
     StreamBandwidth(Vec<(u64, u64, u64)>),
     /// Bytes of circuits in the last second.
     CircuitBandwidth(Vec<CircuitReport>),
+    /// CONN_BW: bytes of connections in the last second.
+    ConnectionBandwidth(Vec<ConnectionBytes>),
+    /// CELL_STATS: cells that left the queues of circuits in the last second.
+    CellStats(Vec<CircuitQueues>),
     /// A log line: its severity (`NOTICE`) and text.
     Log(&'static str, String),
     /// A status event: its name (`STATUS_CLIENT`) and the rest of its line.
@@ -128,6 +134,8 @@ impl Event {
             Event::Bandwidth(..) => "BW",
             Event::StreamBandwidth(_) => "STREAM_BW",
             Event::CircuitBandwidth(_) => "CIRC_BW",
+            Event::ConnectionBandwidth(_) => "CONN_BW",
+            Event::CellStats(_) => "CELL_STATS",
             Event::Log(severity, _) => severity,
             Event::Status(kind, _) => kind,
             Event::Bootstrap(_) => "STATUS_CLIENT",
@@ -174,6 +182,12 @@ impl Event {
             Event::CircuitBandwidth(all) => {
                 each(all, |report| line(name, &circuit_bandwidth(&report, now)))
             }
+            Event::ConnectionBandwidth(all) => {
+                each(all, |bytes| line(name, &describe_connection(&bytes)))
+            }
+            Event::CellStats(all) => (all.iter())
+                .map(|circuit| line(name, &circuit.describe()))
+                .collect(),
             Event::Log(_, text) => match text.contains('\n') {
                 false => line(name, text),
                 true => data(name, text),

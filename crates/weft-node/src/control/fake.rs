@@ -278,7 +278,7 @@ impl Backend for Fake {
         Ok(())
     }
 
-    fn enable_log_events(&self, kind: &'static str) {
+    fn enable_events(&self, kind: &'static str) {
         self.record(kind);
     }
 

@@ -11,6 +11,7 @@
 /// start a Tor, decide by it which commands they send.
 pub const VERSION: &str = concat!("0.4.9.11 (Weft-", env!("CARGO_PKG_VERSION"), ")");
 
+pub(crate) mod activity;
 mod args;
 pub(crate) mod auth;
 mod backend;
@@ -36,6 +37,6 @@ pub(crate) mod view;
 pub(crate) use args::quote;
 pub use auth::hash_password;
 pub(crate) use backend::{CommandError, ConfigCommand, Signal};
-pub(crate) use server::{ControlServer, ControlSocket};
+pub(crate) use server::{ControlServer, ControlSocket, Standing};
 pub(crate) use session::Shared;
 pub(crate) use settings::assignments;

@@ -48,8 +48,8 @@ pub(crate) enum MainRequest {
     Configure(ConfigCommand, oneshot::Sender<Result<(), CommandError>>),
     /// Handle a signal.
     Signal(Signal),
-    /// Make log lines of this severity events: `INFO` or `DEBUG`.
-    Log(&'static str),
+    /// See [`Backend::enable_events`].
+    Events(&'static str),
     /// Send the relay's documents ([`Backend::fresh_descriptors`]).
     Descriptors(oneshot::Sender<Result<String, &'static str>>),
     /// Send all connections to relays and clients.
@@ -516,8 +516,8 @@ impl Backend for NodeBackend {
         self.main.notify();
     }
 
-    fn enable_log_events(&self, kind: &'static str) {
-        let _ = self.requests.try_send(MainRequest::Log(kind));
+    fn enable_events(&self, kind: &'static str) {
+        let _ = self.requests.try_send(MainRequest::Events(kind));
         self.main.notify();
     }
 }

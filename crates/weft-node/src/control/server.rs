@@ -72,8 +72,22 @@ type Owner = Option<IpAddr>;
 /// A controller's place among [`MAX_CONTROLLERS`]. Authenticated controllers keep theirs.
 type ControllerPlace = Place<Owner, oneshot::Sender<()>>;
 
-/// A new controller: its socket, its place, and the signal that the place was given to another.
-type Controller = (ControlSocket, ControllerPlace, oneshot::Receiver<()>);
+/// What a controller may do from the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Authenticate.
+    Stranger,
+    /// Everything: the node belongs to it (`__OwningControllerFD`).
+    Owner,
+}
+
+/// A new controller: its socket, its standing, its place, and the signal that the place was given to another.
+type Controller = (
+    ControlSocket,
+    Standing,
+    ControllerPlace,
+    oneshot::Receiver<()>,
+);
 
 /// The control thread, as the main thread holds it. Dropping it ends the thread and closes all connections.
 #[derive(Debug)]
@@ -131,7 +145,12 @@ impl ControlServer {
 
     /// Takes a controller; it may replace one that has not authenticated. False: all places belong to
     /// authenticated controllers, or the thread does not keep up.
-    pub(crate) fn serve(&mut self, socket: ControlSocket, now: Instant) -> bool {
+    pub(crate) fn serve(
+        &mut self,
+        socket: ControlSocket,
+        standing: Standing,
+        now: Instant,
+    ) -> bool {
         let owner = socket.peer().map(network);
         // First room in the channel: no controller is closed for one that the thread cannot take.
         let Some(Ok(to_thread)) = self.to_thread.as_ref().map(mpsc::Sender::try_reserve) else {
@@ -141,7 +160,7 @@ impl ControlServer {
         let Some((place, displaced)) = self.places.take(owner, keep) else {
             return false;
         };
-        to_thread.send((socket, place, lost));
+        to_thread.send((socket, standing, place, lost));
         if displaced.is_some()
             && let Some(more) = self.displaced_lines.check(now)
         {
@@ -173,12 +192,18 @@ impl Drop for ControlServer {
 
 /// Serves one controller until its connection closes.
 async fn serve_controller<B: Backend>(
-    (socket, place, lost): Controller,
+    (socket, standing, place, lost): Controller,
     backend: B,
     shared: Arc<Shared>,
     clock: &dyn Clock,
 ) {
     let mut session = Session::new(backend.clone(), shared);
+    if standing == Standing::Owner {
+        session.own();
+        if !place.keep() {
+            return;
+        }
+    }
     // The time runs from before the first reply.
     let time = clock.sleep(AUTHENTICATION_TIME);
     let connection = async {
@@ -224,6 +249,9 @@ async fn run_session<B: Backend>(
 ) -> io::Result<()> {
     let mut events = backend.events();
     let mut reader = Reader::default();
+    if session.is_trusted() {
+        reader.trust();
+    }
     let mut buffer = vec![0; READ_SIZE];
     let (found, mut looked_up) = mpsc::channel::<Vec<Event>>(MAX_LOOKUPS);
     let lookups = Arc::new(Semaphore::new(MAX_LOOKUPS));

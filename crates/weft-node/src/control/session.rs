@@ -51,6 +51,12 @@ impl<B: Backend> Session<B> {
         }
     }
 
+    /// The node belongs to this controller, which need not authenticate.
+    pub(crate) fn own(&mut self) {
+        self.trusted = true;
+        self.owner = true;
+    }
+
     /// Whether it has authenticated.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted
@@ -210,8 +216,13 @@ impl<B: Backend> Session<B> {
         self.events = events;
         for kind in ["DEBUG", "INFO"] {
             if events.has(kind) {
-                self.backend.enable_log_events(kind);
+                self.backend.enable_events(kind);
                 break;
+            }
+        }
+        for kind in ["CONN_BW", "CELL_STATS"] {
+            if events.has(kind) {
+                self.backend.enable_events(kind);
             }
         }
         Reply::ok()

@@ -11,7 +11,7 @@ use super::auth::hash_password;
 use super::events::Event;
 use super::fake::{Fake, shared};
 use super::reader::RawCommand;
-use super::server::{ControlServer, ControlSocket};
+use super::server::{ControlServer, ControlSocket, Standing};
 use super::session::Session;
 
 fn run<T>(future: impl Future<Output = T>) -> T {
@@ -504,7 +504,11 @@ fn serve<T>(fake: &Fake, until: impl FnOnce(u16) -> T) -> T {
             if socket.peek(&mut bye).is_ok() && &bye == b"BYE\n" {
                 return;
             }
-            assert!(server.serve(ControlSocket::Tcp(socket, from.ip()), Instant::now()));
+            assert!(server.serve(
+                ControlSocket::Tcp(socket, from.ip()),
+                Standing::Stranger,
+                Instant::now()
+            ));
         }
     });
     let result = until(port);

@@ -60,6 +60,7 @@ mod tests {
             },
             cpu: Duration::from_millis(2500),
             exit_ports: Default::default(),
+            activity: Default::default(),
             directions: Default::default(),
             totals: Totals {
                 bytes_read: base + 10,

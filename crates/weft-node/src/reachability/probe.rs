@@ -334,6 +334,9 @@ fn ask_proxy(
         socket.set_write_timeout(Some(remaining))?;
         socket.write_all(request.output())?;
         request.sent(request.output().len());
+        if request.is_connected() {
+            break;
+        }
         let count = socket.read(&mut answer)?;
         if count == 0 {
             let why = "the proxy closed the connection";

@@ -6,13 +6,14 @@ use std::io;
 use std::time::Instant;
 
 use weft_cell::stream_msg::Resolved;
+use weft_config::client_ports::AppService;
 use weft_core::address::ConnectionId;
 use weft_core::controller::{EdgePeer, FamilyCounts};
 use weft_core::origin::{AppRefusal, OriginCommand, OriginEvent};
 
 use super::app_ports::AppPorts;
 use super::listen_socket::Accepted;
-use super::{Relay, outgoing};
+use super::{Relay, outgoing, redirected};
 use crate::client::ToClient;
 use crate::logging::{self, safe_client};
 use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
@@ -51,6 +52,15 @@ impl AppSide {
     }
 }
 
+/// The answer to a query.
+#[derive(Clone, Copy)]
+enum Answer<'a> {
+    Exit(&'a Resolved),
+    /// The client's, who asked nobody.
+    Own(&'a Resolved),
+    Refused(AppRefusal),
+}
+
 impl Relay {
     /// Gives a connection of an application to a connection thread.
     pub(super) fn accept_application(&mut self, number: u32, accepted: Accepted, now: Instant) {
@@ -78,8 +88,16 @@ impl Relay {
         let Some((id, thread)) = self.controller.place_application() else {
             return;
         };
+        let mut to = None;
         let socket = match accepted {
             Accepted::Tcp(socket, _) => {
+                if let AppService::Transparent(redirection) = rules.service {
+                    match redirected::destination(&socket, redirection) {
+                        Ok(addr) => to = Some(addr),
+                        // The connection is closed, and that is logged, where it is handled.
+                        Err(error) => tracing::debug!("Where it led is not known: {error}"),
+                    }
+                }
                 let constrained = self.options.resources.constrained_sock_size;
                 outgoing::constrain((&socket).into(), constrained);
                 EdgeSocket::Tcp(socket)
@@ -90,7 +108,7 @@ impl Relay {
             self.controller
                 .note_edge_peer(id, EdgePeer::Application(from.ip()));
         }
-        let kind = AdoptKind::Application { rules, from };
+        let kind = AdoptKind::Application { rules, from, to };
         let adopt = AdoptEdge { id, socket, kind };
         self.threads
             .send(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
@@ -168,12 +186,12 @@ impl Relay {
         match event {
             OriginEvent::Resolved {
                 stream, resolved, ..
-            } => self.answer_query(*stream, Ok(resolved)),
+            } => self.answer_query(*stream, Answer::Exit(resolved)),
             OriginEvent::Ended {
                 stream,
                 waiting: false,
                 ..
-            } => self.answer_query(*stream, Err(AppRefusal::General)),
+            } => self.answer_query(*stream, Answer::Refused(AppRefusal::General)),
             _ => {}
         }
     }
@@ -181,16 +199,18 @@ impl Relay {
     /// The client decided something of a stream: perhaps of a query.
     pub(super) fn note_decision(&mut self, command: &OriginCommand) {
         match command {
-            OriginCommand::Refuse { stream, why } => self.answer_query(*stream, Err(*why)),
+            OriginCommand::Refuse { stream, why } => {
+                self.answer_query(*stream, Answer::Refused(*why));
+            }
             OriginCommand::AnswerResolve { stream, resolved } => {
-                self.answer_query(*stream, Ok(resolved));
+                self.answer_query(*stream, Answer::Own(resolved));
             }
             _ => {}
         }
     }
 
     /// Answers a query, if the stream is one.
-    fn answer_query(&mut self, stream: ConnectionId, answer: Result<&Resolved, AppRefusal>) {
+    fn answer_query(&mut self, stream: ConnectionId, answer: Answer<'_>) {
         let Some((number, id)) = self.apps.asked.remove(&stream) else {
             return;
         };
@@ -201,8 +221,9 @@ impl Relay {
             return;
         };
         let answer = match answer {
-            Ok(resolved) => port.answer(id, resolved),
-            Err(why) => port.refuse(id, why),
+            Answer::Exit(resolved) => port.answer(id, resolved),
+            Answer::Own(resolved) => port.answer_own(id, resolved),
+            Answer::Refused(why) => port.refuse(id, why),
         };
         if let Some((to, datagram)) = answer {
             let _ = socket.send_to(&datagram, to);

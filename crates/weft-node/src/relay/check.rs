@@ -75,6 +75,8 @@ pub(super) fn tcp_ports(options: &Options) -> impl Iterator<Item = (&'static str
         let name = match port.service {
             AppService::Socks => "SocksPort",
             AppService::HttpTunnel => "HTTPTunnelPort",
+            AppService::Transparent(_) => "TransPort",
+            AppService::Natd => "NATDPort",
             // By UDP.
             AppService::Dns => return None,
         };

@@ -209,6 +209,7 @@ impl Relay {
         Ok(Route {
             bind,
             proxy: Some(Arc::new(proxy)),
+            http: None,
         })
     }
 }

@@ -1,13 +1,17 @@
 //! The consensus' parameters of congestion and flow control, as circuits and streams use them.
 
+use weft_config::options::CircuitOptions;
 use weft_core::flow::{CcParams, PathKind, VegasParams};
 use weft_dir::params::Params;
 
 /// The congestion control of new circuits.
-pub(crate) fn cc_params(consensus: &Params) -> CcParams {
+pub(crate) fn cc_params(options: &CircuitOptions, consensus: &Params) -> CcParams {
     CcParams {
-        enabled: consensus.cc_alg != 0,
-        path: PathKind::Exit,
+        enabled: consensus.cc_alg != 0 || options.always_congestion_control,
+        path: match options.sbws_exit {
+            true => PathKind::Sbws,
+            false => PathKind::Exit,
+        },
         exit: VegasParams {
             alpha: consensus.cc_vegas_alpha_exit,
             beta: consensus.cc_vegas_beta_exit,
@@ -60,10 +64,27 @@ pub(crate) fn byte(value: u32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::relay::testing::options;
+
+    fn cc_params(consensus: &Params) -> CcParams {
+        super::cc_params(&options("").circuits, consensus)
+    }
 
     #[test]
     fn without_a_consensus_circuits_follow_c_tor_s_defaults() {
         assert_eq!(cc_params(&Params::default()), CcParams::default());
+    }
+
+    #[test]
+    fn torrc_can_have_congestion_control_that_the_consensus_has_not_and_a_scanners_paths() {
+        let mut consensus = Params::default();
+        consensus.cc_alg = 0;
+        let set = |torrc: &str| super::cc_params(&options(torrc).circuits, &consensus);
+        let plain = set("");
+        assert!(!plain.enabled && plain.path == PathKind::Exit);
+        assert!(set("__AlwaysCongestionControl 1\n").enabled);
+        let scanned = set("__SbwsExit 1\n");
+        assert_eq!(scanned.vegas().ss_cap, consensus.cc_sscap_sbws);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use weft_config::client_ports::AppService;
 use weft_config::{ChangeError, DumpKind, Options, Settings, dump, keys};
 use weft_core::controller::FamilyCounts;
+use weft_core::message::Activity;
 use weft_dir::clock::SystemClock;
 use weft_dir::descriptor::Moment;
 use weft_log::{RateLimit, Severity};
@@ -22,14 +23,17 @@ use super::listeners::Service;
 use super::signals::Ask as SignalAsk;
 use crate::client::ToClient;
 use crate::control::VERSION;
+use crate::control::activity::PendingActivity;
 use crate::control::auth::{Cookie, write_for_controllers};
 use crate::control::events::Event;
 use crate::control::node_backend::{MainRequest, NodeBackend, NodeBackendEnds};
 use crate::control::view::NodeView;
-use crate::control::{CommandError, ConfigCommand, ControlServer, ControlSocket, Shared, Signal};
+use crate::control::{
+    CommandError, ConfigCommand, ControlServer, ControlSocket, Shared, Signal, Standing,
+};
 use crate::logging::log_all;
 use crate::notice;
-use crate::process::machine;
+use crate::process::{inherited, machine};
 
 /// Seconds whose traffic is remembered (N_BW_EVENTS_TO_CACHE).
 const RECENT: usize = 300;
@@ -55,12 +59,25 @@ struct Running {
     log: Severity,
 }
 
+/// Events that cost something on the data path: what they need is measured only while a controller wants it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct MeasuredEvents {
+    /// CONN_BW.
+    pub(super) connections: bool,
+    /// CELL_STATS.
+    pub(super) queues: bool,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ControlSide {
     running: Option<Running>,
     started: Instant,
     refusals: RateLimit,
+    /// What controllers want to have measured.
+    pub(super) measured: MeasuredEvents,
+    /// What threads reported of connections and queues in this second.
+    activity: PendingActivity,
     /// Controllers that came when there were too many.
     pub(super) refused: FamilyCounts,
 }
@@ -71,8 +88,15 @@ impl ControlSide {
             running: None,
             started: Instant::now(),
             refusals: RateLimit::new(QUIET),
+            measured: MeasuredEvents::default(),
+            activity: PendingActivity::default(),
             refused: FamilyCounts::default(),
         }
+    }
+
+    /// Keeps what a thread reported of connections and queues for the events of this second.
+    pub(super) fn note_activity(&mut self, activity: &Activity) {
+        self.activity.add(activity, self.measured.queues);
     }
 
     /// Connections of controllers: since the start, and now.
@@ -88,7 +112,8 @@ impl Relay {
     /// Starts the thread for controllers where there is a port, and writes the files that
     /// controllers look for.
     pub(super) fn start_control(&mut self) {
-        if self.options.control.ports.is_empty() {
+        let options = &self.options.control;
+        if options.ports.is_empty() && options.owning_fd.is_none() {
             return;
         }
         if self.control.running.is_none() {
@@ -123,11 +148,34 @@ impl Relay {
                         log: Severity::Notice,
                     });
                     self.tap_log(Severity::Notice);
+                    self.serve_owner();
                 }
                 Err(error) => tracing::warn!("Could not start the ControlPort: {error}"),
             }
         }
         self.write_control_files();
+    }
+
+    /// Serves the controller that the node belongs to by a connection that it was started with.
+    fn serve_owner(&mut self) {
+        let Some(fd) = self.options.control.owning_fd else {
+            return;
+        };
+        let now = Instant::now();
+        let running = self.control.running.as_mut();
+        let served = inherited::connection(fd).map(|socket| {
+            running.is_some_and(|running| running.server.serve(socket, Standing::Owner, now))
+        });
+        let why = match served {
+            Ok(true) => return,
+            Ok(false) => "there is no place for it".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        // C tor does not start then.
+        tracing::error!(
+            "Could not add local controller connection with given FD (__OwningControllerFD {fd}): {why}"
+        );
+        self.on_signal(SignalAsk::Terminate, now);
     }
 
     /// The cookie, and where the ports are.
@@ -191,6 +239,8 @@ impl Relay {
                 Service::App(AppService::Socks) => "socks",
                 Service::App(AppService::HttpTunnel) => "httptunnel",
                 Service::App(AppService::Dns) => "dns",
+                Service::App(AppService::Transparent(_)) => "trans",
+                Service::App(AppService::Natd) => "natd",
                 Service::Control => "control",
                 Service::ExtOr => "extor",
             };
@@ -250,7 +300,7 @@ impl Relay {
         let control = &mut self.control;
         let peer = socket.peer();
         let server = control.running.as_mut().map(|running| &mut running.server);
-        let taken = server.is_some_and(|server| server.serve(socket, now));
+        let taken = server.is_some_and(|server| server.serve(socket, Standing::Stranger, now));
         if let Some(peer) = peer.filter(|_| !taken) {
             *control.refused.of(peer) += 1;
         }
@@ -278,17 +328,34 @@ impl Relay {
                 MainRequest::Links(reply) => {
                     let _ = reply.send(self.controller.links().collect());
                 }
-                MainRequest::Log(kind) => {
-                    let least = match kind {
-                        "DEBUG" => Severity::Debug,
-                        _ => Severity::Info,
-                    };
-                    if running.log < least {
-                        running.log = least;
-                        self.tap_log(least);
-                    }
-                }
+                MainRequest::Events(kind) => self.enable_events(kind),
             }
+        }
+    }
+
+    /// A controller wants events that are none by default.
+    fn enable_events(&mut self, kind: &'static str) {
+        let Some(running) = &mut self.control.running else {
+            return;
+        };
+        let least = match kind {
+            "CONN_BW" => return self.measure_for(|wanted| wanted.connections = true),
+            "CELL_STATS" => return self.measure_for(|wanted| wanted.queues = true),
+            "DEBUG" => Severity::Debug,
+            _ => Severity::Info,
+        };
+        if running.log < least {
+            running.log = least;
+            self.tap_log(least);
+        }
+    }
+
+    /// Changes what threads measure for controllers.
+    fn measure_for(&mut self, change: impl FnOnce(&mut MeasuredEvents)) {
+        let before = self.control.measured;
+        change(&mut self.control.measured);
+        if self.control.measured != before {
+            self.apply_params();
         }
     }
 
@@ -306,17 +373,18 @@ impl Relay {
                 }
                 return self.report_signal(signal);
             }
-            // Nothing is cached, and the node never sleeps.
-            Signal::ClearDnsCache | Signal::Active | Signal::Dormant => {
+            Signal::Active | Signal::Dormant => {
+                if let Some(client) = &mut self.client {
+                    client.send(ToClient::Participate(signal == Signal::Active));
+                }
                 return self.report_signal(signal);
             }
+            // Nothing is cached.
+            Signal::ClearDnsCache => return self.report_signal(signal),
         };
         if signal == Signal::Heartbeat {
             self.report_signal(signal);
-            let summary = self.summary(now);
-            notice!("{summary}");
-            self.log_accounting();
-            self.log_bridge_users();
+            self.log_heartbeat(now);
             return;
         }
         self.on_signal(ask, now);
@@ -511,7 +579,17 @@ impl Relay {
         if quiet {
             self.tap_log(Severity::Notice);
         }
+        if idle {
+            self.measure_for(|wanted| *wanted = MeasuredEvents::default());
+        }
         self.report(Event::Bandwidth(second.0, second.1));
+        let (connections, circuits) = self.control.activity.take();
+        if !connections.is_empty() {
+            self.report(Event::ConnectionBandwidth(connections));
+        }
+        if !circuits.is_empty() {
+            self.report(Event::CellStats(circuits));
+        }
     }
 
     /// The configuration has changed.

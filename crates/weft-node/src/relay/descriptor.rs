@@ -157,6 +157,9 @@ pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
             .route(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))),
         min_time_to_report_bandwidth: testing.min_time_to_report_bandwidth,
         consensus_initial_delay: testing.server_consensus_download_initial_delay,
+        download_initial_delay: testing.server_download_initial_delay,
+        fetch: options.directory.fetch,
+        earliness: directory::earliness(options),
         max_stall: testing.dir_connection_max_stall,
         ..DirectoryOptions::new(
             authorities,

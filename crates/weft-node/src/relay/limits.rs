@@ -56,6 +56,7 @@ pub(super) fn relay_params(
         circuit_priority_half_life: half_life,
         report_load: options.network.connection_per_circuit != Some(false),
         watch_loss: options.network.connection_per_circuit.is_none(),
+        measure_queues: queue_period(options, false),
         idle_relay_link: match options.network.connection_per_circuit {
             Some(false) => consensus.nf_conntimeout_relays,
             Some(true) => consensus.nf_conntimeout_relays.min(IDLE_PER_CIRCUIT),
@@ -83,10 +84,23 @@ pub(super) fn relay_params(
             global_max_padding_pct: consensus.circpad_global_max_padding_pct,
             max_circ_queued_cells: size(consensus.circpad_max_circ_queued_cells),
         },
-        cc: congestion::cc_params(consensus),
+        cc: congestion::cc_params(&options.circuits, consensus),
         sendme_emit: congestion::byte(consensus.sendme_emit_min_version),
         sendme_accept: congestion::byte(consensus.sendme_accept_min_version),
         ..RelayParams::new(own_rsa, own_ed25519)
+    }
+}
+
+/// How often what left the queues of circuits is reported, if it is measured. Events for controllers want it every
+/// second; the statistics of a day only need what circuits that end have left.
+fn queue_period(options: &Options, events: bool) -> Option<Duration> {
+    match (
+        options.testing.cell_events && events,
+        options.statistics.cells,
+    ) {
+        (true, _) => Some(Duration::from_secs(1)),
+        (false, true) => Some(Duration::from_secs(60)),
+        (false, false) => None,
     }
 }
 
@@ -122,6 +136,8 @@ pub(super) fn thread_params(
         protocol_warnings: options.log.protocol_warnings,
         count_exit_ports: options.statistics.exit_ports,
         count_directions: options.statistics.directions,
+        // Only while a controller wants it (`send_thread_params`).
+        count_connections: false,
         socks_timeout: options.apps.timeout,
     }
 }
@@ -274,13 +290,14 @@ impl Relay {
     /// Applies torrc and consensus.
     pub(super) fn apply_params(&mut self) {
         let has_ipv6 = self.own.addresses.v6.is_some();
-        let params = relay_params(
+        let mut params = relay_params(
             &self.options,
             &self.network.params,
             self.threads.params.own_rsa,
             self.threads.params.own_ed25519,
             has_ipv6,
         );
+        params.measure_queues = queue_period(&self.options, self.control.measured.queues);
         self.threads.params = Arc::new(params);
         self.controller.set_relay_params(&self.threads.params);
         self.controller.set_params(controller_params(
@@ -301,12 +318,14 @@ impl Relay {
 
     /// Sends the connection threads their parameters.
     pub(super) fn send_thread_params(&mut self) {
-        let params = thread_params(
+        let mut params = thread_params(
             &self.options,
             &self.network.params,
             &self.network.relays,
             self.own.addresses.ips(),
         );
+        params.count_connections =
+            self.options.testing.connection_events && self.control.measured.connections;
         self.threads
             .send_all(|| ToThread::Params(Box::new(params.clone())));
     }
@@ -325,6 +344,21 @@ impl Relay {
 mod tests {
     use super::*;
     use crate::relay::testing::options;
+
+    #[test]
+    fn queues_are_measured_for_statistics_and_only_for_events_that_somebody_wants() {
+        let seconds = |torrc: &str, events| {
+            let options = options(&format!("{RELAY}{torrc}"));
+            queue_period(&options, events).map(|period| period.as_secs())
+        };
+        assert_eq!(seconds("", true), None);
+        assert_eq!(seconds("CellStatistics 1\n", true), Some(60));
+        let testing = "TestingTorNetwork 1\nDirAuthority a orport=1 v3ident=\
+                       1111111111111111111111111111111111111111 127.0.0.1:2 \
+                       2222222222222222222222222222222222222222\n";
+        assert_eq!(seconds(testing, false), None);
+        assert_eq!(seconds(testing, true), Some(1));
+    }
 
     const RELAY: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\n";
 

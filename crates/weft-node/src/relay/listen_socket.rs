@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 
 use mio::event::Source;
 use nix::unistd::{User, geteuid};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use weft_config::client_ports::{ListenAt, UnixPath};
+
+use super::redirected::accept_any_destination;
 
 /// Connections that the kernel may hold ready.
 const BACKLOG: i32 = 1024;
@@ -171,6 +173,13 @@ impl ListenSocket {
             at: at.to_string(),
             source,
         })
+    }
+
+    /// Has a TCP socket take connections to any address.
+    pub(super) fn accept_any_destination(&self) {
+        if let Self::Tcp(socket) = self {
+            accept_any_destination(SockRef::from(socket));
+        }
     }
 
     /// The socket for the event loop.

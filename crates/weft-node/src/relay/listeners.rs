@@ -1,4 +1,4 @@
-//! The sockets of all ports: ORPort, MetricsPort, SocksPort, HTTPTunnelPort, DNSPort, ControlPort. Opened
+//! The sockets of all ports: ORPort, MetricsPort, those of applications, ControlPort. Opened
 //! at the start; opened and closed as SIGHUP, or a controller, changes the lines.
 
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use mio::{Interest, Registry, Token};
-use weft_config::client_ports::{AppPort, AppService, ListenAt};
+use weft_config::client_ports::{AppPort, AppService, ListenAt, Redirection};
 use weft_config::options::NetworkOptions;
 use weft_config::{Options, OrPort, PortNumber};
 use weft_core::controller::FamilyCounts;
@@ -26,7 +26,7 @@ pub(super) enum Service {
     Dir,
     /// Monitoring (`MetricsPort`).
     Metrics,
-    /// Applications (`SocksPort`, `HTTPTunnelPort`, `DNSPort`).
+    /// Applications (`SocksPort`, `HTTPTunnelPort`, `TransPort`, `NATDPort`, `DNSPort`).
     App(AppService),
     /// Controllers (`ControlPort`, `ControlSocket`).
     Control,
@@ -94,6 +94,13 @@ pub(super) fn wanted(options: &Options, apps: &[(u32, AppPort)], hibernating: bo
         required: true,
     }));
     wanted
+}
+
+impl Wanted {
+    /// It takes connections to any address.
+    fn is_transparent(&self) -> bool {
+        self.service == Service::App(AppService::Transparent(Redirection::Tproxy))
+    }
 }
 
 fn at(port: &OrPort) -> ListenAt {
@@ -457,7 +464,13 @@ fn is_udp(service: Service) -> bool {
 fn open(wanted: &Wanted, user: Option<&str>) -> Result<(ListenSocket, Bound), ListenError> {
     match is_udp(wanted.service) {
         true => ListenSocket::datagrams(&wanted.at),
-        false => ListenSocket::listen(&wanted.at, user),
+        false => {
+            let (socket, bound) = ListenSocket::listen(&wanted.at, user)?;
+            if wanted.is_transparent() {
+                socket.accept_any_destination();
+            }
+            Ok((socket, bound))
+        }
     }
 }
 

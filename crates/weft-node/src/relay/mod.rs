@@ -34,6 +34,7 @@ mod network;
 mod notices;
 mod outgoing;
 mod process;
+mod redirected;
 mod reload;
 mod self_test;
 mod shutdown;
@@ -199,11 +200,18 @@ impl Relay {
             thread.turn(wait)?;
             wait = Duration::ZERO;
         }
-        match self
+        let polled = self
             .event_loop
             .poll
-            .poll(&mut self.event_loop.events, Some(wait))
-        {
+            .poll(&mut self.event_loop.events, Some(wait));
+        if self.options.log.mainloop_stats {
+            let events = !self.event_loop.events.is_empty();
+            let counts = self.event_loop.counts.get_or_insert_default();
+            counts.note(&polled, events);
+        } else {
+            self.event_loop.counts = None;
+        }
+        match polled {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

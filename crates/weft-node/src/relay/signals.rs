@@ -47,15 +47,16 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Takes over the process' signals.
+    /// Takes over the process' signals; with `enabled` false none of them (`__DisableSignalHandlers`): controllers can still
+    /// ask for what they mean.
     ///
     /// # Errors
     ///
     /// The system refuses.
-    pub(super) fn register() -> io::Result<Self> {
+    pub(super) fn register(enabled: bool) -> io::Result<Self> {
         let (pipe, write) = UnixStream::pair()?;
         let mut flags = Vec::new();
-        for (signal, ask) in SIGNALS {
+        for (signal, ask) in SIGNALS.into_iter().filter(|_| enabled) {
             let flag = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register(signal, flag.clone())?;
             // The flag is set before the pipe is written: handlers run in the order of
@@ -123,9 +124,7 @@ impl Relay {
             }
             Ask::Reload => self.reload(now),
             Ask::Statistics => {
-                let summary = self.summary(now);
-                notice!("{summary}");
-                self.log_accounting();
+                self.log_heartbeat(now);
                 for line in Heartbeat::details(&self.controller) {
                     notice!("{line}");
                 }
@@ -135,5 +134,27 @@ impl Relay {
                 notice!("Switching to loglevel debug.");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether this process has a handler for a signal.
+    fn is_caught(signal: i32) -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(line.unwrap().trim(), 16).unwrap();
+        caught & 1 << (signal - 1) != 0
+    }
+
+    #[test]
+    fn signals_are_left_alone_where_torrc_wants_it() {
+        let mut left = Signals::register(false).unwrap();
+        assert!(SIGNALS.iter().all(|(signal, _)| !is_caught(*signal)));
+        assert_eq!(left.take(), []);
+        let _taken = Signals::register(true).unwrap();
+        assert!(SIGNALS.iter().all(|(signal, _)| is_caught(*signal)));
     }
 }

@@ -91,7 +91,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
 
     let mut event_loop = EventLoop::new(now)?;
     listeners.register(event_loop.poll.registry())?;
-    let signals = watch_signals(&mut event_loop)?;
+    let signals = watch_signals(&mut event_loop, options.process.signal_handlers)?;
     // Threads that start from here on inherit it.
     if options.process.sandbox {
         weft_tls::prepare();
@@ -195,8 +195,8 @@ fn open_ports(options: &Options) -> Result<(ListenerSet, AppPorts), StartError> 
     Ok((listeners, apps))
 }
 
-fn watch_signals(event_loop: &mut EventLoop) -> Result<Signals, StartError> {
-    let mut signals = Signals::register()?;
+fn watch_signals(event_loop: &mut EventLoop, enabled: bool) -> Result<Signals, StartError> {
+    let mut signals = Signals::register(enabled)?;
     let registry = event_loop.poll.registry();
     registry.register(&mut signals.pipe, SIGNAL, Interest::READABLE)?;
     Ok(signals)

@@ -12,13 +12,15 @@ use digest::Digest as _;
 use rand::RngExt as _;
 use tor_llcrypto::d::Sha1;
 use weft_config::{Options, Settings};
-use weft_core::message::{ToController, Totals};
+use weft_core::message::{QueueKind, QueueUse, ToController, Totals};
 use weft_datadir::dir::check_private;
 use weft_datadir::file;
 use weft_dir::command::Command;
 use weft_dir::hs_dir::HsDir;
 use weft_dir::task::DirectoryHandle;
-use weft_extrainfo::{Directions, GeoipDigests, OverloadSeen, Statistics, StatsFile, Switches};
+use weft_extrainfo::{
+    CircuitName, Directions, GeoipDigests, OverloadSeen, QueuePart, Statistics, StatsFile, Switches,
+};
 use weft_path::{Countries, CountriesError, TableReader};
 
 use super::Relay;
@@ -159,6 +161,28 @@ fn load(kind: StatsFile, path: &Path, now: SystemTime) -> Option<String> {
     }
 }
 
+/// What left a queue, as statistics have it; `None`: of a circuit that begins here.
+fn queue_part(used: &QueueUse, now: Instant, wall: SystemTime) -> Option<(CircuitName, QueuePart)> {
+    let inbound = match used.kind {
+        QueueKind::Inbound => true,
+        QueueKind::Outbound => false,
+        QueueKind::Origin(_) => return None,
+    };
+    let half = used.circuit;
+    let age = now.saturating_duration_since(used.since);
+    let (cells, waited) = used.total();
+    let part = QueuePart {
+        since: wall.checked_sub(age).unwrap_or(wall),
+        cells,
+        waited,
+        over: used.closed && inbound,
+    };
+    Some((
+        CircuitName(half.thread.0, half.slot.0, half.generation),
+        part,
+    ))
+}
+
 /// What is counted by these options, where these tables are known.
 fn switches(options: &Options, tables: Option<&Tables>) -> Switches {
     let wanted = options.statistics;
@@ -167,8 +191,7 @@ fn switches(options: &Options, tables: Option<&Tables>) -> Switches {
         published: wanted.published,
         dir_requests: wanted.dir_requests && knows(true),
         entry: wanted.entry && (knows(true) || knows(false)),
-        // Weft does not measure the queues of circuits.
-        cells: false,
+        cells: wanted.cells,
         exits: wanted.exit_ports,
         onions: wanted.hidden_services,
         directions: wanted.directions,
@@ -213,7 +236,11 @@ impl Relay {
         side.statistics.set_countries_known(known);
         side.next = Instant::now();
         let begins = |on: fn(&Switches) -> bool| on(&switches) && !on(&before);
-        if begins(|all| all.dir_requests) || begins(|all| all.entry) || begins(|all| all.exits) {
+        if begins(|all| all.dir_requests)
+            || begins(|all| all.entry)
+            || begins(|all| all.cells)
+            || begins(|all| all.exits)
+        {
             // C tor's text, as the two below.
             notice!(
                 "Configured to measure statistics. Look for the *-stats files that will first be written to the \
@@ -250,11 +277,21 @@ impl Relay {
 
     /// Takes what a thread reports of its exits.
     pub(super) fn note_statistics(&mut self, message: &ToController) {
-        if let ToController::Report(report) = message
-            && !report.exit_ports.is_empty()
-        {
+        let ToController::Report(report) = message else {
+            return;
+        };
+        if !report.exit_ports.is_empty() {
             self.statistics.statistics.note_exits(&report.exit_ports);
         }
+        if self.statistics.statistics.switches().cells && !report.activity.queues.is_empty() {
+            let (now, wall) = (Instant::now(), SystemTime::now());
+            for used in &report.activity.queues {
+                if let Some((circuit, part)) = queue_part(used, now, wall) {
+                    self.statistics.statistics.note_queue(circuit, part, wall);
+                }
+            }
+        }
+        self.control.note_activity(&report.activity);
     }
 
     /// A connection to the ORPort was accepted.

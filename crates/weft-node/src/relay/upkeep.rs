@@ -80,17 +80,21 @@ impl Relay {
         self.tick_transports(now);
         self.tick_bridge();
         self.publish_metrics(now);
-        if let Some(period) = self.options.log.heartbeat_period {
-            let summary = self
-                .process
-                .heartbeat
-                .due(now, period)
-                .then(|| self.summary(now));
-            if let Some(summary) = summary {
-                notice!("{summary}");
-                self.log_accounting();
-                self.log_bridge_users();
-            }
+        if let Some(period) = self.options.log.heartbeat_period
+            && self.process.heartbeat.due(now, period)
+        {
+            self.log_heartbeat(now);
+        }
+    }
+
+    /// Logs how the node is doing.
+    pub(super) fn log_heartbeat(&mut self, now: Instant) {
+        let summary = self.summary(now);
+        notice!("{summary}");
+        self.log_accounting();
+        self.log_bridge_users();
+        if let Some(counts) = self.event_loop.counts {
+            notice!("{}", counts.line());
         }
     }
 

@@ -175,6 +175,8 @@ pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     /// Bytes read and written in this interval, while connections are counted by them.
     pub(super) moved: (u64, u64),
+    /// Bytes read and written since the last report, while these are reported.
+    pub(super) unreported: (u64, u64),
 }
 
 /// What a read brought.
@@ -300,7 +302,11 @@ impl Connection {
             let count = send(&mut self.socket, request.output())?;
             request.sent(count);
             self.writable = request.output().is_empty();
-            return Ok(());
+            if !request.is_connected() {
+                return Ok(());
+            }
+            // It answers nothing.
+            handshaking.proxy = None;
         }
         let tls = handshaking.session.tls();
         while tls.wants_write() {

@@ -33,6 +33,8 @@ pub(crate) struct ThreadParams {
     pub count_exit_ports: bool,
     /// Connections are counted by the way that they are used (`ConnDirectionStatistics`).
     pub count_directions: bool,
+    /// The bytes of each connection are reported every second (`TestingEnableConnBwEvent`).
+    pub count_connections: bool,
     /// How long an application may take to send its request (`SocksTimeout`).
     pub socks_timeout: Duration,
 }
@@ -51,6 +53,7 @@ impl Default for ThreadParams {
             protocol_warnings: false,
             count_exit_ports: false,
             count_directions: false,
+            count_connections: false,
             socks_timeout: Duration::from_secs(120),
         }
     }

@@ -138,6 +138,7 @@ impl ConnectionThread {
             blocked: false,
             limit: KnownLimit::default(),
             moved: (0, 0),
+            unreported: (0, 0),
         }));
         self.sockets.by_id.insert(id, token);
         // Connections come and go faster than their time runs out.
@@ -219,6 +220,9 @@ impl ConnectionThread {
                     .add(&connection.allowance, direction, used);
                 if self.params.count_directions && connection.allowance.is_counted() {
                     connection.moved.0 += used as u64;
+                }
+                if self.params.count_connections {
+                    connection.unreported.0 += used as u64;
                 }
                 connection.listed = connection.readable && result.is_ok();
                 if connection.listed {

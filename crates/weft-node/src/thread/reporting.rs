@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weft_core::load::Load;
 use weft_core::manager::ControllerLoad;
-use weft_core::message::{Report, RingDepths, ToController, Totals};
+use weft_core::message::{Activity, ConnectionBytes, Report, RingDepths, ToController, Totals};
 use weft_extrainfo::{Directions, PortTraffic};
 
 use super::ConnectionThread;
@@ -22,6 +22,8 @@ const CONTROLLER_BUSY: usize = 256;
 /// The interval of reports about load, memory and counters: readers of the MetricsPort every 500 ms, as in
 /// Engler and Goldberg 2021, 5.3.1, get a new report each time.
 const REPORT: Duration = Duration::from_millis(250);
+/// The interval of what connections moved, where that is reported (CONN_BW).
+const CONNECTIONS: Duration = Duration::from_secs(1);
 
 impl ConnectionThread {
     /// Pushes messages for other threads, and reports from time to time.
@@ -93,6 +95,10 @@ impl ConnectionThread {
             cpu: cpu::thread_time(),
             exit_ports: std::mem::take(&mut self.reports.exit_ports),
             directions: self.reports.directions,
+            activity: Activity {
+                connections: self.take_connection_bytes(now),
+                queues: self.manager.take_queue_use(now),
+            },
             totals,
         }
     }
@@ -109,6 +115,29 @@ impl ConnectionThread {
             let ipv6 = connection.allowance.is_ipv6();
             self.reports.directions.add(read, written, ipv6);
         }
+    }
+
+    /// The bytes of connections in the last second, if one is over.
+    fn take_connection_bytes(&mut self, now: Instant) -> Vec<ConnectionBytes> {
+        let since = now.saturating_duration_since(self.reports.connections_at);
+        let mut all = Vec::new();
+        if !self.params.count_connections || since < CONNECTIONS {
+            return all;
+        }
+        self.reports.connections_at = now;
+        for (_, connection) in &mut self.sockets.all {
+            let (read, written) = std::mem::take(&mut connection.unreported);
+            if (read, written) != (0, 0) {
+                all.push(ConnectionBytes {
+                    connection: connection.id,
+                    exit: false,
+                    read,
+                    written,
+                });
+            }
+        }
+        self.edges.take_bytes(&mut all);
+        all
     }
 
     /// One line, now and then, about a peer that broke the protocol on a circuit.
@@ -155,6 +184,8 @@ pub(super) struct Reports {
     pub(super) directions: Directions,
     /// When they were counted last.
     pub(super) directions_at: Instant,
+    /// When the bytes of connections were reported last.
+    pub(super) connections_at: Instant,
     /// Messages that the ring to the controller had no room for.
     pub(super) stuck: VecDeque<ToController>,
 }
@@ -172,6 +203,7 @@ impl Reports {
             exit_ports: PortTraffic::default(),
             directions: Directions::default(),
             directions_at: now,
+            connections_at: now,
             stuck: VecDeque::new(),
         }
     }

@@ -129,6 +129,9 @@ impl ConnectionThread {
         if self.params.count_directions && connection.allowance.is_counted() {
             connection.moved.1 += written as u64;
         }
+        if self.params.count_connections {
+            connection.unreported.1 += written as u64;
+        }
         if written > 0 {
             connection.limit.wrote(written as u64);
             self.moved += written;

@@ -348,6 +348,7 @@ impl Thread {
             rings: RingDepths::default(),
             cpu: Duration::from_nanos(self.worked),
             exit_ports: Default::default(),
+            activity: Default::default(),
             directions: Default::default(),
             totals: self.manager.totals(),
         }

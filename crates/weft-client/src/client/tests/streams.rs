@@ -644,3 +644,88 @@ fn what_is_gone_does_no_harm() {
     });
     assert!(!world.list().iter().any(|info| info.id == circuit));
 }
+
+#[test]
+fn a_name_that_is_looked_up_gets_a_virtual_address_that_leads_to_it() {
+    let mut world = World::new(1, 2, "accept 80,443");
+    world.ready();
+    let lookup = |world: &mut World, name: &str| {
+        let name = name.to_owned();
+        let stream = world.ask(AppOpening::Resolve { name }, None);
+        world.run();
+        let resolved = &world.answered[&stream];
+        match resolved.answers.as_slice() {
+            [one] => one.kind.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let name = "a.test".to_owned();
+    world.ask(AppOpening::Resolve { name }, None);
+    world.run();
+    assert_eq!(world.openings.len(), 1, "an exit is asked");
+    configure(&mut world, |config| {
+        config.automap = weft_config::Automap::new(&[".test".to_owned()]);
+        config.listeners = vec![ListenerConfig::default()];
+    });
+    let asked = world.openings.len();
+    let AnswerKind::Ipv6(address) = lookup(&mut world, "A.test") else {
+        panic!("IPv6 is preferred");
+    };
+    assert_eq!(lookup(&mut world, "a.test"), AnswerKind::Ipv6(address));
+    configure(&mut world, |config| {
+        config.listeners[0].prefer_ipv6_automap = false;
+        config.listeners[0].prefer_ipv6 = false;
+    });
+    let AnswerKind::Ipv4(four) = lookup(&mut world, "a.test") else {
+        panic!("IPv4 is preferred");
+    };
+    assert_eq!(world.openings.len(), asked, "no exit was asked");
+    for address in [address.to_string(), four.to_string()] {
+        let stream = world.connect(&address, 80, None);
+        world.run();
+        assert!(world.connected.contains(&stream), "{address}");
+        let (_, opening) = world.openings.last().unwrap();
+        assert!(
+            matches!(opening, StreamOpening::Begin { host, .. } if host == "a.test"),
+            "{opening:?}"
+        );
+    }
+    // Names that are not to have any more lose theirs, and nobody else gets what is sent there.
+    configure(&mut world, |config| {
+        config.automap = weft_config::Automap::default()
+    });
+    let stream = world.connect(&four.to_string(), 80, None);
+    world.run();
+    assert_eq!(world.refused[&stream], AppRefusal::General);
+}
+
+#[test]
+fn a_dormant_client_keeps_nothing_ready_until_an_application_asks() {
+    let mut world = World::new(1, 2, "accept 80,443");
+    configure(&mut world, |config| {
+        config.dormancy.timeout = Some(std::time::Duration::from_secs(1200));
+    });
+    world.client.go_dormant();
+    world.ready();
+    world.wait(60);
+    assert_eq!(world.launches, 0);
+    let stream = world.connect("example.com", 80, None);
+    assert!(!world.client.is_dormant() && world.connected.contains(&stream));
+    world.wait(5);
+    assert!(world.launches > 1, "circuits are kept ready again");
+    // An open stream is use.
+    world.wait(1800);
+    assert!(!world.client.is_dormant());
+    let circuit = world.attached.remove(&stream);
+    world.event(OriginEvent::Ended {
+        stream,
+        circuit,
+        reason: EndReason::DONE,
+        addr: None,
+        by: weft_core::origin::EndedBy::Exit,
+        waiting: false,
+        bytes: (0, 0),
+    });
+    world.wait(1800);
+    assert!(world.client.is_dormant());
+}

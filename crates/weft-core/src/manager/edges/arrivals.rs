@@ -153,9 +153,11 @@ impl LocalConnectionManager {
             });
         }
         self.drop_edge(slot, EndReason::DONE, EndedBy::Exit);
-        self.edge_side
-            .news
-            .push_back(EdgeNews::Resolved { id, resolved });
+        self.edge_side.news.push_back(EdgeNews::Resolved {
+            id,
+            resolved,
+            by_exit: true,
+        });
     }
 
     /// The far end ended the stream, or the circuit was closed.

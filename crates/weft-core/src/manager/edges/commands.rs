@@ -93,6 +93,7 @@ impl LocalConnectionManager {
             self.edge_side.news.push_back(EdgeNews::Resolved {
                 id: stream,
                 resolved,
+                by_exit: false,
             });
         }
     }

@@ -39,7 +39,7 @@ fn served(server: &mut ControlServer, socket: impl Fn() -> ControlSocket) -> boo
     while to_thread.capacity() == 0 {
         std::thread::yield_now();
     }
-    server.serve(socket(), Instant::now())
+    server.serve(socket(), Standing::Stranger, Instant::now())
 }
 
 /// Sends a line and returns the first line of the reply.
@@ -143,4 +143,25 @@ fn a_connection_without_authentication_is_closed_in_time() {
     for controller in [controller, late] {
         assert_eq!(ask(&controller, "AUTHENTICATE\r\n"), "250 OK\r\n");
     }
+}
+
+#[test]
+fn the_owners_connection_needs_no_password_and_takes_the_node_along() {
+    let fake = Fake::new(
+        "HashedControlPassword 16:660537E3E1CD49996044A3BF558097A981F539FEA2F9DA662B4626C1C2\n",
+    );
+    let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+    let mut server = ControlServer::start(fake.clone(), shared(), async {}, clock).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let socket = ControlSocket::Unix(theirs);
+    assert!(server.serve(socket, Standing::Owner, Instant::now()));
+    assert_eq!(ask(&ours, "SETEVENTS SIGNAL\r\n"), "250 OK\r\n");
+    drop(ours);
+    // The thread has read the end of the connection before it ends.
+    while server.sockets().open() > 0 {
+        std::thread::yield_now();
+    }
+    drop(server);
+    assert_eq!(fake.take_recorded(), ["Halt"]);
 }

@@ -64,6 +64,12 @@ impl ConnectionThread {
             .held
             .extend_from_slice(scratch.get(..count).unwrap_or_default());
         self.edges.list(token);
+        self.advance_request(token)?;
+        Ok(count)
+    }
+
+    /// Handles what has arrived of the request of an application.
+    pub(super) fn advance_request(&mut self, token: usize) -> Result<(), EndReason> {
         while let Some(connection) = self.edges.all.get_mut(token)
             && !connection.asked
         {
@@ -105,7 +111,7 @@ impl ConnectionThread {
                 }
             }
         }
-        Ok(count)
+        Ok(())
     }
 
     /// Sends an application the reply that it is connected.

@@ -16,9 +16,11 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Token};
 use slab::Slab;
 use weft_cell::reason::EndReason;
+use weft_config::client_ports::AppService;
 use weft_core::address::ConnectionId;
 use weft_core::edge::EdgeNews;
 use weft_core::manager::LocalConnectionManager;
+use weft_core::message::ConnectionBytes;
 use weft_core::slots::{EdgeKey, SlotKey as _};
 use weft_extrainfo::PortUse;
 
@@ -87,6 +89,21 @@ impl EdgeSockets {
     /// Something may be read, written or closed at once.
     pub(super) fn is_ready(&self) -> bool {
         !self.to_read.is_empty() || self.more_to_write
+    }
+
+    /// The bytes of exits' connections since the last call.
+    pub(super) fn take_bytes(&mut self, to: &mut Vec<ConnectionBytes>) {
+        for (_, connection) in &mut self.all {
+            let (read, written) = std::mem::take(&mut connection.unreported);
+            if connection.exit && (read, written) != (0, 0) {
+                to.push(ConnectionBytes {
+                    connection: connection.id,
+                    exit: true,
+                    read,
+                    written,
+                });
+            }
+        }
     }
 
     /// How many there are.
@@ -229,7 +246,7 @@ impl ConnectionThread {
             EdgeSocket::Unix(socket) => Socket::Unix(UnixStream::from_std(socket)),
             EdgeSocket::None => Socket::None,
         };
-        let (mut deadline, mut port) = (None, 0);
+        let (mut deadline, mut port, mut asks_at_once) = (None, 0, false);
         let (stage, peer) = match kind {
             AdoptKind::Exit { peer, ttl, .. } => {
                 if let Some(peer) = peer.filter(|_| self.params.count_exit_ports) {
@@ -238,10 +255,12 @@ impl ConnectionThread {
                 let peer = peer.map(|peer| peer.ip());
                 (Stage::Connecting(peer, ttl), peer)
             }
-            AdoptKind::Application { rules, from } => {
+            AdoptKind::Application { rules, from, to } => {
                 deadline = Some(now + self.params.socks_timeout);
+                asks_at_once = matches!(rules.service, AppService::Transparent(_));
                 let peer = from.map(|from| from.ip());
-                (Stage::Asking(Box::new(Handshake::new(rules, from))), peer)
+                let handshake = Handshake::redirected(rules, from, to);
+                (Stage::Asking(Box::new(handshake)), peer)
             }
             AdoptKind::Internal => (Stage::Open, None),
         };
@@ -252,6 +271,7 @@ impl ConnectionThread {
             edge,
             socket,
             port,
+            unreported: (0, 0),
             allowance: peer.map(|peer| Allowance::new(peer, &self.params, now)),
             readable: false,
             writable: false,
@@ -292,6 +312,8 @@ impl ConnectionThread {
         } else if connects {
             // A socket pair is connected from the start.
             self.edge_is_open(token, now);
+        } else if asks_at_once && let Err(reason) = self.advance_request(token) {
+            self.close_edge(token, reason, now);
         }
     }
 
@@ -408,6 +430,9 @@ impl ConnectionThread {
         let buffer = scratch.get_mut(..grant.min(wanted)).unwrap_or_default();
         let result = connection.socket.read(buffer);
         let count = *result.as_ref().unwrap_or(&0);
+        if self.params.count_connections {
+            connection.unreported.0 += count as u64;
+        }
         if let Some(allowance) = &mut connection.allowance {
             allowance.settle(&mut self.limit, Direction::Read, grant, count);
             self.reports.moved.add(allowance, Direction::Read, count);
@@ -466,9 +491,14 @@ impl ConnectionThread {
                     }
                 }
                 EdgeNews::Connected { edge, addr } => self.answer_connected(edge, addr, now),
-                EdgeNews::Resolved { id, resolved } => {
-                    self.answer_last(id, |handshake| handshake.resolved(&resolved));
-                }
+                EdgeNews::Resolved {
+                    id,
+                    resolved,
+                    by_exit,
+                } => self.answer_last(id, |handshake| match by_exit {
+                    true => handshake.resolved(&resolved),
+                    false => handshake.answered(&resolved),
+                }),
                 EdgeNews::Refused { id, why } => {
                     self.answer_last(id, |handshake| handshake.refused(why));
                 }
@@ -570,6 +600,9 @@ impl ConnectionThread {
         let bytes = bytes.get(..grant.min(wanted)).unwrap_or_default();
         let result = connection.socket.write(bytes);
         let count = *result.as_ref().unwrap_or(&0);
+        if self.params.count_connections {
+            connection.unreported.1 += count as u64;
+        }
         if let Some(allowance) = &mut connection.allowance {
             allowance.settle(&mut self.limit, Direction::Write, grant, count);
             self.reports.moved.add(allowance, Direction::Write, count);

@@ -55,6 +55,8 @@ pub(crate) enum AdoptKind {
         rules: Arc<AppRules>,
         /// Where it came from; `None` on a Unix socket.
         from: Option<SocketAddr>,
+        /// Where it led before it was redirected to a TransPort, if that is known.
+        to: Option<SocketAddr>,
     },
     /// A stream of this node's own.
     Internal,
@@ -116,6 +118,8 @@ pub(super) struct EdgeConnection {
     pub(super) stage: Stage,
     /// The destination's port; 0: it is none, or ports are not counted.
     pub(super) port: u16,
+    /// Bytes read and written since the last report, while these are reported.
+    pub(super) unreported: (u64, u64),
     /// How much it may move; not asked for Unix sockets.
     pub(super) allowance: Option<Allowance>,
     pub(super) readable: bool,
