@@ -225,6 +225,13 @@ pub(super) fn authority_options(
             "Versioning authoritative dir servers must set Recommended*Versions.",
         );
     }
+    let minimal_version = settings.text(keys::MinimalAcceptedServerVersion);
+    if minimal_version.is_some_and(|version| !is_version(version)) {
+        report.error(
+            settings.origin(keys::MinimalAcceptedServerVersion),
+            "Invalid MinimalAcceptedServerVersion",
+        );
+    }
     Some(AuthorityOptions {
         dir_ports,
         interval: settings.time(keys::V3AuthVotingInterval),
@@ -281,10 +288,7 @@ pub(super) fn authority_options(
         ),
         list_bad_exits: settings.flag(keys::AuthDirListBadExits),
         list_middle_only: settings.flag(keys::AuthDirListMiddleOnly),
-        minimal_version: settings
-            .text(keys::MinimalAcceptedServerVersion)
-            .unwrap_or_default()
-            .to_owned(),
+        minimal_version: minimal_version.unwrap_or_default().to_owned(),
         client_versions,
         server_versions,
         legacy_key: settings.flag(keys::V3AuthUseLegacyKey),
@@ -295,6 +299,18 @@ pub(super) fn authority_options(
         time_to_learn: settings.time(keys::TestingAuthDirTimeToLearnReachability),
         reject_under_load: settings.flag(keys::AuthDirRejectRequestsUnderLoad),
     })
+}
+
+/// Whether a text begins with the numbers of a version of C tor, as `0.4.8.0-alpha-dev` does.
+fn is_version(text: &str) -> bool {
+    let text = text.strip_prefix("Tor ").unwrap_or(text);
+    let numbers = text.split(['-', ' ']).next().unwrap_or_default();
+    let numbers = numbers.replacen("pre", ".", 1).replacen("rc", ".", 1);
+    let numbers: Vec<&str> = numbers.split('.').collect();
+    let is_number = |number: &&str| {
+        number.bytes().all(|byte| byte.is_ascii_digit()) && number.parse::<i32>().is_ok()
+    };
+    (2..=4).contains(&numbers.len()) && numbers.iter().all(is_number)
 }
 
 fn thresholds(settings: &Settings) -> FlagThresholds {
@@ -502,6 +518,21 @@ mod tests {
         assert_eq!(options.server_versions, ["0.4.9.10"]);
         let error = with("VersioningAuthoritativeDirectory 1").unwrap_err();
         assert!(error.contains("Recommended*Versions"), "{error}");
+    }
+
+    #[test]
+    fn the_least_version_must_be_one() {
+        for version in ["0.4.9.0-alpha-dev", "0.4.9", "Tor 0.4.8.21", "0.1.2rc3"] {
+            let options = with(&format!("MinimalAcceptedServerVersion {version}")).unwrap();
+            assert_eq!(options.minimal_version, version);
+        }
+        for version in ["new", "0", "0.x", "0.4.9.1.1", "0.99999999999", "0.+4"] {
+            let error = with(&format!("MinimalAcceptedServerVersion {version}")).unwrap_err();
+            assert!(
+                error.contains("Invalid MinimalAcceptedServerVersion"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

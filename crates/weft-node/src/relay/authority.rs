@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_cell::identity::Ed25519Identity;
 use weft_config::options::NetworkOptions;
-use weft_config::{AccessPolicy, AddressSet, AuthorityOptions, Options, keys};
+use weft_config::{AccessPolicy, AddressSet, AuthorityOptions, Options};
 use weft_datadir::keys::RelayKeys;
 use weft_dir::command::Severity;
 use weft_dir::private_authority::server::{AuthorityHandle, Log, Surroundings};
@@ -295,11 +295,6 @@ fn warn_of_versions(wanted: &AuthorityOptions) {
         tracing::warn!(
             "Recommended version \"{version}\" does not look valid. It is listed all the same."
         );
-    }
-    let least = &wanted.minimal_version;
-    if !least.is_empty() && !is_tor_version(least) {
-        let option = keys::MinimalAcceptedServerVersion;
-        tracing::warn!("{option}: \"{least}\" is no version; relays of C tor are rejected");
     }
 }
 
