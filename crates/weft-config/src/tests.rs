@@ -268,14 +268,15 @@ fn everything_wrong_is_reported_at_once_with_its_place() {
 #[test]
 fn an_option_that_weft_lacks_is_reported_once_and_what_is_lost_comes_first() {
     let loaded = loaded(
-        "ORPort 9001\nContactInfo x\nExtORPort 9050\nExtORPort 9051\nControlPort 0\nHidServAuth x\n\
-         HiddenServiceDir /h\nHiddenServicePort 80\nRunAsDaemon 0\nExitRelay 0\n",
+        "ORPort 9001\nContactInfo x\nClientOnionAuthDir /k\nControlPort 0\nHidServAuth x\nHiddenServiceDir /h\n\
+         HiddenServicePort 80\nHiddenServiceDir /i\nHiddenServicePort 81\nRunAsDaemon 0\nExitRelay 0\n",
     );
     assert_eq!(
         messages(&loaded, Severity::Warn),
         [
-            "torrc:3: ExtORPort: Weft does not support this option: the port will NOT be opened: no pluggable transport can use it",
-            "torrc:7: HiddenServiceDir: Weft does not support this option: the onion service will \
+            "torrc:3: ClientOnionAuthDir: Weft does not support this option: onion services will NOT be reachable, with these keys or \
+             without",
+            "torrc:6: HiddenServiceDir: Weft does not support this option: the onion service will \
              NOT be started",
             "HidServAuth is obsolete and does nothing; remove it",
         ]

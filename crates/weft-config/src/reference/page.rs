@@ -45,12 +45,12 @@ fn page() -> String {
     page.push_str(
         "**Refused.** What your safety rests on, if it asks for something that Weft does not do: Weft does \
          not\nstart, a reload leaves the old configuration in force, and SETCONF is answered with 513. A \
-         value that\nasks for nothing, `UseBridges 0` for one, is fine.\n\n",
+         value that\nasks for nothing, `__AllDirActionsPrivate 0` for one, is fine.\n\n",
     );
     unsupported(&mut page, Harm::Unsafe, "why it is refused");
     page.push_str(
         "**Warned about.** What you will miss: one warning for each, before everything else in the log. \
-         Again, values\nthat ask for nothing get none (`ExtORPort 0`).\n\n",
+         Again, values\nthat ask for nothing get none (`BridgeAuthoritativeDir 0`).\n\n",
     );
     unsupported(&mut page, Harm::Lost, "what does not happen");
     page.push_str("**Harmless.** One notice names all of these that are set.\n\n");

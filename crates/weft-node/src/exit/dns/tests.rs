@@ -42,16 +42,18 @@ impl Server {
         });
         std::thread::spawn(move || {
             for mut socket in tcp.incoming().flatten() {
-                let mut length = [0; 2];
-                if socket.read_exact(&mut length).is_err() {
-                    continue;
-                }
-                let mut packet = vec![0; usize::from(u16::from_be_bytes(length))];
-                socket.read_exact(&mut packet).unwrap();
-                for answer in answers(&packet, true) {
-                    let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
-                    socket.write_all(&[&length[..], &answer].concat()).unwrap();
-                }
+                // Several queries may come by one connection.
+                std::thread::spawn(move || {
+                    let mut length = [0; 2];
+                    while socket.read_exact(&mut length).is_ok() {
+                        let mut packet = vec![0; usize::from(u16::from_be_bytes(length))];
+                        socket.read_exact(&mut packet).unwrap();
+                        for answer in answers(&packet, true) {
+                            let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
+                            socket.write_all(&[&length[..], &answer].concat()).unwrap();
+                        }
+                    }
+                });
             }
         });
         Self { addr, queries }
