@@ -42,7 +42,7 @@ impl Server {
         });
         std::thread::spawn(move || {
             for mut socket in tcp.incoming().flatten() {
-                // Several queries may come by one connection.
+                // Several queries may come by one connection. After an answer that cannot be read the asker waits for it to end.
                 std::thread::spawn(move || {
                     let mut length = [0; 2];
                     while socket.read_exact(&mut length).is_ok() {
@@ -51,6 +51,10 @@ impl Server {
                         for answer in answers(&packet, true) {
                             let length = u16::try_from(answer.len()).unwrap().to_be_bytes();
                             socket.write_all(&[&length[..], &answer].concat()).unwrap();
+                        }
+                        let name = packet.to_ascii_lowercase();
+                        if name.windows(7).any(|part| part == b"garbled") {
+                            return;
                         }
                     }
                 });
@@ -250,11 +254,10 @@ fn each_way_to_fail_is_an_error_of_its_own_for_each_record_type() {
             DnsError::Timeout => (&hasty, &no_answers),
             _ => (&patient, &answers),
         };
+        // One after the other: what shares a connection of TCP shares its end.
         for kind in QueryKind::ALL {
             let query = query(&format!("{name}.example"), kind);
             dns.look_up(query).unwrap();
-        }
-        for _ in QueryKind::ALL {
             let answer = answers.recv().unwrap();
             assert_eq!(answer.result, Err(error), "{name} {:?}", answer.query.kind);
         }
