@@ -46,7 +46,7 @@ fn the_torrc_of_an_obfs4_bridge_has_no_warning_at_all() {
 
 #[test]
 fn a_torrc_with_an_option_that_is_missed_has_a_warning() {
-    let warnings = warnings("SocksPort 9050\nTransPort 9040\n");
+    let warnings = warnings("SocksPort 9050\nHiddenServiceDir /h\nHiddenServicePort 80\n");
     assert!(
         warnings
             .iter()
