@@ -378,7 +378,7 @@ fn connections_of_every_type_are_counted_and_the_dashboard_finds_what_it_asks_fo
                 theirs.get(name).context(name)?,
             );
             let types = |family| values(family).remove("type").unwrap_or_default().len();
-            ensure!(types(ours) == 13, "{ours:?}");
+            ensure!(types(ours) == 14, "{ours:?}");
             ensure!(
                 ours.labels.is_subset(&theirs.labels),
                 "{ours:?}, and C tor {theirs:?}"
