@@ -22,6 +22,7 @@ fn receive(protocol: &Protocol, input: &[u8], piece: usize) -> (Vec<u8>, Result<
         assert!(!connected, "bytes were taken from the relay");
     }
     sent.extend_from_slice(request.output());
+    request.sent(request.output().len());
     (sent, Ok(request.is_connected()))
 }
 

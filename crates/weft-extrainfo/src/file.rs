@@ -119,7 +119,9 @@ impl StatsFile {
             .ok_or(Malformed)?;
         let printable = |line: &str| line.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         let known = |line: &str| keywords.contains(&line.split(' ').next().unwrap_or_default());
-        if !text.lines().all(|line| printable(line) && known(line)) {
+        // Not `lines`, which would take a carriage return off.
+        let mut all = text.split_terminator('\n');
+        if !all.all(|line| printable(line) && known(line)) {
             return Err(Malformed);
         }
         Ok(match now.duration_since(end) {
@@ -136,6 +138,14 @@ mod tests {
     use proptest::prelude::*;
 
     const ENTRY: &str = "entry-stats-end 2026-01-01 12:00:00 (86400 s)\nentry-ips de=8\n";
+
+    #[test]
+    fn a_carriage_return_is_not_published() {
+        let now = parse("2026-01-01 12:00:00").unwrap();
+        assert_eq!(StatsFile::Entry.recent(ENTRY, now), Ok(true));
+        let windows = ENTRY.replace('\n', "\r\n");
+        assert_eq!(StatsFile::Entry.recent(&windows, now), Err(Malformed));
+    }
 
     #[test]
     fn a_file_is_published_for_twenty_five_hours() {

@@ -181,7 +181,11 @@ fn pages(tmux: &Path, python: &Path, node: &Node, wanted: [&[&str]; 2]) -> Resul
     terminal.press(&["GETINFO version", "Enter"])?;
     terminal.shows(&[&format!("version={version}")])?;
     // Where there are descriptors, `/info` ends Stem's interpreter at the first platform that is none of C tor's.
-    match Asker::connect(node)?.value("desc/download-enabled")?.join("") == "1" {
+    match Asker::connect(node)?
+        .value("desc/download-enabled")?
+        .join("")
+        == "1"
+    {
         false => {
             terminal.press(&["/info relay0", "Enter"])?;
             terminal.shows(&["Router Status Entry:", "r relay0 "])?;
