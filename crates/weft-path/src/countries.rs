@@ -11,34 +11,125 @@ pub(crate) const UNKNOWN: [u8; 2] = *b"??";
 /// Tables of countries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Countries {
-    v4: Table<u32>,
+    v4: Blocks<u32>,
     v6: Networks,
 }
 
-/// Ranges of IPv6 addresses. All but a fortieth of the real ones begin where a network of 64 bits does; those take
-/// half the memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Networks {
-    /// By the first 64 bits; the others are zero.
-    whole: Table<u64>,
-    others: Table<u128>,
+/// Where ranges of addresses and the gaps between them begin, with their countries: two letters, in lower case.
+pub trait Table: Default {
+    /// An address.
+    type Addr: Copy + Ord;
+
+    /// Adds what begins behind all others.
+    fn push(&mut self, first: Self::Addr, country: [u8; 2]);
+
+    /// The last that begins at an address or before it.
+    fn find(&self, addr: Self::Addr) -> Option<(Self::Addr, [u8; 2])>;
+
+    /// All, in order.
+    fn entries(&self) -> Vec<(Self::Addr, [u8; 2])>;
 }
 
-/// Addresses and their countries, in two columns: a relay keeps half a million of them.
+/// Entries of one block at most. A table grows by blocks: a vector that doubles leaves as much behind as it has, in the heap of a thread
+/// that ends, and a relay keeps half a million ranges.
+const BLOCK: usize = 4096;
+
+/// A part of a table, in two columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Table<T> {
-    /// Where ranges and the gaps between them begin, in order.
-    firsts: Box<[T]>,
-    /// Their countries: two letters, in lower case.
-    countries: Box<[[u8; 2]]>,
+struct Block<T> {
+    firsts: Vec<T>,
+    countries: Vec<[u8; 2]>,
 }
 
-impl<T> Default for Table<T> {
+/// A table by addresses of this size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocks<T>(Vec<Block<T>>);
+
+impl<T> Default for Blocks<T> {
     fn default() -> Self {
-        Self {
-            firsts: Box::default(),
-            countries: Box::default(),
+        Self(Vec::new())
+    }
+}
+
+impl<T> Blocks<T> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T: Copy + Ord> Table for Blocks<T> {
+    type Addr = T;
+
+    fn push(&mut self, first: T, country: [u8; 2]) {
+        if self.0.last().is_none_or(|last| last.firsts.len() == BLOCK) {
+            self.0.push(Block {
+                firsts: Vec::with_capacity(BLOCK),
+                countries: Vec::with_capacity(BLOCK),
+            });
         }
+        if let Some(last) = self.0.last_mut() {
+            last.firsts.push(first);
+            last.countries.push(country);
+        }
+    }
+
+    fn find(&self, addr: T) -> Option<(T, [u8; 2])> {
+        let begins = |block: &Block<T>| block.firsts.first().is_some_and(|first| *first <= addr);
+        let block = self.0.get(self.0.partition_point(begins).checked_sub(1)?)?;
+        let after = block.firsts.partition_point(|first| *first <= addr);
+        let at = after.checked_sub(1)?;
+        Some((*block.firsts.get(at)?, *block.countries.get(at)?))
+    }
+
+    fn entries(&self) -> Vec<(T, [u8; 2])> {
+        let blocks = self.0.iter();
+        let columns = blocks.flat_map(|block| {
+            block
+                .firsts
+                .iter()
+                .copied()
+                .zip(block.countries.iter().copied())
+        });
+        columns.collect()
+    }
+}
+
+/// A table of IPv6 addresses. All but a fortieth of the real ranges begin where a network of 64 bits does; those take half
+/// the memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks {
+    /// By the first 64 bits; the others are zero.
+    whole: Blocks<u64>,
+    others: Blocks<u128>,
+}
+
+/// The first 64 bits.
+fn network(addr: u128) -> u64 {
+    u64::try_from(addr >> 64).unwrap_or(u64::MAX)
+}
+
+impl Table for Networks {
+    type Addr = u128;
+
+    fn push(&mut self, first: u128, country: [u8; 2]) {
+        match first & u128::from(u64::MAX) {
+            0 => self.whole.push(network(first), country),
+            _ => self.others.push(first, country),
+        }
+    }
+
+    fn find(&self, addr: u128) -> Option<(u128, [u8; 2])> {
+        let whole = self.whole.find(network(addr));
+        let whole = whole.map(|(first, country)| (u128::from(first) << 64, country));
+        whole.max(self.others.find(addr))
+    }
+
+    fn entries(&self) -> Vec<(u128, [u8; 2])> {
+        let whole = self.whole.entries().into_iter();
+        let whole = whole.map(|(first, country)| (u128::from(first) << 64, country));
+        let mut all: Vec<_> = whole.chain(self.others.entries()).collect();
+        all.sort_unstable();
+        all
     }
 }
 
@@ -92,16 +183,16 @@ impl Countries {
     pub fn set_v6(&mut self, text: &str) -> Result<(), CountriesError> {
         let mut reading = TableReader::v6();
         text.lines().try_for_each(|line| reading.line(line))?;
-        self.v6 = Networks::of(reading.finish());
+        self.v6 = reading.finish();
         Ok(())
     }
 
     /// The countries of two tables that were read line by line.
     #[must_use]
-    pub fn of_tables(v4: TableReader<u32>, v6: TableReader<u128>) -> Self {
+    pub fn of_tables(v4: TableReader<Blocks<u32>>, v6: TableReader<Networks>) -> Self {
         Self {
             v4: v4.finish(),
-            v6: Networks::of(v6.finish()),
+            v6: v6.finish(),
         }
     }
 
@@ -109,8 +200,8 @@ impl Countries {
     #[must_use]
     pub fn knows(&self, v4: bool) -> bool {
         match v4 {
-            true => !self.v4.firsts.is_empty(),
-            false => !self.v6.whole.firsts.is_empty() || !self.v6.others.firsts.is_empty(),
+            true => !self.v4.is_empty(),
+            false => !self.v6.whole.is_empty() || !self.v6.others.is_empty(),
         }
     }
 
@@ -119,7 +210,7 @@ impl Countries {
     pub fn of(&self, addr: IpAddr) -> [u8; 2] {
         match addr {
             IpAddr::V4(addr) => self.v4.find(addr.to_bits()).map(|(_, country)| country),
-            IpAddr::V6(addr) => self.v6.find(addr.to_bits()),
+            IpAddr::V6(addr) => self.v6.find(addr.to_bits()).map(|(_, country)| country),
         }
         .unwrap_or(UNKNOWN)
     }
@@ -127,21 +218,64 @@ impl Countries {
 
 /// Reads a table line by line: its text is much larger than what is kept of it.
 #[derive(Clone, Debug)]
-pub struct TableReader<T> {
-    address: fn(&str) -> Option<T>,
+pub struct TableReader<S: Table> {
+    address: fn(&str) -> Option<S::Addr>,
     /// The address behind one.
-    next: fn(T) -> Option<T>,
-    table: (Vec<T>, Vec<[u8; 2]>),
+    next: fn(S::Addr) -> Option<S::Addr>,
+    building: Building<S>,
     /// The range that was read last: where it ends is known, not whether another one begins there.
-    last: Option<Range<T>>,
+    last: Option<Range<S::Addr>>,
     /// Ranges that came later than others behind them. Tor's tables have none.
-    late: Vec<Range<T>>,
+    late: Vec<Range<S::Addr>>,
     /// Lines read.
     lines: usize,
     ranges: usize,
 }
 
-impl TableReader<u32> {
+/// A table to which entries come in order.
+#[derive(Clone, Debug)]
+struct Building<S: Table> {
+    table: S,
+    /// The country of the table's last entry.
+    country: Option<[u8; 2]>,
+    /// The entry behind it, which another one that begins there replaces.
+    newest: Option<(S::Addr, [u8; 2])>,
+}
+
+impl<S: Table> Building<S> {
+    fn new() -> Self {
+        Self {
+            table: S::default(),
+            country: None,
+            newest: None,
+        }
+    }
+
+    fn begin(&mut self, first: S::Addr, country: [u8; 2]) {
+        if self.newest.is_some_and(|(at, _)| at == first) {
+            self.newest = None;
+        }
+        self.keep();
+        // What goes on in the same country is no other range.
+        if self.country != Some(country) {
+            self.newest = Some((first, country));
+        }
+    }
+
+    fn keep(&mut self) {
+        if let Some((first, country)) = self.newest.take() {
+            self.table.push(first, country);
+            self.country = Some(country);
+        }
+    }
+
+    fn finish(mut self) -> S {
+        self.keep();
+        self.table
+    }
+}
+
+impl TableReader<Blocks<u32>> {
     /// A table of IPv4 addresses, as numbers or in dots.
     #[must_use]
     pub fn v4() -> Self {
@@ -155,7 +289,7 @@ impl TableReader<u32> {
     }
 }
 
-impl TableReader<u128> {
+impl TableReader<Networks> {
     /// A table of IPv6 addresses, with colons.
     #[must_use]
     pub fn v6() -> Self {
@@ -166,12 +300,12 @@ impl TableReader<u128> {
     }
 }
 
-impl<T: Copy + Ord> TableReader<T> {
-    fn new(address: fn(&str) -> Option<T>, next: fn(T) -> Option<T>) -> Self {
+impl<S: Table> TableReader<S> {
+    fn new(address: fn(&str) -> Option<S::Addr>, next: fn(S::Addr) -> Option<S::Addr>) -> Self {
         Self {
             address,
             next,
-            table: (Vec::new(), Vec::new()),
+            building: Building::new(),
             last: None,
             late: Vec::new(),
             lines: 0,
@@ -200,7 +334,7 @@ impl<T: Copy + Ord> TableReader<T> {
         Ok(())
     }
 
-    fn range(&self, line: &str) -> Option<Range<T>> {
+    fn range(&self, line: &str) -> Option<Range<S::Addr>> {
         let mut parts = line.split(',');
         let first = (self.address)(parts.next()?)?;
         let last = (self.address)(parts.next()?)?;
@@ -214,120 +348,47 @@ impl<T: Copy + Ord> TableReader<T> {
     }
 
     /// A range that begins where the last one does, or behind that.
-    fn append(&mut self, range: Range<T>) {
+    fn append(&mut self, range: Range<S::Addr>) {
         self.close(Some(range.first));
-        self.begin(range.first, range.country);
+        self.building.begin(range.first, range.country);
         self.last = Some(range);
     }
 
     /// The last range ends, unless another one begins before.
-    fn close(&mut self, following: Option<T>) {
+    fn close(&mut self, following: Option<S::Addr>) {
         let gap = self.last.and_then(|last| (self.next)(last.last));
         // Of ranges that overlap, the one counts that begins last.
         if let Some(gap) = gap.filter(|gap| following.is_none_or(|first| first > *gap)) {
-            self.begin(gap, UNKNOWN);
+            self.building.begin(gap, UNKNOWN);
         }
     }
 
-    fn begin(&mut self, first: T, country: [u8; 2]) {
-        let (firsts, countries) = &mut self.table;
-        if firsts.last() == Some(&first) {
-            firsts.pop();
-            countries.pop();
-        }
-        // What goes on in the same country is no other range.
-        if countries.last() != Some(&country) {
-            firsts.push(first);
-            countries.push(country);
-        }
-    }
-
-    fn finish(mut self) -> Table<T> {
+    fn finish(mut self) -> S {
         self.close(None);
+        let table = self.building.finish();
         if self.late.is_empty() {
-            let (firsts, countries) = self.table;
-            return Table {
-                firsts: firsts.into(),
-                countries: countries.into(),
-            };
+            return table;
         }
         // Where ranges begin twice, the late ones come first and give way, as in a stable order of all.
-        let mut ordered = Self::new(self.address, self.next);
-        let (firsts, countries) = &self.table;
-        let ends = firsts
-            .iter()
-            .skip(1)
-            .map(|first| Some(*first))
-            .chain([None]);
-        let known = firsts.iter().zip(countries).zip(ends);
-        let known = known.filter(|((_, country), _)| **country != UNKNOWN);
-        let mut ranges: Vec<(T, Option<T>, [u8; 2])> = known
+        let known = table.entries();
+        let ends = known.iter().skip(1).map(|(first, _)| Some(*first));
+        let known = known.iter().zip(ends.chain([None]));
+        let known = known.filter(|((_, country), _)| *country != UNKNOWN);
+        let mut ranges: Vec<_> = known
             .map(|((first, country), end)| (*first, end, *country))
             .collect();
-        ranges.extend(
-            self.late
-                .iter()
-                .map(|r| (r.first, (self.next)(r.last), r.country)),
-        );
+        let late = self.late.iter();
+        ranges.extend(late.map(|r| (r.first, (self.next)(r.last), r.country)));
         ranges.sort_by_key(|(first, ..)| *first);
-        let following = ranges
-            .iter()
-            .skip(1)
-            .map(|(first, ..)| Some(*first))
-            .chain([None]);
-        for ((first, end, country), following) in ranges.iter().zip(following) {
+        let following = ranges.iter().skip(1).map(|(first, ..)| Some(*first));
+        let mut ordered = Building::<S>::new();
+        for ((first, end, country), following) in ranges.iter().zip(following.chain([None])) {
             ordered.begin(*first, *country);
             if let Some(end) = end.filter(|end| following.is_none_or(|first| first > *end)) {
                 ordered.begin(end, UNKNOWN);
             }
         }
-        let (firsts, countries) = ordered.table;
-        Table {
-            firsts: firsts.into(),
-            countries: countries.into(),
-        }
-    }
-}
-
-impl<T: Copy + Ord> Table<T> {
-    fn new(entries: impl IntoIterator<Item = (T, [u8; 2])>) -> Self {
-        let (firsts, countries): (Vec<T>, Vec<[u8; 2]>) = entries.into_iter().unzip();
-        Self {
-            firsts: firsts.into(),
-            countries: countries.into(),
-        }
-    }
-
-    fn entries(&self) -> impl Iterator<Item = (T, [u8; 2])> + '_ {
-        let firsts = self.firsts.iter().copied();
-        firsts.zip(self.countries.iter().copied())
-    }
-
-    /// The last range that begins at an address or before it: where, and its country.
-    fn find(&self, addr: T) -> Option<(T, [u8; 2])> {
-        let after = self.firsts.partition_point(|first| *first <= addr);
-        let at = after.checked_sub(1)?;
-        Some((*self.firsts.get(at)?, *self.countries.get(at)?))
-    }
-}
-
-impl Networks {
-    fn of(table: Table<u128>) -> Self {
-        let network = |first: u128| u64::try_from(first >> 64).unwrap_or(u64::MAX);
-        let is_whole = |first: u128| first & u128::from(u64::MAX) == 0;
-        let whole = table.entries().filter(|(first, _)| is_whole(*first));
-        Self {
-            whole: Table::new(whole.map(|(first, country)| (network(first), country))),
-            others: Table::new(table.entries().filter(|(first, _)| !is_whole(*first))),
-        }
-    }
-
-    fn find(&self, addr: u128) -> Option<[u8; 2]> {
-        let network = u64::try_from(addr >> 64).unwrap_or(u64::MAX);
-        let whole = self.whole.find(network);
-        let whole = whole.map(|(first, country)| (u128::from(first) << 64, country));
-        let last = whole.max(self.others.find(addr));
-        last.map(|(_, country)| country)
+        ordered.finish()
     }
 }
 
@@ -423,6 +484,21 @@ mod tests {
         assert_eq!(seen, expected.map(|country| *country));
         let all = Countries::parse("0,4294967295,DE", "").unwrap();
         assert_eq!(all.of(Ipv4Addr::BROADCAST.into()), *b"de");
+    }
+
+    #[test]
+    fn a_table_of_many_blocks_is_searched_as_one() {
+        let line = |number: u32| format!("{},{},A{}\n", 10 * number, 10 * number + 4, number % 10);
+        let count = 3 * u32::try_from(BLOCK).unwrap();
+        let text: String = (1..=count).map(line).collect();
+        let countries = Countries::parse(&text, "").unwrap();
+        assert!(countries.v4.0.len() > 5, "two entries for each range");
+        for number in 1..=count {
+            let of = |addr: u32| countries.of(Ipv4Addr::from_bits(addr).into());
+            let country = [b'a', b'0' + u8::try_from(number % 10).unwrap()];
+            assert_eq!(of(10 * number - 1), UNKNOWN);
+            assert_eq!((of(10 * number), of(10 * number + 4)), (country, country));
+        }
     }
 
     #[test]
