@@ -14,8 +14,8 @@ const MAX_REWRITES: usize = 16;
 const VIRTUAL_TRIES: usize = 100;
 /// Entries at most that controllers may make.
 const MAX_ENTRIES: usize = 4096;
-/// Virtual addresses at most of names that were looked up. None is ever given to another name while the node runs, as
-/// applications may remember it.
+/// Virtual addresses at most of names that were looked up. Past that the one whose name was looked up longest ago gives way,
+/// so that a page with many names does not keep others from theirs; it leads nowhere then.
 const MAX_AUTOMAPPED: usize = 1 << 16;
 
 /// The map.
@@ -26,7 +26,19 @@ pub struct AddressMap {
     /// From the ends of names, with their dot, to what replaces them: an end, or a whole name.
     ends: BTreeMap<String, Replacement>,
     /// Virtual addresses of names that were looked up.
-    automapped: BTreeMap<(String, Virtual), String>,
+    automapped: BTreeMap<(String, Virtual), Automapped>,
+    /// Their names by the look-up that was their last.
+    looked_up: BTreeMap<u64, (String, Virtual)>,
+    /// Look-ups so far.
+    look_ups: u64,
+}
+
+/// The virtual address of a name that was looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Automapped {
+    from: String,
+    /// Its last look-up.
+    last: u64,
 }
 
 /// The replacement of names with a certain suffix.
@@ -106,31 +118,51 @@ impl AddressMap {
         rng: &mut impl Rng,
     ) -> Option<String> {
         let key = (name.to_owned(), kind);
-        if let Some(from) = self.automapped.get(&key)
-            && kind.owns(from, networks)
+        self.look_ups += 1;
+        let last = self.look_ups;
+        if let Some(known) = self.automapped.get_mut(&key)
+            && kind.owns(&known.from, networks)
         {
-            return Some(from.clone());
-        }
-        if self.automapped.len() >= MAX_AUTOMAPPED {
-            return None;
+            self.looked_up.remove(&known.last);
+            self.looked_up.insert(last, key);
+            known.last = last;
+            return Some(known.from.clone());
         }
         let mut tries = (0..VIRTUAL_TRIES).map(|_| kind.choose(networks, rng));
         let from = tries.find(|from| !self.exact.contains_key(from))?;
-        self.exact.insert(from.clone(), name.to_owned());
-        if let Some(before) = self.automapped.insert(key, from.clone()) {
-            // Of a network that torrc no longer has.
-            self.exact.remove(&before);
+        // Of a network that torrc no longer has, if there is one.
+        self.forget(&key);
+        if self.automapped.len() >= MAX_AUTOMAPPED
+            && let Some(oldest) = self.looked_up.values().next().cloned()
+        {
+            self.forget(&oldest);
         }
+        self.exact.insert(from.clone(), name.to_owned());
+        self.looked_up.insert(last, key.clone());
+        let mapped = Automapped {
+            from: from.clone(),
+            last,
+        };
+        self.automapped.insert(key, mapped);
         Some(from)
+    }
+
+    /// Forgets the virtual address of a name.
+    fn forget(&mut self, key: &(String, Virtual)) {
+        if let Some(mapped) = self.automapped.remove(key) {
+            self.looked_up.remove(&mapped.last);
+            self.exact.remove(&mapped.from);
+        }
     }
 
     /// Forgets the virtual addresses of names that are not to have any more.
     pub fn keep_automapped(&mut self, names: &Automap) {
-        let exact = &mut self.exact;
-        self.automapped.retain(|(name, _), from| {
+        let (exact, looked_up) = (&mut self.exact, &mut self.looked_up);
+        self.automapped.retain(|(name, _), mapped| {
             let stays = names.covers(name);
             if !stays {
-                exact.remove(from);
+                exact.remove(&mapped.from);
+                looked_up.remove(&mapped.last);
             }
             stays
         });
@@ -143,12 +175,9 @@ impl AddressMap {
         };
         for kind in [Virtual::Ipv4, Virtual::Ipv6] {
             let key = (to.clone(), kind);
-            if self
-                .automapped
-                .get(&key)
-                .is_some_and(|mapped| mapped == from)
-            {
-                self.automapped.remove(&key);
+            let mapped = self.automapped.get(&key);
+            if mapped.is_some_and(|mapped| mapped.from == from) {
+                self.forget(&key);
             }
         }
     }
@@ -284,6 +313,30 @@ mod tests {
         map.keep_automapped(&Automap::default());
         assert_eq!(map.rewrite(&four).as_deref(), Some("c.example"));
         assert_eq!(map.rewrite(&six), None);
+    }
+
+    #[test]
+    fn the_name_that_was_looked_up_longest_ago_gives_way() {
+        use rand::SeedableRng as _;
+        let mut rng = rand::rngs::StdRng::from_seed([3; 32]);
+        let networks = VirtualNetworks::default();
+        let mut map = AddressMap::default();
+        let mut ask = |map: &mut AddressMap, name: &str| {
+            map.automap(Virtual::Ipv4, name, networks, &mut rng)
+                .unwrap()
+        };
+        let first = ask(&mut map, "first.onion");
+        let second = ask(&mut map, "second.onion");
+        for number in 2..MAX_AUTOMAPPED {
+            ask(&mut map, &format!("{number}.onion"));
+        }
+        assert_eq!(ask(&mut map, "first.onion"), first, "it is used again");
+        ask(&mut map, "one.more.onion");
+        assert_eq!(map.rewrite(&first).as_deref(), Some("first.onion"));
+        assert_eq!(map.rewrite(&second), None);
+        let bounds = [map.exact.len(), map.automapped.len(), map.looked_up.len()];
+        assert_eq!(bounds, [MAX_AUTOMAPPED; 3]);
+        assert_eq!(map.len(), 0, "controllers have their own room");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
@@ -108,6 +108,8 @@ pub(crate) fn temporary(path: &Path) -> PathBuf {
 pub struct Staged {
     /// Files still to be renamed, in order.
     files: Vec<StagedFile>,
+    /// Each belongs to the owner of its directory.
+    given_away: bool,
 }
 
 /// One of them.
@@ -120,6 +122,15 @@ struct StagedFile {
 }
 
 impl Staged {
+    /// Files that belong to the owners of their directories, which only root can give away.
+    #[must_use]
+    pub fn for_owners() -> Self {
+        Self {
+            files: Vec::new(),
+            given_away: true,
+        }
+    }
+
     /// Writes `contents` (mode 0600) next to `path` and waits until the disk has it.
     pub fn add(&mut self, path: &Path, contents: &[u8]) -> Result<(), FileError> {
         let failed = |source| FileError::new("write", path, source);
@@ -149,6 +160,10 @@ impl Staged {
             path: path.to_owned(),
             replaces,
         });
+        if self.given_away {
+            // By the descriptor: the owner could put something else in the place of a path.
+            give_to_owner(&file, path).map_err(failed)?;
+        }
         file.write_all(contents).map_err(failed)?;
         file.sync_all().map_err(failed)
     }
@@ -187,6 +202,19 @@ impl Staged {
                 .map_err(|e| FileError::new("write", &dir, e))?;
         }
         Ok(())
+    }
+}
+
+/// Gives an open file to the owner of the directory of `path`.
+fn give_to_owner(file: &File, path: &Path) -> io::Result<()> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let owner = fs::metadata(directory.unwrap_or(Path::new(".")))?;
+    let has = file.metadata()?;
+    match (has.uid(), has.gid()) == (owner.uid(), owner.gid()) {
+        true => Ok(()),
+        false => fchown(file, Some(owner.uid()), Some(owner.gid())),
     }
 }
 

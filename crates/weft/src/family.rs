@@ -1,8 +1,6 @@
 //! `weft family`: the keys that make relays one family (FamilyId, proposal 321).
 
 use std::ffi::OsString;
-use std::fs;
-use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -135,7 +133,7 @@ fn add(args: &AddArgs) -> Result<()> {
         None => FamilyKey::generate(&mut rand::rng())?,
     };
     let mut text = String::new();
-    let mut staged = Staged::default();
+    let mut staged = Staged::for_owners();
     let mut written: Vec<PathBuf> = Vec::new();
     for member in &members {
         let (torrc, directory) = (&member.torrc, member.directory()?);
@@ -153,9 +151,6 @@ fn add(args: &AddArgs) -> Result<()> {
         }
     }
     staged.commit()?;
-    for path in written.iter().flat_map(|base| family::files(base)) {
-        give_to_owner(&path)?;
-    }
     let lacking = members.iter().filter(|member| !member.names(&key));
     let lacking: Vec<&str> = lacking.map(|member| member.torrc.as_str()).collect();
     text += &match lacking.as_slice() {
@@ -166,16 +161,4 @@ fn add(args: &AddArgs) -> Result<()> {
         ),
     };
     print(format!("{text}FamilyId {}\n", key.id))
-}
-
-/// Gives a file to the owner of its directory, who is the relay's user where this one is root.
-fn give_to_owner(path: &Path) -> Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let failed = || format!("cannot give {} to the relay's user", path.display());
-    let owner = fs::metadata(directory).with_context(failed)?;
-    let has = fs::metadata(path).with_context(failed)?;
-    if (has.uid(), has.gid()) != (owner.uid(), owner.gid()) {
-        chown(path, Some(owner.uid()), Some(owner.gid())).with_context(failed)?;
-    }
-    Ok(())
 }

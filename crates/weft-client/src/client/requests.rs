@@ -180,7 +180,7 @@ impl<C: Chooser> Client<C> {
             stream.host = host;
             self.emit_stream(id, StreamNews::Remap { by_exit: false });
         }
-        if let Some(answer) = self.automap(id)? {
+        if let Some(answer) = self.automap(id, now)? {
             return Ok(Some(answer));
         }
         self.refuse_unmapped(id)?;
@@ -240,7 +240,7 @@ impl<C: Chooser> Client<C> {
 
     /// The virtual address of a name that is looked up, if it is to have one (connection_edge.c,
     /// `connection_ap_handshake_rewrite`). To a DNSPort, which asks for one family or the other, it has one of each.
-    fn automap(&mut self, id: ConnectionId) -> Result<Option<Resolved>, Refused> {
+    fn automap(&mut self, id: ConnectionId, now: Now) -> Result<Option<Resolved>, Refused> {
         let Some(stream) = self.streams.get(&id) else {
             return Ok(None);
         };
@@ -267,8 +267,10 @@ impl<C: Chooser> Client<C> {
             answers.extend(address.and_then(|address| address.parse::<IpAddr>().ok()));
         }
         if answers.is_empty() {
-            let line = Line::warn("Unable to automap address ").client(&name);
-            self.log(line);
+            if let Some(more) = self.refusals.check(now.mono) {
+                let line = Line::warn("Unable to automap address ").client(&name);
+                self.log(line.text(more));
+            }
             let end = StreamEnd::Local(EndReason::INTERNAL);
             return Err(Refused::new(AppRefusal::General, end));
         }

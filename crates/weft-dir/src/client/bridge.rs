@@ -101,16 +101,29 @@ pub fn parse_bridge_descriptor(body: &[u8], now: SystemTime) -> Result<BridgeDes
         .check_signature()
         .map_err(|error| wrong(&error))?;
     let descriptor = signed.if_valid_at(&now).map_err(|error| wrong(&error))?;
-    // tor-netdoc has read the same line, and shows it to nobody.
-    let name = text.lines().find_map(|line| line.strip_prefix("router "));
-    let name = name.and_then(|rest| rest.split(' ').next());
     Ok(BridgeDescriptor {
-        nickname: name.unwrap_or_default().to_owned(),
+        nickname: nickname(text)
+            .ok_or_else(|| wrong(&"it has no nickname"))?
+            .to_owned(),
         rsa: descriptor.rsa_identity(),
         ed25519: *descriptor.ed_identity(),
         ntor: *descriptor.ntor_onion_key().as_bytes(),
         protocols: descriptor.protocols().clone(),
     })
+}
+
+/// The nickname in a descriptor; tor-netdoc has read the same line, and shows it to nobody.
+fn nickname(text: &str) -> Option<&str> {
+    let mut words = text
+        .lines()
+        .map(str::split_ascii_whitespace)
+        .find_map(|mut words| (words.next() == Some("router")).then_some(words));
+    let name = words.as_mut().and_then(Iterator::next);
+    // dir-spec 2.1.1.
+    let is_nickname = |name: &&str| {
+        (1..=19).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    name.filter(is_nickname)
 }
 
 #[cfg(test)]
@@ -128,6 +141,25 @@ mod tests {
         assert_eq!(parsed.rsa, relay(1).rsa_id());
         assert_eq!(parsed.nickname, relay(1).nickname);
         assert!(parsed.protocols.supports_subver("Relay", 2));
+    }
+
+    #[test]
+    fn a_nickname_is_the_word_behind_router_whatever_is_between() {
+        // Only the name is looked at here: the signature does not fit.
+        let text = text(1);
+        let name = relay(1).nickname;
+        for (line, good) in [("router\t", true), ("router  ", true), ("router x", false)] {
+            let changed = text.replacen("router ", line, 1);
+            assert_eq!(nickname(&changed) == Some(name.as_str()), good, "{line}");
+        }
+        for bad in [
+            "router a_b 1\n",
+            "router\n",
+            "router aaaaaaaaaaaaaaaaaaaa 1\n",
+            "",
+        ] {
+            assert!(nickname(bad).is_none(), "{bad:?}");
+        }
     }
 
     #[test]

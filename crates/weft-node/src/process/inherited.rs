@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 use crate::control::ControlSocket;
 
 /// The connection behind a number of torrc, non-blocking. The descriptor with that number stays open as well: if the number
-/// is wrong, it may be one that this process uses.
+/// is wrong, it may be one that this process uses. Programs of transports do not inherit it.
 ///
 /// # Errors
 ///
@@ -28,10 +28,12 @@ pub(crate) fn connection(fd: i32) -> io::Result<ControlSocket> {
     if is_unix {
         // One that listens has no peer.
         socket.peer_addr()?;
+        close_on_exec(fd)?;
         return Ok(ControlSocket::Unix(UnixStream::from(OwnedFd::from(socket))));
     }
     let socket = TcpStream::from(socket);
     let peer = socket.peer_addr()?;
+    close_on_exec(fd)?;
     Ok(ControlSocket::Tcp(socket, peer.ip()))
 }
 
@@ -47,6 +49,17 @@ fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
+/// Has no program inherit the descriptor with this number: it could read what the controller sends, and the controller would
+/// not see it closed when this process ends.
+fn close_on_exec(fd: i32) -> io::Result<()> {
+    // SAFETY: F_SETFD takes no pointer, and any number. Only the flag changes, which all descriptors of this process
+    // have by Rust's own making.
+    match unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read as _, Write as _};
@@ -58,9 +71,17 @@ mod tests {
     #[test]
     fn a_connection_is_found_by_its_number_and_nothing_else_is() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let inherited = || nix::fcntl::fcntl(&theirs, nix::fcntl::FcntlArg::F_GETFD).unwrap();
+        nix::fcntl::fcntl(
+            &theirs,
+            nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
+        )
+        .unwrap();
+        assert_eq!(inherited(), 0);
         let Ok(ControlSocket::Unix(mut found)) = connection(theirs.as_raw_fd()) else {
             panic!("a Unix socket");
         };
+        assert_eq!(inherited(), libc::FD_CLOEXEC, "programs would have it");
         // It is another descriptor: the first may be closed.
         drop(theirs);
         found.write_all(b"x").unwrap();
