@@ -1,6 +1,6 @@
 //! The bridges of a client: when each is asked for its descriptor, and what is known of it (C tor: bridges.c).
 //!
-//! A bridge without a fingerprint in torrc is connected to first, and is whoever proves to be there. Its descriptor is asked of
+//! A bridge without a fingerprint in torrc is connected to first: it is the relay that answers there. Its descriptor is asked of
 //! itself, again every three hours, and after a failure by growing, randomised waits. A bridge whose descriptor is
 //! known is a guard ([`weft_path::Bridge`]).
 

@@ -15,7 +15,7 @@ use weft_crypto::handshake::{HandshakeError, fast, ntor, ntor_v3};
 /// A relay as a hop of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Digest of its RSA identity; zero: whoever is at its address.
+    /// Digest of its RSA identity; zero: any relay at its address.
     pub rsa: RsaIdentity,
     /// Its ed25519 identity; a relay that is known by torrc alone may be without.
     pub ed25519: Option<Ed25519Identity>,
@@ -38,7 +38,7 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// Whoever is at this address: a relay of which nothing else is known.
+    /// A relay of which only this address is known.
     #[must_use]
     pub fn unknown(addr: SocketAddr) -> Self {
         Hop {

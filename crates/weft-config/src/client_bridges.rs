@@ -42,7 +42,7 @@ pub struct BridgeLine {
     pub transport: Option<String>,
     /// Where it is, or what its transport is asked to connect to.
     pub addr: SocketAddr,
-    /// The digest of its RSA identity key; `None`: whoever answers is believed.
+    /// The digest of its RSA identity key; `None`: the relay that answers is believed.
     pub rsa: Option<RsaIdentity>,
     /// `k=v`, for its transport.
     pub args: Vec<String>,

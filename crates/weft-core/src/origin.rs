@@ -30,7 +30,7 @@ pub use crate::address::OriginId;
 pub struct LinkTarget {
     /// Its ORPorts, the one to try first, first; at least one.
     pub addrs: Vec<SocketAddr>,
-    /// Its RSA identity digest; zero: whoever is there, a bridge whose fingerprint is not known.
+    /// Its RSA identity digest; zero: any; so for a bridge whose fingerprint is not known.
     pub rsa: RsaIdentity,
     /// Its ed25519 identity, if known.
     pub ed25519: Option<Ed25519Identity>,

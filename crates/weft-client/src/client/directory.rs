@@ -126,7 +126,7 @@ impl<C: Chooser> Client<C> {
         self.launch_to(Hop::unknown(addr), None, now)
     }
 
-    /// A link to this address proved to be to this relay: circuits to whoever is there are to it.
+    /// A link to this address proved to be to this relay: circuits to the address alone are to it.
     pub(super) fn name_unknown(&mut self, rsa: RsaIdentity, addr: SocketAddr) {
         for circuit in self.circuits.values_mut() {
             if let Some(first) = circuit.hops.first_mut()

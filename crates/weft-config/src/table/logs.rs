@@ -66,5 +66,5 @@ options! {
 
     /// How long C tor remembers how relays behaved.
     RephistTrackTime: Seconds = "24 hours",
-        harmless("these statistics are neither collected nor published");
+        harmless("only authorities remember how relays behaved, and forget them by the weight of their runs");
 }

@@ -1,5 +1,5 @@
 //! Publication of a bridge's descriptor: to authorities of bridges alone, over a circuit of three hops, so that neither they
-//! nor whoever watches them or us learns from the upload's connection where a bridge is (C tor: `DIRIND_ANONYMOUS`).
+//! nor an observer of them or of us learns from the upload's connection where a bridge is (C tor: `DIRIND_ANONYMOUS`).
 //!
 //! The path is chosen here, where the documents are; the node makes the circuit.
 

@@ -1,5 +1,5 @@
 //! One request to a directory at the end of a circuit, over relays that are given: how a bridge sends its descriptor to the
-//! authority of bridges, so that who watches that authority does not see the bridge (C tor: `DIRIND_ANONYMOUS`).
+//! authority of bridges, so that an observer of that authority does not see the bridge (C tor: `DIRIND_ANONYMOUS`).
 //!
 //! It blocks a thread for some seconds, as a [`Probe`](super::Probe) does. The circuit is used once.
 

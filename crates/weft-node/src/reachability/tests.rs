@@ -548,7 +548,7 @@ fn an_authority_reaches_a_relay_that_proves_both_identities() {
             let deadline = Instant::now() + PATIENCE;
             let mut link = Link::new(socket, VIA.accept().unwrap(), deadline);
             link.tls_handshake().unwrap();
-            // It fails where the other end does not find whom it expects.
+            // It fails where the other end is another relay.
             let opened = link.link_handshake(Role::Responder, peer.ip(), &mut rng(3));
             opened.is_ok()
         });

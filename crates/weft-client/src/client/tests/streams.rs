@@ -557,7 +557,7 @@ fn a_directory_guard_is_chosen_and_gets_its_outcome() {
 
 /// What a client asks of a bridge whose fingerprint it does not know.
 #[test]
-fn a_circuit_to_whoever_is_there_is_to_the_relay_that_proved_to_be_there() {
+fn a_circuit_to_an_address_alone_is_to_the_relay_that_proved_to_be_there() {
     let mut world = World::new(5, 2, "accept 80,443");
     let addr = "192.0.2.1:9001".parse().unwrap();
     for _ in 0..2 {

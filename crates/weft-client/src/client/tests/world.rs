@@ -538,7 +538,7 @@ impl World {
                 self.launches += 1;
                 let addr = first.addrs[0];
                 let meets = first.rsa.is_zero();
-                // Whoever is there: the last number of the address is the relay's.
+                // The relay that is there: the last number of the address is the relay's.
                 let first = match (meets, addr.ip()) {
                     (true, IpAddr::V4(ip)) => LinkTarget {
                         rsa: rsa(ip.octets()[3]),
