@@ -1,11 +1,11 @@
 //! The tables of countries (GeoIPFile), for torrc's sets of relays and for controllers.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use weft_path::{Countries, PathOptions};
+use weft_path::{Countries, CountriesError, PathOptions, TableReader};
 
 use weft_config::{Key, Settings, keys};
 
@@ -27,24 +27,50 @@ pub(super) fn add_countries(paths: &mut PathOptions, settings: &Settings) {
     if !paths.names_countries() && exclude_unknown != Some(true) {
         return;
     }
-    let table = |key| {
+    let (mut v4, mut v6) = (TableReader::v4(), TableReader::v6());
+    let [first, second] = TABLES;
+    let read = |key: Key<String>, line: &mut dyn FnMut(&str) -> Result<(), CountriesError>| {
         let Some(path) = path_of(settings, key) else {
-            return String::new();
+            return true;
         };
-        read(path).unwrap_or_else(|error| {
-            tracing::warn!(
-                "{key} {}: {error}; no relay is in a country by its addresses",
-                path.display()
-            );
-            String::new()
-        })
+        match read_lines(path, line) {
+            // As a table without ranges.
+            Err(error) if error.kind() != io::ErrorKind::InvalidData => {
+                tracing::warn!(
+                    "{key} {}: {error}; no relay is in a country by its addresses",
+                    path.display()
+                );
+                true
+            }
+            Err(error) => {
+                tracing::warn!("{key} cannot be read: {error}; no relay is in a country");
+                false
+            }
+            Ok(()) => true,
+        }
     };
-    match Countries::parse(&table(TABLES[0]), &table(TABLES[1])) {
-        Ok(countries) => paths.set_countries(&Arc::new(countries), exclude_unknown),
-        Err(error) => tracing::warn!(
-            "GeoIPFile or GeoIPv6File cannot be read: {error}; no relay is in a country"
-        ),
+    if read(first, &mut |line| v4.line(line)) && read(second, &mut |line| v6.line(line)) {
+        let countries = Countries::of_tables(v4, v6);
+        paths.set_countries(&Arc::new(countries), exclude_unknown);
     }
+}
+
+/// Gives the lines of a table to `line`, one by one: its text is much larger than what is kept of it.
+///
+/// # Errors
+///
+/// The file is missing or cannot be read; `InvalidData`: a line is none of a table.
+pub(crate) fn read_lines(
+    path: &Path,
+    mut line: impl FnMut(&str) -> Result<(), CountriesError>,
+) -> io::Result<()> {
+    let mut file = io::BufReader::new(File::open(path)?.take(MAX_FILE));
+    let mut text = String::new();
+    while file.read_line(&mut text)? > 0 {
+        line(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        text.clear();
+    }
+    Ok(())
 }
 
 /// A table's text.

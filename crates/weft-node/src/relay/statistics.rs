@@ -1,8 +1,7 @@
 //! The statistics of the extra-info document: what threads report of them, the tables of countries, and the files of
 //! `DataDirectory/stats`, where C tor keeps the result of a day.
 
-use std::fs::File;
-use std::io::{self, BufRead as _, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -24,7 +23,7 @@ use weft_extrainfo::{
 use weft_path::{Countries, CountriesError, TableReader};
 
 use super::Relay;
-use crate::client::countries::{MAX_FILE, TABLES, path_of};
+use crate::client::countries::{TABLES, path_of, read_lines};
 use crate::control::events::Event as ControlEvent;
 use crate::notice;
 
@@ -81,17 +80,11 @@ fn read_table(
 ) -> Option<String> {
     let path = path?;
     let mut digest = Sha1::new();
-    let mut read = || -> io::Result<()> {
-        let mut file = io::BufReader::new(File::open(path)?.take(MAX_FILE));
-        let mut text = String::new();
-        while file.read_line(&mut text)? > 0 {
-            digest.update(&text);
-            line(&text).map_err(io::Error::other)?;
-            text.clear();
-        }
-        Ok(())
-    };
-    if let Err(error) = read() {
+    let read = read_lines(path, |text| {
+        digest.update(text);
+        line(text)
+    });
+    if let Err(error) = read {
         let shown = path.display();
         match error.kind() {
             io::ErrorKind::NotFound => tracing::info!("No table of countries {shown}"),
