@@ -1,6 +1,9 @@
 //! What is asked for, and what answers lead to.
 
+use super::answers::MAX_CERT_FETCHES;
 use super::*;
+use crate::consdiff;
+use crate::http::{HttpError, Response};
 use crate::testing::{TestAuthority, TestConsensus, now, secs};
 use rand::SeedableRng;
 use rand_chacha::ChaCha12Rng;
