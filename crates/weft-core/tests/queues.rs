@@ -7,7 +7,8 @@ use std::time::Duration;
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{ChanCmd, RelayCmd};
-use weft_core::message::{CommandUse, QueueKind, QueueUse};
+use weft_core::ledger::Cut;
+use weft_core::message::{CommandUse, FromController, QueueKind, QueueUse};
 use weft_core::params::RelayParams;
 use world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, relay_identity};
 
@@ -130,6 +131,35 @@ fn what_was_measured_on_a_link_that_moves_is_not_lost() {
     world.now += 60 * PERIOD;
     found += count(&reports(&mut world));
     assert_eq!(found, 20);
+}
+
+#[test]
+fn what_is_measured_counts_as_memory_and_is_forgotten_when_that_is_short() {
+    let held = |world: &World| -> u64 {
+        let managers = world.managers.iter();
+        managers
+            .map(|manager| manager.ledger(world.now).total())
+            .sum()
+    };
+    let (mut measured, _circuit) = spliced(Some(60 * PERIOD));
+    let (plain, _other) = spliced(None);
+    reports(&mut measured);
+    // A queue each way, with two commands in one and one in the other.
+    let commands = 3 * size_of::<CommandUse>() as u64;
+    assert!(held(&measured) >= held(&plain) + commands);
+    for thread in 0..2 {
+        let nobody = Cut {
+            weight: u64::MAX,
+            bytes: 1,
+        };
+        let now = measured.now;
+        let message = FromController::FreeMemory(nobody);
+        measured.managers[thread].handle_controller(message, now);
+    }
+    measured.settle();
+    measured.now += 60 * PERIOD;
+    assert_eq!(reports(&mut measured), []);
+    assert_eq!(measured.totals().killed_for_memory, 0);
 }
 
 fn count(all: &[QueueUse]) -> u64 {

@@ -123,9 +123,10 @@ impl LocalConnectionManager {
         halves.chain(edges).chain(links)
     }
 
-    /// Free cells, empty buffers and places of tables that nothing is in.
+    /// Free cells, empty buffers, places of tables that nothing is in, and measurements that can be done without.
     fn spare_memory(&self) -> usize {
         self.pool.memory()
+            + self.queues.as_ref().map_or(0, |queues| queues.memory())
             + self.outboxes.free_cells_memory()
             + self.halves.vacant_memory()
             + self.edge_side.spare_memory()
@@ -147,6 +148,9 @@ impl LocalConnectionManager {
     /// Gives back memory that nothing is in.
     fn give_back(&mut self) {
         self.pool.clear();
+        if let Some(queues) = &mut self.queues {
+            queues.forget();
+        }
         self.outboxes.shrink();
         for (_, link) in self.links.iter_mut() {
             link.shrink();

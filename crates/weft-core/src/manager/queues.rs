@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::LocalConnectionManager;
 use crate::address::HalfAddr;
 use crate::half::{CircuitHalf, Peer, Role};
+use crate::ledger::map_entry;
 use crate::link::Link;
 use crate::message::{CommandUse, QueueKind, QueueUse};
 use crate::params::RelayParams;
@@ -86,6 +87,25 @@ impl QueueMeasuring {
             used: BTreeMap::new(),
             gone: Vec::new(),
         }))
+    }
+
+    /// What the measuring itself holds, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let commands = |commands: &Vec<CommandUse>| commands.capacity() * size_of::<CommandUse>();
+        let used = self
+            .used
+            .values()
+            .map(|departed| commands(&departed.commands));
+        let gone = self.gone.iter().map(|gone| commands(&gone.commands));
+        self.used.len() * map_entry::<HalfKey, Departed>()
+            + self.gone.capacity() * size_of::<QueueUse>()
+            + used.chain(gone).sum::<usize>()
+    }
+
+    /// Forgets what is not reported yet: memory is short, and a statistic is worth less than a circuit.
+    pub(super) fn forget(&mut self) {
+        self.used.clear();
+        self.gone = Vec::new();
     }
 
     /// As [`CellQueue::move_to`](crate::cells::CellQueue::move_to), with the times of the cells.
