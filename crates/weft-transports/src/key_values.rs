@@ -24,24 +24,6 @@ pub(crate) fn parse(text: &str) -> Option<Vec<(String, String)>> {
     (!pairs.is_empty()).then_some(pairs)
 }
 
-/// The text of `pairs`, quoted where that is needed.
-pub(crate) fn encode<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let mut text = String::new();
-    for (key, value) in pairs {
-        if !text.is_empty() {
-            text.push(' ');
-        }
-        text.push_str(key);
-        text.push('=');
-        if needs_quotes(value) {
-            quote(value, &mut text);
-        } else {
-            text.push_str(value);
-        }
-    }
-    text
-}
-
 /// The value of the first pair with this key, in whatever case.
 pub(crate) fn find<'a>(pairs: &'a [(String, String)], key: &str) -> Option<&'a str> {
     let mut found = pairs.iter().filter(|(k, _)| k.eq_ignore_ascii_case(key));
@@ -106,32 +88,9 @@ fn hex_digit(byte: u8) -> Option<u8> {
     u8::try_from(digit).ok()
 }
 
-fn quote(value: &str, text: &mut String) {
-    text.push('"');
-    for byte in value.bytes() {
-        match byte {
-            b'\\' => text.push_str("\\\\"),
-            b'"' => text.push_str("\\\""),
-            b'\'' => text.push_str("\\'"),
-            b'\r' => text.push_str("\\r"),
-            b'\n' => text.push_str("\\n"),
-            b'\t' => text.push_str("\\t"),
-            b' '..=b'~' => text.push(char::from(byte)),
-            other => {
-                text.push('\\');
-                for shift in [6, 3, 0] {
-                    text.push(char::from(b'0' + (other >> shift & 7)));
-                }
-            }
-        }
-    }
-    text.push('"');
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn pairs(text: &str) -> Option<Vec<(String, String)>> {
         parse(text)
@@ -169,15 +128,5 @@ mod tests {
         let pairs = parse("A=1 a=2 B=3").unwrap();
         assert_eq!(find(&pairs, "a"), Some("1"));
         assert_eq!(find(&pairs, "C"), None);
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_encoded_is_parsed(values in prop::collection::vec("[^\0]{0,12}", 1..4)) {
-            let given: Vec<_> = values.iter().map(|v| ("K".to_owned(), v.clone())).collect();
-            let text = encode(given.iter().map(|(k, v)| (k.as_str(), v.as_str())));
-            prop_assert!(text.is_ascii());
-            prop_assert_eq!(parse(&text), Some(given));
-        }
     }
 }

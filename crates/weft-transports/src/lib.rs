@@ -9,7 +9,8 @@
 //! tick(now)                     at the start, and once a second
 //! launched(now), failed_to_launch(error), output(now, stream, bytes), exited(now, status)
 //!                               what happened to the process
-//! poll() -> Action              Launch, Stop, Log, Ready, Lost, Event
+//! read_lines(now)               after output, and again while has_more()
+//! poll() -> Action              Launch, Stop, Log, Ready, Lost
 //! transports()                  what it offers, while it runs
 //! ```
 //!
@@ -39,4 +40,4 @@ mod managed;
 pub use environment::{Environment, Role, escape};
 pub use ext_or::{COOKIE_HEADER, Client, ExtOr, Progress, Refused, cookie_file};
 pub use line::{BadLine, Lines, Message, Offer, TooLong, Transport, is_identifier};
-pub use managed::{Action, Event, Managed, Program, Side, State, Stream};
+pub use managed::{Action, Managed, Program, Side, State, Stream};

@@ -9,6 +9,11 @@ use crate::key_values;
 /// The longest line of a program, in bytes. Lines with the longest arguments have some hundreds.
 pub(crate) const LONGEST: usize = 8192;
 
+/// The longest name of a transport, in bytes: it is part of log lines, and of what a bridge publishes.
+const LONGEST_NAME: usize = 64;
+/// The longest arguments of a transport, in bytes: they are part of what a bridge publishes.
+const LONGEST_ARGUMENTS: usize = 1024;
+
 /// Cuts bytes into lines. A line that is too long is given up, and what follows of it skipped.
 #[derive(Clone, Debug, Default)]
 pub struct Lines {
@@ -83,11 +88,9 @@ pub enum Message {
         severity: Severity,
         /// The text.
         message: String,
-        /// The whole line, for controllers.
-        pairs: Vec<(String, String)>,
     },
     /// `STATUS`: something for controllers.
-    Status(Vec<(String, String)>),
+    Status,
     /// Something else, which is ignored.
     Unknown,
 }
@@ -229,6 +232,11 @@ fn method(word: &str, rest: &str, server: bool) -> Result<Transport, BadLine> {
             "Transport name is not a C identifier ({name})."
         )));
     }
+    if name.len() > LONGEST_NAME {
+        return Err(fatal(format!(
+            "Transport name has more than {LONGEST_NAME} bytes ({name})."
+        )));
+    }
     let offer = match protocol {
         Some("socks4") => Offer::Socks4,
         Some("socks5") => Offer::Socks5,
@@ -239,6 +247,15 @@ fn method(word: &str, rest: &str, server: bool) -> Result<Transport, BadLine> {
         }
         None => {
             let arguments = words.next().and_then(|word| word.strip_prefix("ARGS:"));
+            let is_good = |text: &str| {
+                text.len() <= LONGEST_ARGUMENTS && text.bytes().all(|b| b.is_ascii_graphic())
+            };
+            if !arguments.is_none_or(is_good) {
+                return Err(fatal(format!(
+                    "Arguments of transport {name} have more than {LONGEST_ARGUMENTS} bytes, or others than those of \
+                     printed ASCII."
+                )));
+            }
             Offer::Bridge {
                 arguments: arguments.map(str::to_owned),
             }
@@ -278,7 +295,6 @@ fn log(text: &str) -> Result<Message, BadLine> {
     Ok(Message::Log {
         severity,
         message: message.to_owned(),
-        pairs,
     })
 }
 
@@ -289,7 +305,7 @@ fn status(text: &str) -> Result<Message, BadLine> {
         let why = format!("wrote a STATUS line without TRANSPORT: {text}");
         return Err(ignored(why));
     }
-    Ok(Message::Status(pairs))
+    Ok(Message::Status)
 }
 
 #[cfg(test)]
@@ -386,22 +402,16 @@ mod tests {
             Message::MethodsDone { server: false }
         );
         assert_eq!(read("SMETHODS DONE"), Message::MethodsDone { server: true });
-        let pair = |k: &str, v: &str| (k.to_owned(), v.to_owned());
         assert_eq!(
             read("LOG SEVERITY=warning MESSAGE=\"Hm, hm\""),
             Message::Log {
                 severity: Severity::Warn,
-                message: "Hm, hm".to_owned(),
-                pairs: vec![pair("SEVERITY", "warning"), pair("MESSAGE", "Hm, hm")]
+                message: "Hm, hm".to_owned()
             }
         );
         assert_eq!(
             read("STATUS TRANSPORT=obfs4 ADDRESS=198.51.100.123:1234 CONNECT=Success"),
-            Message::Status(vec![
-                pair("TRANSPORT", "obfs4"),
-                pair("ADDRESS", "198.51.100.123:1234"),
-                pair("CONNECT", "Success")
-            ])
+            Message::Status
         );
         for line in ["", "LOG", "version 1", "HTTP/1.1 200 OK", "STATUS"] {
             assert_eq!(read(line), Message::Unknown, "{line}");
@@ -459,6 +469,26 @@ mod tests {
                 "{line}: {error:?}"
             );
         }
+    }
+
+    #[test]
+    fn names_and_arguments_of_transports_have_a_bound() {
+        let at = |name: &str, arguments: &str| {
+            Message::parse(&format!("SMETHOD {name} 192.0.2.1:1 ARGS:{arguments}"))
+        };
+        let (name, arguments) = ("a".repeat(64), "k".repeat(1024));
+        assert!(at(&name, &arguments).is_ok());
+        for (name, arguments, words) in [
+            ("a".repeat(65), String::new(), "more than 64 bytes"),
+            (name.clone(), "k".repeat(1025), "more than 1024 bytes"),
+            (name.clone(), "k=\u{e4}".to_owned(), "printed ASCII"),
+            (name, "k=\u{1b}[2J".to_owned(), "printed ASCII"),
+        ] {
+            let error = at(&name, &arguments).unwrap_err();
+            assert!(error.fatal && error.why.contains(words), "{error:?}");
+        }
+        let client = format!("CMETHOD {} socks5 127.0.0.1:1", "a".repeat(65));
+        assert!(Message::parse(&client).unwrap_err().fatal);
     }
 
     proptest! {

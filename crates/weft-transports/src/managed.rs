@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use weft_log::{Line, RateLimit};
 
-use crate::key_values;
 use crate::line::{Lines, Message, Offer, TooLong, Transport};
 
 /// A program that has not printed all its transports after this time is ended. C tor waits forever.
@@ -16,8 +15,16 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
 /// A program that ran this long with its transports begins with the first wait again.
 const RAN_WELL: Duration = Duration::from_secs(60);
-/// More transports than this no program has.
-const MOST_TRANSPORTS: usize = 64;
+/// Lines that are no part of the configuration, or of no use for it, before it is over: with more the program has failed.
+const MOST_ODD: u32 = 64;
+/// Lines of the protocol that are read in one turn: the rest waits for the next ones.
+const LINES_PER_TURN: usize = 256;
+/// Memory of lines that wait, at most, in bytes. What is printed beyond it is thrown away.
+const MOST_WAITING: usize = 256 << 10;
+/// What a line that waits takes beside its text.
+const LINE_OVERHEAD: usize = 64;
+/// Lines of a program's own that are logged in [`LOG_EVERY`]; the others are counted.
+const LOGGED_AT_ONCE: u32 = 64;
 /// Lines that a program can cause at will are logged once in this time.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
@@ -73,12 +80,12 @@ pub enum State {
     Completed,
     /// It broke the protocol: it is not started again.
     Broken,
-    /// It could not be started.
-    FailedLaunch,
+    /// It was stopped for good.
+    Stopped,
 }
 
 impl State {
-    /// C tor's words.
+    /// C tor's words, but for a program that was stopped, of which it keeps nothing.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -87,8 +94,38 @@ impl State {
             State::AcceptingMethods => "Accepting methods",
             State::Completed => "Completed",
             State::Broken => "Broken",
-            State::FailedLaunch => "Failed to launch",
+            State::Stopped => "Stopped",
         }
+    }
+}
+
+/// How many lines of one kind a program may have logged.
+#[derive(Debug, Default)]
+struct LogBudget {
+    since: Option<Instant>,
+    used: u32,
+    left_out: u64,
+}
+
+impl LogBudget {
+    /// Asks to log a line. `None`: do not. Else write what is returned behind the line.
+    fn take(&mut self, now: Instant) -> Option<String> {
+        let is_new = self
+            .since
+            .is_none_or(|since| now.saturating_duration_since(since) >= LOG_EVERY);
+        if is_new {
+            self.since = Some(now);
+            self.used = 0;
+        }
+        if self.used >= LOGGED_AT_ONCE {
+            self.left_out = self.left_out.saturating_add(1);
+            return None;
+        }
+        self.used += 1;
+        Some(match std::mem::take(&mut self.left_out) {
+            0 => String::new(),
+            count => format!(" [{count} lines before it are not logged]"),
+        })
     }
 }
 
@@ -99,15 +136,6 @@ pub enum Stream {
     Output,
     /// What it writes for people.
     Error,
-}
-
-/// Something for controllers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// `PT_LOG`, and what follows the word.
-    Log(String),
-    /// `PT_STATUS`, and what follows the word.
-    Status(String),
 }
 
 /// What is to be done.
@@ -123,8 +151,6 @@ pub enum Action {
     Ready,
     /// None of them can be used any more.
     Lost,
-    /// Something for controllers.
-    Event(Event),
 }
 
 /// A program of transports.
@@ -141,8 +167,18 @@ pub struct Managed {
     transports: Vec<Transport>,
     output: Lines,
     error: Lines,
+    /// Lines of the protocol that are not read yet.
+    waiting: VecDeque<String>,
+    /// The memory that they take.
+    waiting_bytes: usize,
+    /// Lines of no use while it is configuring.
+    odd: u32,
+    /// What it prints, and its messages for the log.
+    shown: LogBudget,
+    logged: LogBudget,
     unknown: RateLimit,
     too_long: RateLimit,
+    too_many: RateLimit,
     bad: RateLimit,
     actions: VecDeque<Action>,
 }
@@ -161,7 +197,13 @@ impl Managed {
             transports: Vec::new(),
             output: Lines::default(),
             error: Lines::default(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            odd: 0,
+            shown: LogBudget::default(),
+            logged: LogBudget::default(),
             unknown: RateLimit::new(LOG_EVERY),
+            too_many: RateLimit::new(LOG_EVERY),
             too_long: RateLimit::new(LOG_EVERY),
             bad: RateLimit::new(LOG_EVERY),
             actions: VecDeque::new(),
@@ -178,6 +220,22 @@ impl Managed {
     #[must_use]
     pub fn state(&self) -> State {
         self.state
+    }
+
+    /// It broke the protocol, or waits to be started again: a reload of torrc begins anew.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        match self.state {
+            State::Broken => true,
+            State::Infant => self.start_at.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Lines wait to be read: call [`read_lines`](Self::read_lines) again soon.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// What can be used now.
@@ -226,21 +284,27 @@ impl Managed {
         self.log(Line::info(line).domain("CONFIG"));
         self.output = Lines::default();
         self.error = Lines::default();
+        self.forget_lines();
         self.transports.clear();
         self.proxy_done = false;
+        self.odd = 0;
         self.enter(now, State::Launched);
     }
 
-    /// The process could not be started.
+    /// The process could not be started: it is tried again later.
     pub fn failed_to_launch(&mut self, now: Instant, why: &str) {
         let name = self.program.name();
         let line = format!("Managed proxy at '{name}' failed at launch. ({why})");
         self.log(Line::warn(line).domain("CONFIG"));
-        self.enter(now, State::FailedLaunch);
+        self.start_later(now);
     }
 
     /// The process ended, by itself or because it was stopped: `status` is its exit code, or what ended it.
     pub fn exited(&mut self, now: Instant, status: &str) {
+        // What it printed before counts.
+        while self.has_more() {
+            self.read_lines(now);
+        }
         let name = self.program.name();
         match self.state {
             State::Launched | State::AcceptingMethods | State::Completed => {
@@ -253,7 +317,7 @@ impl Managed {
                 self.start_later(now);
             }
             // It was stopped.
-            State::Infant | State::Broken | State::FailedLaunch => {
+            State::Infant | State::Broken | State::Stopped => {
                 self.log(
                     Line::info(format_args!(
                         "Managed proxy \"{name}\" has ended with status code {status}"
@@ -264,22 +328,22 @@ impl Managed {
         }
     }
 
-    /// Bytes that the process wrote.
+    /// Bytes that the process wrote. [`read_lines`](Self::read_lines) reads the protocol's lines of them.
     pub fn output(&mut self, now: Instant, stream: Stream, bytes: &[u8]) {
         let mut lines = match stream {
             Stream::Output => std::mem::take(&mut self.output),
             Stream::Error => std::mem::take(&mut self.error),
         };
         lines.push(bytes, |line| match (stream, line) {
-            (Stream::Output, Ok(line)) => self.on_line(now, line),
+            (Stream::Output, Ok(line)) => self.keep(now, line),
             (Stream::Error, Ok(line)) => {
-                let name = self.program.name();
-                self.log(
-                    Line::info(format_args!(
-                        "Managed proxy at '{name}' reported via standard error: {line}"
-                    ))
-                    .domain("PT"),
-                );
+                if let Some(more) = self.shown.take(now) {
+                    let name = self.program.name();
+                    let text = format!(
+                        "Managed proxy at '{name}' reported via standard error: {line}{more}"
+                    );
+                    self.log(Line::info(text).domain("PT"));
+                }
             }
             (_, Err(TooLong)) => self.on_too_long(now, stream),
         });
@@ -289,11 +353,52 @@ impl Managed {
         }
     }
 
+    /// Reads lines that wait, as many as a turn has time for.
+    pub fn read_lines(&mut self, now: Instant) {
+        for _ in 0..LINES_PER_TURN {
+            let Some(line) = self.waiting.pop_front() else {
+                return;
+            };
+            let size = line.len() + LINE_OVERHEAD;
+            self.waiting_bytes = self.waiting_bytes.saturating_sub(size);
+            self.on_line(now, &line);
+        }
+    }
+
     /// Ends the program for good: torrc does not name it any more, or Tor ends.
     pub fn stop(&mut self, now: Instant) {
         self.lose();
         self.actions.push_back(Action::Stop);
-        self.enter(now, State::FailedLaunch);
+        self.forget_lines();
+        self.enter(now, State::Stopped);
+    }
+
+    /// Keeps a line for [`read_lines`](Self::read_lines), as long as there is room.
+    fn keep(&mut self, now: Instant, line: &str) {
+        if !self.is_configuring() && self.state != State::Completed {
+            return;
+        }
+        let size = line.len() + LINE_OVERHEAD;
+        if self.waiting_bytes + size <= MOST_WAITING {
+            self.waiting_bytes += size;
+            return self.waiting.push_back(line.to_owned());
+        }
+        let name = self.program.name();
+        if let Some(suppressed) = self.too_many.check(now) {
+            let line = Line::warn(format_args!(
+                "Managed proxy at '{name}' prints more than we read. We ignore some of its lines"
+            ));
+            self.log(line.text(suppressed).text('.').domain("PT"));
+        }
+        // It may have been a transport.
+        if self.is_configuring() {
+            self.fail(now);
+        }
+    }
+
+    fn forget_lines(&mut self) {
+        self.waiting.clear();
+        self.waiting_bytes = 0;
     }
 
     fn on_too_long(&mut self, now: Instant, stream: Stream) {
@@ -316,8 +421,10 @@ impl Managed {
             return;
         }
         let name = self.program.name().to_owned();
-        let shown = format!("Got a line from managed proxy '{name}': ({line})");
-        self.log(Line::info(shown).domain("PT"));
+        if let Some(more) = self.shown.take(now) {
+            let shown = format!("Got a line from managed proxy '{name}': ({line}){more}");
+            self.log(Line::info(shown).domain("PT"));
+        }
         let message = match Message::parse(line) {
             Ok(message) => message,
             Err(bad) if bad.fatal => {
@@ -331,23 +438,18 @@ impl Managed {
                     let text = format!("Managed proxy \"{name}\" {}", bad.why);
                     self.log(Line::warn(text).text(suppressed).domain("PT"));
                 }
-                return;
+                return self.on_odd(now);
             }
         };
         match message {
-            Message::Log {
-                severity,
-                message,
-                pairs,
-            } => {
-                let text = format!("Managed proxy \"{name}\": {message}");
-                let text = self.for_controllers(&pairs, text, severity);
-                self.actions.push_back(Action::Event(Event::Log(text)));
+            Message::Log { severity, message } => {
+                if let Some(more) = self.logged.take(now) {
+                    let text = format!("Managed proxy \"{name}\": {message}{more}");
+                    self.log(Line::new(severity, text).domain("PT"));
+                }
             }
-            Message::Status(pairs) => {
-                let text = self.encoded(&pairs);
-                self.actions.push_back(Action::Event(Event::Status(text)));
-            }
+            // C tor's table of events has no name for PT_LOG and PT_STATUS, so that no controller can ask for them.
+            Message::Status => {}
             Message::Unknown => self.on_unknown(now, line),
             Message::ProxyDone
                 if !self.program.by_proxy && self.state == State::AcceptingMethods =>
@@ -362,6 +464,17 @@ impl Managed {
         if let Some(suppressed) = self.unknown.check(now) {
             let text = format!("Unknown line received by managed proxy ({line}).");
             self.log(Line::notice(text).text(suppressed).domain("GENERAL"));
+        }
+        self.on_odd(now);
+    }
+
+    /// A line of no use: a program that is not configured yet has only some of them.
+    fn on_odd(&mut self, now: Instant) {
+        if self.is_configuring() {
+            self.odd += 1;
+            if self.odd > MOST_ODD {
+                self.fail(now);
+            }
         }
     }
 
@@ -407,11 +520,12 @@ impl Managed {
                 self.warn_config(format!(
                     "{side} managed proxy encountered a method error. ({text})"
                 ));
+                self.on_odd(now);
             }
             Message::Method(transport) => self.on_method(now, transport),
             Message::MethodsDone { server: of } if of != server => self.on_other_side(now),
             Message::MethodsDone { .. } => self.on_done(now),
-            Message::Log { .. } | Message::Status(_) | Message::Unknown => {}
+            Message::Log { .. } | Message::Status | Message::Unknown => {}
         }
     }
 
@@ -421,20 +535,19 @@ impl Managed {
             return self.on_other_side(now);
         }
         let Transport { name, address, .. } = &transport;
-        if self.transports.len() >= MOST_TRANSPORTS
-            || self.transports.iter().any(|t| t.name == *name)
-        {
-            self.warn_config(format!(
-                "Managed proxy at '{}' offers transport '{name}' twice, or too many transports.",
-                self.program.name()
-            ));
-            return self.fail(now);
-        }
         if !self.program.transports.contains(name) {
             self.warn_config(format!(
                 "Managed proxy at '{}' offers transport '{name}', which torrc does not ask it for.",
                 self.program.name()
             ));
+            return self.on_odd(now);
+        }
+        if self.transports.iter().any(|t| t.name == *name) {
+            self.warn_config(format!(
+                "Managed proxy at '{}' offers transport '{name}' twice.",
+                self.program.name()
+            ));
+            return self.fail(now);
         }
         let side = self.program.side.name();
         let line = format!("{side} transport {name} at {address}.");
@@ -465,7 +578,12 @@ impl Managed {
                 "Managed proxy '{name}' did not configure the specified outgoing proxy and will be terminated."
             ));
             self.actions.push_back(Action::Stop);
+            self.forget_lines();
             return self.enter(now, State::Broken);
+        }
+        if self.transports.is_empty() {
+            self.actions.push_back(Action::Stop);
+            return self.start_later(now);
         }
         let side = self.program.side.name();
         let line = format!("{side} managed proxy '{name}' configuration completed!");
@@ -482,6 +600,7 @@ impl Managed {
         ));
         self.lose();
         self.actions.push_back(Action::Stop);
+        self.forget_lines();
         self.enter(now, State::Broken);
     }
 
@@ -491,6 +610,7 @@ impl Managed {
             self.wait = FIRST_WAIT;
         }
         self.lose();
+        self.forget_lines();
         self.start_at = Some(now + self.wait);
         self.wait = (self.wait * 2).min(LONGEST_WAIT);
         self.enter(now, State::Infant);
@@ -529,22 +649,6 @@ impl Managed {
 
     fn warn_config(&mut self, text: String) {
         self.log(Line::warn(text).domain("CONFIG"));
-    }
-
-    /// A LOG line, for the log; and its text for controllers.
-    fn for_controllers(
-        &mut self,
-        pairs: &[(String, String)],
-        text: String,
-        severity: weft_log::Severity,
-    ) -> String {
-        self.log(Line::new(severity, text).domain("PT"));
-        self.encoded(pairs)
-    }
-
-    fn encoded(&self, pairs: &[(String, String)]) -> String {
-        let given = pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-        key_values::encode(std::iter::once(("PT", self.program.name())).chain(given))
     }
 }
 

@@ -2,26 +2,24 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use mio::Registry;
 use weft_client::Transports;
 use weft_config::Options;
 use weft_config::client_bridges::{BridgeLine, PluginKind};
 use weft_core::origin::LinkFailure;
 use weft_proxy::{Credentials, Protocol, Proxy, Route, Secret};
-use weft_transports::{Environment, Offer, Program, Role, Side};
+use weft_transports::{Offer, Role};
 
 use super::Relay;
 use crate::client::ToClient;
 use crate::control::events::Event;
 use crate::logging::safe;
-use crate::transports::{Change, Programs, Wanted};
-
-/// How soon a program that is starting is looked at again: its transports are waited for.
-const SOON: Duration = Duration::from_millis(50);
+use crate::transports::{Change, Plan, Programs, Wanted};
 
 /// The transports of a client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ClientTransports {
     programs: Programs,
     /// As last sent to the client.
@@ -29,13 +27,21 @@ pub(super) struct ClientTransports {
 }
 
 impl ClientTransports {
-    /// How long a turn may take at most.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        self.programs.is_configuring().then_some(SOON)
+    /// Nothing runs yet. `registry` is of the main thread's poll.
+    pub(super) fn new(registry: Registry) -> Self {
+        ClientTransports {
+            programs: Programs::new(registry),
+            sent: None,
+        }
+    }
+
+    /// The next turn has something to do at once.
+    pub(super) fn has_more(&self) -> bool {
+        self.programs.has_more()
     }
 
     /// Ends the programs.
-    pub(super) fn end(self, now: Instant) {
+    pub(super) fn end(&mut self, now: Instant) {
         self.programs.end(now);
     }
 
@@ -107,26 +113,16 @@ fn wanted(options: &Options) -> Vec<Wanted> {
             continue;
         }
         let proxy = proxy.as_ref().map(|proxy| proxy.uri());
-        programs.push(Wanted {
-            program: Program {
-                side: Side::Client,
-                command: command.to_vec(),
-                transports: plugin.transports.clone(),
-                by_proxy: proxy.is_some(),
-            },
-            // What it has by its environment, it has from its start.
-            lines: [proxy.clone(), Some(format!("{bound:?}"))]
-                .into_iter()
-                .flatten()
-                .collect(),
-            environment: Environment {
-                state_folder: format!("{}/pt_state/", options.files.data_directory.display()),
-                transports: plugin.transports.clone(),
-                outbound_v4: bound.v4,
-                outbound_v6: bound.v6,
-                role: Role::Client { proxy },
-            },
-        });
+        // What it has by its environment, it has from its start.
+        let lines = proxy.iter().cloned().collect();
+        let plan = Plan {
+            command,
+            transports: &plugin.transports,
+            outbound: (bound.v4, bound.v6),
+            data_directory: &options.files.data_directory,
+            role: Role::Client { proxy },
+        };
+        programs.push(Wanted::new(plan, lines));
     }
     programs
 }
@@ -144,6 +140,9 @@ impl Relay {
 
     /// Takes what programs printed, and starts and ends what is due.
     pub(super) fn turn_bridges(&mut self, now: Instant) {
+        if self.client.is_none() {
+            return;
+        }
         let changes = self.bridges.programs.turn(now);
         self.on_transport_changes(changes);
         let transports = self.bridges.transports(&self.options);
@@ -169,8 +168,6 @@ impl Relay {
                 }
                 // Links over it end by themselves.
                 Change::Lost => {}
-                // C tor's table of events has no name for PT_LOG and PT_STATUS, so that no controller can ask for them.
-                Change::Event(_) => {}
             }
         }
     }
@@ -221,6 +218,11 @@ mod tests {
 
     const DIGEST: &str = "0123456789ABCDEF0123456789ABCDEF01234567";
 
+    fn side() -> ClientTransports {
+        let poll = mio::Poll::new().unwrap();
+        ClientTransports::new(poll.registry().try_clone().unwrap())
+    }
+
     fn torrc(more: &str) -> Options {
         options(&format!(
             "UseBridges 1\nBridge obfs9 192.0.2.1:443 {DIGEST} k=v;w\nBridge 192.0.2.2:443\n{more}"
@@ -230,7 +232,7 @@ mod tests {
     #[test]
     fn an_external_transport_is_asked_by_socks_with_the_arguments_of_the_bridge() {
         let options = torrc("ClientTransportPlugin obfs9 socks5 127.0.0.1:9\n");
-        let side = ClientTransports::default();
+        let side = side();
         let [bridge, ..] = options.bridges.bridges.as_slice() else {
             panic!("no bridge");
         };
@@ -264,7 +266,7 @@ mod tests {
         assert_eq!(of("TOR_PT_CLIENT_TRANSPORTS"), Some("obfs9,meek"));
         assert_eq!(of("TOR_PT_PROXY"), Some("socks5://u:p@127.0.0.1:1"));
         assert_eq!(of("TOR_PT_OUTBOUND_BIND_ADDRESS_V4"), Some("127.0.0.2"));
-        let side = ClientTransports::default();
+        let side = side();
         let options = torrc(&more);
         assert_eq!(
             side.proxy("obfs9", &options.bridges.bridges[0], &options),

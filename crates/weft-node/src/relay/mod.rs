@@ -64,6 +64,7 @@ use crate::logging::Logging;
 use crate::process::daemon::Background;
 use crate::process::host::SystemHost;
 use crate::thread::mesh::{MainEnds, ToThread};
+use crate::transports::PIPES;
 use crate::workers::Workers;
 
 use accounting::AccountingSide;
@@ -173,22 +174,23 @@ impl Relay {
     fn turn(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let wait = (self.event_loop.last_tick + TICK).saturating_duration_since(now);
-        let wait =
-            if self.event_loop.accept_again || self.threads.ends.iter().any(MainEnds::has_more) {
-                Duration::ZERO
-            } else if self.threads.ends.iter().any(MainEnds::is_stuck)
-                || self.client.as_ref().is_some_and(ClientSide::is_stuck)
-            {
-                wait.min(Duration::from_millis(1))
-            } else {
-                wait
-            };
+        let has_more = self.event_loop.accept_again
+            || self.threads.ends.iter().any(MainEnds::has_more)
+            || self.transports_have_more();
+        let wait = if has_more {
+            Duration::ZERO
+        } else if self.threads.ends.iter().any(MainEnds::is_stuck)
+            || self.client.as_ref().is_some_and(ClientSide::is_stuck)
+        {
+            wait.min(Duration::from_millis(1))
+        } else {
+            wait
+        };
         let wait = self
             .process
             .manager
             .patience(now)
             .map_or(wait, |most| wait.min(most));
-        let wait = self.bridges.patience().map_or(wait, |most| wait.min(most));
         let mut wait = if wait.is_zero() || self.event_loop.flag.prepare_sleep() {
             wait
         } else {
@@ -230,6 +232,7 @@ impl Relay {
             .iter()
             .map(|event| event.token())
             .collect();
+        let printed = ready.contains(&PIPES);
         if std::mem::take(&mut self.event_loop.accept_again) {
             self.accept_all(now);
         }
@@ -249,7 +252,8 @@ impl Relay {
         self.take_from_client(now);
         self.take_from_controllers(now);
         self.take_from_transports(now);
-        if self.bridges.patience().is_some() {
+        if printed || self.transports_have_more() {
+            self.tick_transports(now);
             self.turn_bridges(now);
         }
         if now.saturating_duration_since(self.event_loop.last_tick) >= TICK {

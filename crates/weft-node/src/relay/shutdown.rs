@@ -60,7 +60,7 @@ impl Relay {
     pub(super) fn end(mut self) -> Result<(), StartError> {
         self.process.manager.stopping(STOP_PATIENCE);
         self.end_client();
-        std::mem::take(&mut self.bridges).end(Instant::now());
+        self.bridges.end(Instant::now());
         for thread in &mut self.threads.ends {
             thread.send(ToThread::Stop);
         }

@@ -130,7 +130,9 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let state = state::load(&options.files.data_directory)?;
     let (own_rsa, _) = identity.ids();
     let accounting = AccountingSide::new(&state, own_rsa.0);
-    let transports = TransportSide::new(&state);
+    let registry = || event_loop.poll.registry().try_clone();
+    let transports = TransportSide::new(&state, registry()?);
+    let bridges = ClientTransports::new(registry()?);
     let state = state.lines();
     let keys = identity.keys.as_ref();
     let wake = &event_loop.wake;
@@ -163,7 +165,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         apps: AppSide::new(apps),
         control: ControlSide::new(),
         client,
-        bridges: ClientTransports::default(),
+        bridges,
         exits,
         log_limits: LogLimits::new(),
         uploads: UploadLines::default(),

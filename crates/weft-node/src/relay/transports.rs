@@ -6,12 +6,13 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Instant, SystemTime};
 
+use mio::Registry;
 use rand::RngExt as _;
 use weft_config::Options;
 use weft_config::options::TransportProgram;
 use weft_datadir::state;
 use weft_log::RateLimit;
-use weft_transports::{Environment, ExtOr, Offer, Program, Role, Side, Transport, cookie_file};
+use weft_transports::{ExtOr, Offer, Role, Transport, cookie_file};
 
 use super::Relay;
 use super::address::Addresses;
@@ -21,7 +22,7 @@ use crate::control::auth::write_for_controllers;
 use crate::control::events::Event as ControlEvent;
 use crate::ext_or::{ExtOrServer, HandedOver};
 use crate::notice;
-use crate::transports::{Change, Programs, Wanted};
+use crate::transports::{Change, Plan, Programs, Wanted};
 
 /// Where a transport listens that has no place yet.
 const ANYWHERE: &str = "0.0.0.0:0";
@@ -47,10 +48,10 @@ pub(super) struct TransportSide {
 }
 
 impl TransportSide {
-    /// Nothing runs yet. `state` is of the state file.
-    pub(super) fn new(state: &state::State) -> Self {
+    /// Nothing runs yet. `state` is of the state file, `registry` of the main thread's poll.
+    pub(super) fn new(state: &state::State, registry: Registry) -> Self {
         TransportSide {
-            programs: Programs::default(),
+            programs: Programs::new(registry),
             wanted: Vec::new(),
             places: places(state),
             cookie: None,
@@ -148,29 +149,21 @@ fn wanted(
             .iter()
             .map(|(name, option)| format!("{name} {option}")),
     );
-    lines.push(format!("{or_port:?} {ext_or_port:?} {:?}", of.outbound));
-    let state_folder = options.files.data_directory.join("pt_state");
-    Wanted {
-        program: Program {
-            side: Side::Server,
-            command: program.command.clone(),
-            transports: program.transports.clone(),
-            by_proxy: false,
+    let ext_or_port = ext_or_port.map(|at| (at, of.cookie_file.display().to_string()));
+    lines.push(format!("{or_port:?} {ext_or_port:?}"));
+    let plan = Plan {
+        command: &program.command,
+        transports: &program.transports,
+        outbound: (of.outbound.v4, of.outbound.v6),
+        data_directory: &options.files.data_directory,
+        role: Role::Server {
+            listen: listen.collect(),
+            options: options_of,
+            or_port,
+            ext_or_port,
         },
-        environment: Environment {
-            state_folder: format!("{}/", state_folder.display()),
-            transports: program.transports.clone(),
-            outbound_v4: of.outbound.v4,
-            outbound_v6: of.outbound.v6,
-            role: Role::Server {
-                listen: listen.collect(),
-                options: options_of,
-                or_port,
-                ext_or_port: ext_or_port.map(|at| (at, of.cookie_file.display().to_string())),
-            },
-        },
-        lines,
-    }
+    };
+    Wanted::new(plan, lines)
 }
 
 impl Relay {
@@ -230,7 +223,12 @@ impl Relay {
         }
     }
 
-    /// Once a second.
+    /// The next turn has something to do at once.
+    pub(super) fn transports_have_more(&self) -> bool {
+        self.transports.programs.has_more() || self.bridges.has_more()
+    }
+
+    /// Takes what programs printed, and starts and ends what is due.
     pub(super) fn tick_transports(&mut self, now: Instant) {
         let changes = self.transports.programs.turn(now);
         self.on_transports(changes);
@@ -248,8 +246,6 @@ impl Relay {
                     publish = true;
                 }
                 Change::Lost => publish = true,
-                // C tor's table of events has no name for PT_LOG and PT_STATUS, so that no controller can ask for them.
-                Change::Event(_) => {}
             }
         }
         if publish {
@@ -328,8 +324,7 @@ impl Relay {
 
     /// Ends all programs.
     pub(super) fn end_transports(&mut self) {
-        let programs = std::mem::take(&mut self.transports.programs);
-        programs.end(Instant::now());
+        self.transports.programs.end(Instant::now());
     }
 }
 
@@ -397,6 +392,7 @@ mod tests {
             "ServerTransportListenAddr obfs4 0.0.0.0:443\n",
             "ServerTransportOptions obfs4 iat-mode=1\n",
             "OutboundBindAddressPT 192.0.2.1\n",
+            "ExtORPortCookieAuthFile /elsewhere\n",
         ] {
             assert_ne!(plain.lines, of(torrc, &[], true).lines, "{torrc}");
         }

@@ -4,12 +4,18 @@
 
 mod child;
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
 use std::time::Instant;
 
-use weft_transports::{Action, Environment, Event, Managed, Program, State, Transport};
+use mio::{Registry, Token};
+use weft_transports::{Action, Environment, Managed, Program, Role, Side, State, Transport};
 
 use crate::logging::log;
 use child::{Child, Ending};
+
+/// The event that a program has printed something.
+pub(crate) const PIPES: Token = Token(usize::MAX - 3);
 
 /// A program that torrc asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +28,45 @@ pub(crate) struct Wanted {
     pub(crate) lines: Vec<String>,
 }
 
+/// What a program of either side is made of.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) command: &'a [String],
+    pub(crate) transports: &'a [String],
+    /// OutboundBindAddressPT.
+    pub(crate) outbound: (Option<Ipv4Addr>, Option<Ipv6Addr>),
+    pub(crate) data_directory: &'a Path,
+    pub(crate) role: Role,
+}
+
+impl Wanted {
+    /// `lines`: as the field, but for what each program has of torrc.
+    pub(crate) fn new(plan: Plan<'_>, mut lines: Vec<String>) -> Self {
+        let (outbound_v4, outbound_v6) = plan.outbound;
+        lines.push(format!("{outbound_v4:?} {outbound_v6:?}"));
+        let (side, by_proxy) = match &plan.role {
+            Role::Client { proxy } => (Side::Client, proxy.is_some()),
+            Role::Server { .. } => (Side::Server, false),
+        };
+        Wanted {
+            program: Program {
+                side,
+                command: plan.command.to_vec(),
+                transports: plan.transports.to_vec(),
+                by_proxy,
+            },
+            environment: Environment {
+                state_folder: format!("{}/", plan.data_directory.join("pt_state").display()),
+                transports: plan.transports.to_vec(),
+                outbound_v4,
+                outbound_v6,
+                role: plan.role,
+            },
+            lines,
+        }
+    }
+}
+
 /// Something that happened to programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -29,15 +74,17 @@ pub(crate) enum Change {
     Ready(Vec<Transport>),
     /// Some of a program cannot be used any more: [`Programs::transports`] has the rest.
     Lost,
-    /// For controllers.
-    Event(Event),
 }
 
 /// All programs of one side.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Programs {
+    /// Of the poll that gets [`PIPES`].
+    registry: Registry,
     running: Vec<Running>,
     ending: Ending,
+    /// The last turn left something to read, for which no event comes.
+    more: bool,
 }
 
 #[derive(Debug)]
@@ -45,9 +92,21 @@ struct Running {
     wanted: Wanted,
     managed: Managed,
     child: Option<Child>,
+    /// It is started as soon as no program is in the way that was stopped.
+    launch_due: bool,
 }
 
 impl Programs {
+    /// None yet. When the poll of `registry` has [`PIPES`], take a [`turn`](Self::turn).
+    pub(crate) fn new(registry: Registry) -> Self {
+        Programs {
+            registry,
+            running: Vec::new(),
+            ending: Ending::default(),
+            more: false,
+        }
+    }
+
     /// Follows torrc: programs that it does not have any more are ended, new ones are started by the next
     /// [`turn`](Self::turn), and those that failed are tried again.
     pub(crate) fn follow(&mut self, wanted: Vec<Wanted>, now: Instant) -> Vec<Change> {
@@ -55,10 +114,10 @@ impl Programs {
         let mut changes = Vec::new();
         for wanted in wanted {
             let same = |running: &Running| {
-                let failed =
-                    [State::Broken, State::FailedLaunch].contains(&running.managed.state());
                 let is = &running.wanted;
-                !failed && is.program == wanted.program && is.lines == wanted.lines
+                !running.managed.has_failed()
+                    && is.program == wanted.program
+                    && is.lines == wanted.lines
             };
             let running = match before.iter().position(same) {
                 Some(at) => {
@@ -73,6 +132,7 @@ impl Programs {
                     managed: Managed::new(wanted.program.clone()),
                     wanted,
                     child: None,
+                    launch_due: false,
                 },
             };
             self.running.push(running);
@@ -84,15 +144,20 @@ impl Programs {
         changes
     }
 
-    /// Reads what was printed, and starts and ends what is due. Call it at least once a second; more often while
-    /// [`is_configuring`](Self::is_configuring), for who waits for a transport.
+    /// Reads what was printed, and starts and ends what is due. Call it once a second, for [`PIPES`], and while
+    /// [`has_more`](Self::has_more).
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<Change> {
         let mut changes = Vec::new();
+        self.more = self.ending.turn(now);
         for running in &mut self.running {
-            running.turn(&mut self.ending, now, &mut changes);
+            self.more |= running.turn(&self.registry, &mut self.ending, now, &mut changes);
         }
-        self.ending.turn(now);
         changes
+    }
+
+    /// The next turn has something to read at once.
+    pub(crate) fn has_more(&self) -> bool {
+        self.more
     }
 
     /// What can be used now.
@@ -118,22 +183,31 @@ impl Programs {
     }
 
     /// Ends all programs, and waits for them a little.
-    pub(crate) fn end(mut self, now: Instant) {
+    pub(crate) fn end(&mut self, now: Instant) {
         for mut running in std::mem::take(&mut self.running) {
             running.managed.stop(now);
             running.act(&mut self.ending, now, &mut Vec::new());
         }
-        self.ending.end();
+        std::mem::take(&mut self.ending).end();
     }
 }
 
 impl Running {
-    fn turn(&mut self, ending: &mut Ending, now: Instant, changes: &mut Vec<Change>) {
+    /// True: there may be more to read.
+    fn turn(
+        &mut self,
+        registry: &Registry,
+        ending: &mut Ending,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> bool {
+        let mut more = false;
         if let Some(child) = &mut self.child {
             let managed = &mut self.managed;
             // What it printed before it ended counts.
             let ended = child.ended();
-            child.read(|stream, bytes| managed.output(now, stream, bytes));
+            more = child.read(|stream, bytes| managed.output(now, stream, bytes));
+            managed.read_lines(now);
             if let Some(status) = ended {
                 self.child = None;
                 self.managed.exited(now, &status);
@@ -141,15 +215,21 @@ impl Running {
         }
         self.managed.tick(now);
         self.act(ending, now, changes);
+        if self.launch_due && !ending.is_in_the_way_of(&self.wanted.program) {
+            self.launch_due = false;
+            self.launch(registry, now);
+            self.act(ending, now, changes);
+        }
+        self.child.is_some() && (more || self.managed.has_more())
     }
 
     fn act(&mut self, ending: &mut Ending, now: Instant, changes: &mut Vec<Change>) {
         while let Some(action) = self.managed.poll() {
             match action {
-                Action::Launch => self.launch(now),
+                Action::Launch => self.launch_due = true,
                 Action::Stop => {
                     if let Some(child) = self.child.take() {
-                        ending.stop(child, now);
+                        ending.stop(child, self.wanted.program.clone(), now);
                     }
                 }
                 Action::Log(line) => log(&line),
@@ -158,18 +238,17 @@ impl Running {
                     changes.push(Change::Ready(transports));
                 }
                 Action::Lost => changes.push(Change::Lost),
-                Action::Event(event) => changes.push(Change::Event(event)),
             }
         }
     }
 
-    fn launch(&mut self, now: Instant) {
+    fn launch(&mut self, registry: &Registry, now: Instant) {
         let Wanted {
             program,
             environment,
             ..
         } = &self.wanted;
-        match Child::start(&program.command, &environment.variables()) {
+        match Child::start(registry, &program.command, &environment.variables()) {
             Ok(child) => {
                 self.managed.launched(now, child.id());
                 self.child = Some(child);

@@ -1,26 +1,24 @@
 //! Real processes: shell scripts that speak the protocol, and others.
 
+use std::fs;
 use std::time::Duration;
 
-use weft_transports::{Role, Side};
+use mio::{Events, Poll};
 
 use super::*;
 
+fn programs() -> Programs {
+    Programs::new(Poll::new().unwrap().registry().try_clone().unwrap())
+}
+
 /// A program that runs this script.
 fn script(text: &str) -> Wanted {
-    let transports = vec!["obfs4".to_owned()];
-    Wanted {
-        program: Program {
-            side: Side::Server,
-            command: ["/bin/sh", "-c", text].map(str::to_owned).to_vec(),
-            transports: transports.clone(),
-            by_proxy: false,
-        },
-        environment: Environment {
-            state_folder: "/nowhere/".to_owned(),
-            transports,
-            outbound_v4: None,
-            outbound_v6: None,
+    Wanted::new(
+        Plan {
+            command: &["/bin/sh", "-c", text].map(str::to_owned),
+            transports: &["obfs4".to_owned()],
+            outbound: (None, None),
+            data_directory: Path::new("/nowhere"),
             role: Role::Server {
                 listen: vec![("obfs4".to_owned(), "127.0.0.1:4711".to_owned())],
                 options: Vec::new(),
@@ -28,8 +26,8 @@ fn script(text: &str) -> Wanted {
                 ext_or_port: None,
             },
         },
-        lines: Vec::new(),
-    }
+        Vec::new(),
+    )
 }
 
 /// Takes turns until something happens; the time that programs see passes as fast as `step`.
@@ -50,7 +48,7 @@ const GOOD: &str = "echo VERSION 1; echo \"SMETHOD $TOR_PT_SERVER_TRANSPORTS ${T
 
 #[test]
 fn a_program_gets_its_variables_and_its_transports_are_known() {
-    let (mut programs, mut now) = (Programs::default(), Instant::now());
+    let (mut programs, mut now) = (programs(), Instant::now());
     assert!(programs.follow(vec![script(GOOD)], now).is_empty());
     let changes = until_change(&mut programs, &mut now, Duration::ZERO);
     let [Change::Ready(transports)] = changes.as_slice() else {
@@ -78,7 +76,7 @@ fn a_program_gets_its_variables_and_its_transports_are_known() {
 
 #[test]
 fn a_program_that_is_not_wanted_any_more_ends() {
-    let (mut programs, mut now) = (Programs::default(), Instant::now());
+    let (mut programs, mut now) = (programs(), Instant::now());
     let wanted = "trap '' TERM; ".to_owned() + GOOD;
     programs.follow(vec![script(&wanted)], now);
     until_change(&mut programs, &mut now, Duration::ZERO);
@@ -97,7 +95,7 @@ fn a_program_that_is_not_wanted_any_more_ends() {
 
 #[test]
 fn a_program_that_does_not_end_is_killed() {
-    let (mut programs, mut now) = (Programs::default(), Instant::now());
+    let (mut programs, mut now) = (programs(), Instant::now());
     let stubborn = GOOD.replace("read -r line", "trap '' TERM; while :; do sleep 0.01; done");
     programs.follow(vec![script(&stubborn)], now);
     until_change(&mut programs, &mut now, Duration::ZERO);
@@ -112,7 +110,7 @@ const PATIENCE_OF_TESTS: Duration = Duration::from_secs(11);
 
 #[test]
 fn a_program_that_dies_is_started_again() {
-    let (mut programs, mut now) = (Programs::default(), Instant::now());
+    let (mut programs, mut now) = (programs(), Instant::now());
     let dying = GOOD.replace("read -r line", "exit 3");
     programs.follow(vec![script(&dying)], now);
     // What it printed last is read although it has ended.
@@ -131,7 +129,7 @@ fn a_program_that_dies_is_started_again() {
 
 #[test]
 fn what_cannot_be_started_prints_garbage_or_nothing_has_no_transports() {
-    let (mut programs, mut now) = (Programs::default(), Instant::now());
+    let (mut programs, mut now) = (programs(), Instant::now());
     let mut missing = script("");
     missing.program.command = vec!["/nowhere/obfs4proxy".to_owned()];
     let garbage = script("head -c 100000 /dev/zero; echo; echo GET / HTTP/1.1; read -r line");
@@ -142,14 +140,15 @@ fn what_cannot_be_started_prints_garbage_or_nothing_has_no_transports() {
     };
     for _ in 0..10_000 {
         assert!(programs.turn(now).is_empty());
-        if states(&programs)[..2] == [State::FailedLaunch, State::Broken] {
+        let failed = programs.running.iter().map(|r| r.managed.has_failed());
+        if failed.eq([true, true, false]) {
             break;
         }
         std::thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(
         states(&programs),
-        [State::FailedLaunch, State::Broken, State::Launched]
+        [State::Infant, State::Broken, State::Launched]
     );
     now += Duration::from_secs(60);
     programs.turn(now);
@@ -157,5 +156,86 @@ fn what_cannot_be_started_prints_garbage_or_nothing_has_no_transports() {
     // A reload tries again what failed.
     programs.follow(vec![missing], now);
     assert_eq!(states(&programs), [State::Infant]);
+    programs.end(now);
+}
+
+/// Whether a process runs; one that nobody has waited for does not.
+fn runs(id: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+#[test]
+fn what_a_program_writes_is_an_event_and_is_read_to_the_end() {
+    let mut poll = Poll::new().unwrap();
+    let registry = poll.registry().try_clone().unwrap();
+    let (mut programs, now) = (Programs::new(registry), Instant::now());
+    // More than a pipe holds, and than a turn reads: the program gets no further until all is read.
+    let noisy = format!("head -c 2000000 /dev/zero | tr '\\0' '\\n' >&2; {GOOD}");
+    programs.follow(vec![script(&noisy)], now);
+    let mut changes = programs.turn(now);
+    let mut events = Events::with_capacity(8);
+    while changes.is_empty() {
+        if !programs.has_more() {
+            // No turn without an event.
+            poll.poll(&mut events, Some(Duration::from_secs(60)))
+                .unwrap();
+            assert!(events.iter().any(|event| event.token() == PIPES));
+        }
+        changes = programs.turn(now);
+    }
+    assert!(matches!(changes.as_slice(), [Change::Ready(_)]));
+    programs.end(now);
+}
+
+#[test]
+fn what_a_program_has_started_ends_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("id");
+    let starting = format!("sleep 1000 & echo $! > {}; {GOOD}", file.display());
+    // It is stopped, or ends by itself.
+    for program in [starting.clone(), starting.replace("read -r line", "exit 0")] {
+        let (mut programs, mut now) = (programs(), Instant::now());
+        programs.follow(vec![script(&program)], now);
+        until_change(&mut programs, &mut now, Duration::ZERO);
+        let id = fs::read_to_string(&file).unwrap().trim().to_owned();
+        programs.follow(Vec::new(), now);
+        for _ in 0..10_000 {
+            programs.turn(now);
+            if !runs(&id) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(!runs(&id));
+        programs.end(now);
+    }
+}
+
+#[test]
+fn a_program_is_started_when_the_one_before_it_has_ended() {
+    let (mut programs, mut now) = (programs(), Instant::now());
+    let stubborn = GOOD.replace("read -r line", "trap '' TERM; while :; do sleep 0.01; done");
+    programs.follow(vec![script(&stubborn)], now);
+    until_change(&mut programs, &mut now, Duration::ZERO);
+    let id = programs.running[0].child.as_ref().unwrap().id().to_string();
+    // Another command for the same transport.
+    programs.follow(vec![script(GOOD)], now);
+    for _ in 0..20 {
+        assert!(programs.turn(now).is_empty());
+        assert!(programs.running[0].child.is_none() && runs(&id));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    now += PATIENCE_OF_TESTS;
+    let changes = until_change(&mut programs, &mut now, Duration::ZERO);
+    assert!(
+        matches!(changes.as_slice(), [Change::Ready(_)]),
+        "{changes:?}"
+    );
+    assert!(!runs(&id));
     programs.end(now);
 }

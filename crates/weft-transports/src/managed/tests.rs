@@ -46,6 +46,10 @@ impl Run {
     fn prints(&mut self, text: &str) -> Vec<String> {
         self.managed
             .output(self.now, Stream::Output, text.as_bytes());
+        self.managed.read_lines(self.now);
+        while self.managed.has_more() {
+            self.managed.read_lines(self.now);
+        }
         self.done()
     }
 
@@ -58,7 +62,6 @@ impl Run {
                 Action::Stop => done.push("stop".to_owned()),
                 Action::Ready => done.push("ready".to_owned()),
                 Action::Lost => done.push("lost".to_owned()),
-                Action::Event(event) => done.push(format!("{event:?}")),
                 Action::Log(line) if line.severity() <= Severity::Notice => {
                     done.push(line.render(SafeLogging::Off));
                 }
@@ -108,7 +111,7 @@ fn a_program_that_must_use_a_proxy_has_to_confirm_it() {
         [
             "Managed proxy '/usr/bin/obfs4proxy' was spawned successfully, but it didn't launch any pluggable \
              transport listeners!",
-            "ready"
+            "stop"
         ]
     );
     let mut run = Run::of(by_proxy.clone());
@@ -233,7 +236,7 @@ fn a_program_that_dies_again_and_again_is_started_ever_more_rarely() {
 }
 
 #[test]
-fn what_cannot_be_started_is_not_tried_again() {
+fn what_cannot_be_started_is_tried_again_ever_more_rarely() {
     let mut managed = Managed::new(program(Side::Server));
     let now = Instant::now();
     managed.tick(now);
@@ -244,7 +247,12 @@ fn what_cannot_be_started_is_not_tried_again() {
         run.done(),
         ["Managed proxy at '/usr/bin/obfs4proxy' failed at launch. (No such file or directory)"]
     );
-    assert!(run.later(100_000).is_empty());
+    assert!(run.managed.has_failed());
+    assert_eq!(run.later(1), ["launch"]);
+    run.managed.failed_to_launch(run.now, "Text file busy");
+    run.done();
+    assert!(run.later(1).is_empty());
+    assert_eq!(run.later(1), ["launch"]);
 }
 
 #[test]
@@ -271,26 +279,22 @@ fn garbage_is_logged_once_a_minute() {
         run.prints("HELLO\n"),
         ["Unknown line received by managed proxy (HELLO)."]
     );
+    run.prints("VERSION 1\nSMETHOD obfs4 127.0.0.1:5\nSMETHODS DONE\n");
     assert!(run.prints(&"HELLO\n".repeat(1000)).is_empty());
-    run.now += Duration::from_secs(59);
-    run.prints("VERSION 1\nSMETHODS DONE\n");
-    run.now += Duration::from_secs(1);
+    run.now += Duration::from_secs(60);
     assert!(run.prints("HELLO\n")[0].contains("HELLO"));
 }
 
 #[test]
-fn what_a_program_logs_is_in_our_log_and_sent_to_controllers() {
+fn what_a_program_logs_is_in_our_log() {
     let mut run = Run::server();
     assert_eq!(
         run.prints("LOG SEVERITY=notice MESSAGE=\"Hm, hm\"\n"),
-        [
-            "Managed proxy \"/usr/bin/obfs4proxy\": Hm, hm",
-            "Log(\"PT=/usr/bin/obfs4proxy SEVERITY=notice MESSAGE=\\\"Hm, hm\\\"\")"
-        ]
+        ["Managed proxy \"/usr/bin/obfs4proxy\": Hm, hm"]
     );
-    assert_eq!(
-        run.prints("STATUS TRANSPORT=obfs4 CONNECT=Success\n"),
-        ["Status(\"PT=/usr/bin/obfs4proxy TRANSPORT=obfs4 CONNECT=Success\")"]
+    assert!(
+        run.prints("STATUS TRANSPORT=obfs4 CONNECT=Success\n")
+            .is_empty()
     );
     assert_eq!(
         run.prints("LOG MESSAGE=hm\n"),
@@ -308,14 +312,136 @@ fn a_program_that_is_stopped_stays_so() {
     assert!(run.later(100_000).is_empty());
 }
 
+const READY: &str = "VERSION 1\nSMETHOD obfs4 127.0.0.1:5\nSMETHODS DONE\n";
+
+#[test]
+fn transports_that_torrc_does_not_ask_for_are_skipped() {
+    let mut run = Run::server();
+    let done = run.prints(&READY.replace("SMETHOD ", "SMETHOD evil 127.0.0.1:6\nSMETHOD "));
+    assert!(
+        done[0].contains("transport 'evil', which torrc does not ask"),
+        "{done:?}"
+    );
+    assert_eq!(done[1..], ["ready"]);
+    let names = run.managed.transports().iter().map(|t| t.name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["obfs4"]);
+}
+
+#[test]
+fn a_program_without_a_transport_that_torrc_asks_for_is_started_again_later() {
+    let mut run = Run::server();
+    let printed =
+        "VERSION 1\nSMETHOD evil 127.0.0.1:6\nSMETHOD-ERROR obfs4 in use\nSMETHODS DONE\n";
+    for wait in [1, 2, 4] {
+        let done = run.prints(printed);
+        assert!(done[2].contains("didn't launch any"), "{done:?}");
+        assert_eq!(done[3..], ["stop"]);
+        assert!(run.managed.transports().is_empty());
+        assert!(run.later(wait - 1).is_empty());
+        assert_eq!(run.later(1), ["launch"]);
+        run.managed.launched(run.now, 8);
+    }
+    assert_eq!(run.prints(READY), ["ready"]);
+}
+
+#[test]
+fn many_lines_of_no_use_before_the_configuration_is_over_are_a_failure() {
+    for line in [
+        "HELLO\n",
+        "LOG hm\n",
+        "SMETHOD-ERROR obfs4 no\n",
+        "SMETHOD evil 1.2.3.4:5\n",
+    ] {
+        let mut run = Run::server();
+        run.prints("VERSION 1\n");
+        run.prints(&line.repeat(64));
+        assert_eq!(run.managed.state(), State::AcceptingMethods, "{line}");
+        let done = run.prints(line);
+        assert_eq!(done[done.len() - 2..], [FAILED, "stop"], "{line}");
+        assert_eq!(run.managed.state(), State::Broken);
+    }
+}
+
+#[test]
+fn a_turn_reads_some_lines_and_the_next_ones_the_rest() {
+    let mut run = Run::server();
+    run.prints(READY);
+    let lines: String = (0..600)
+        .map(|n| format!("LOG SEVERITY=debug MESSAGE={n}\n"))
+        .collect();
+    let rest = "LOG SEVERITY=notice MESSAGE=last\n";
+    run.managed
+        .output(run.now, Stream::Output, (lines + rest).as_bytes());
+    for left in [345, 89, 0] {
+        run.managed.read_lines(run.now);
+        assert_eq!(run.managed.waiting.len(), left);
+    }
+    assert_eq!(run.managed.waiting_bytes, 0);
+}
+
+#[test]
+fn lines_that_wait_have_a_bound_and_the_program_goes_on() {
+    let mut run = Run::server();
+    run.prints(READY);
+    for _ in 0..100 {
+        let flood = "\n".repeat(10_000);
+        run.managed
+            .output(run.now, Stream::Output, flood.as_bytes());
+        assert!(run.managed.waiting_bytes <= MOST_WAITING);
+        assert!(run.managed.waiting.len() <= MOST_WAITING / LINE_OVERHEAD);
+    }
+    let done = run.done();
+    assert_eq!(done.len(), 1, "{done:?}");
+    assert!(done[0].contains("prints more than we read"));
+    run.prints("");
+    assert_eq!(run.managed.transports().len(), 1);
+    // While it is configuring, what is lost may have been a transport.
+    let mut run = Run::server();
+    let flood = "LOG SEVERITY=debug MESSAGE=a\n".repeat(10_000);
+    assert_eq!(run.prints(&flood)[1..], [FAILED, "stop"]);
+    assert!(!run.managed.has_more());
+}
+
+#[test]
+fn a_program_has_some_lines_in_the_log_and_the_others_are_counted() {
+    let mut run = Run::server();
+    run.prints(READY);
+    let line = "LOG SEVERITY=warning MESSAGE=hm\n";
+    assert_eq!(run.prints(&line.repeat(1000)).len(), 64);
+    run.now += Duration::from_secs(60);
+    assert_eq!(
+        run.prints(line),
+        ["Managed proxy \"/usr/bin/obfs4proxy\": hm [936 lines before it are not logged]"]
+    );
+    // So it is with what it writes for people.
+    let (mut infos, text) = (0, "hm\n".repeat(1000));
+    run.managed.output(run.now, Stream::Error, text.as_bytes());
+    while let Some(action) = run.managed.poll() {
+        infos += usize::from(matches!(action, Action::Log(_)));
+    }
+    // One of the protocol was shown before.
+    assert_eq!(infos, 63);
+}
+
+#[test]
+fn what_was_printed_before_the_end_counts() {
+    let mut run = Run::server();
+    run.managed
+        .output(run.now, Stream::Output, READY.as_bytes());
+    run.managed.exited(run.now, "3");
+    let done = run.done();
+    assert_eq!([&done[0], &done[2]], ["ready", "lost"], "{done:?}");
+}
+
 proptest! {
     #[test]
-    fn no_bytes_make_more_transports_than_the_bound(
-        text in "(VERSION 1\n)?((SMETHOD a[0-9]{1,3} 1\\.2\\.3\\.4:[0-9]{1,5}|SMETHODS DONE|LOG A=b|[ -~]{0,30})\n){0,90}"
+    fn no_bytes_make_transports_that_torrc_does_not_ask_for(
+        text in "(VERSION 1\n)?((SMETHOD (a[0-9]|obfs4) 1\\.2\\.3\\.4:[0-9]{1,5}|SMETHODS DONE|LOG A=b|[ -~]{0,30})\n){0,90}"
     ) {
         let mut run = Run::server();
         run.prints(&text);
-        prop_assert!(run.managed.transports.len() <= MOST_TRANSPORTS);
+        let asked = |t: &Transport| t.name == "obfs4";
+        prop_assert!(run.managed.transports.len() <= 1 && run.managed.transports.iter().all(asked));
         let complete = run.managed.state() == State::Completed;
         prop_assert!(complete || run.managed.transports().is_empty());
     }
