@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use crate::line::is_identifier;
+use crate::line::{LONGEST_NAME, is_identifier};
 
 /// The first bytes of the cookie's file.
 pub const COOKIE_HEADER: &[u8; 32] = b"! Extended ORPort Auth Cookie !\n";
@@ -143,6 +143,12 @@ impl ExtOr {
         AUTH_TYPES
     }
 
+    /// The program has proved that it knows the cookie.
+    #[must_use]
+    pub fn is_authenticated(&self) -> bool {
+        matches!(self.state, State::Open | State::Skip(_) | State::Over)
+    }
+
     /// Takes bytes of the program, and appends what is to be sent to it to `answer`, also where it fails.
     ///
     /// # Errors
@@ -252,7 +258,7 @@ impl ExtOr {
             _ => {
                 let name = std::str::from_utf8(body)
                     .ok()
-                    .filter(|name| is_identifier(name));
+                    .filter(|name| name.len() <= LONGEST_NAME && is_identifier(name));
                 self.client.transport = Some(name.ok_or(Refused::BadTransport)?.to_owned());
             }
         }
@@ -348,6 +354,20 @@ mod tests {
     }
 
     #[test]
+    fn a_program_has_authenticated_with_the_last_byte_of_its_hash() {
+        let mut connection = ExtOr::new(COOKIE, OURS);
+        let mut answer = Vec::new();
+        for byte in login(&COOKIE) {
+            assert!(!connection.is_authenticated());
+            connection.receive(&[byte], &mut answer).unwrap();
+        }
+        assert!(connection.is_authenticated());
+        let mut stranger = ExtOr::new(COOKIE, OURS);
+        stranger.receive(&login(&[6; 32]), &mut answer).unwrap_err();
+        assert!(!stranger.is_authenticated());
+    }
+
+    #[test]
     fn who_does_not_know_the_cookie_learns_that_and_nothing_else() {
         let (last, answer) = all(&[&login(&[6; 32])]);
         assert_eq!(last, Err(Refused::WrongHash));
@@ -374,7 +394,8 @@ mod tests {
             let sent = [message(USERADDR, address.as_bytes())];
             assert_eq!(logged_in(&sent), Err(Refused::BadAddress), "{address}");
         }
-        for name in ["", "4obfs", "ob-fs", "obfs4\0", "\u{e4}"] {
+        let long = "a".repeat(65);
+        for name in ["", "4obfs", "ob-fs", "obfs4\0", "\u{e4}", long.as_str()] {
             let sent = [message(TRANSPORT, name.as_bytes())];
             assert_eq!(logged_in(&sent), Err(Refused::BadTransport), "{name}");
         }

@@ -10,7 +10,7 @@ use crate::key_values;
 pub(crate) const LONGEST: usize = 8192;
 
 /// The longest name of a transport, in bytes: it is part of log lines, and of what a bridge publishes.
-const LONGEST_NAME: usize = 64;
+pub(crate) const LONGEST_NAME: usize = 64;
 /// The longest arguments of a transport, in bytes: they are part of what a bridge publishes.
 const LONGEST_ARGUMENTS: usize = 1024;
 

@@ -19,9 +19,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Bench::with_patience(PROVE_WITHIN)
+    }
+
+    fn with_patience(prove_within: Duration) -> Self {
         let (poll, waker) = event_loop().unwrap();
         let flag = Arc::new(WakeFlag::new());
-        let server = ExtOrServer::start(WakeUp { flag, waker }).unwrap();
+        let server = ExtOrServer::with_patience(WakeUp { flag, waker }, prove_within).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Bench {
             server,
@@ -31,12 +35,29 @@ impl Bench {
     }
 
     fn connect(&self) -> StdTcpStream {
+        self.connect_if(false).expect("it is refused")
+    }
+
+    /// One that may be refused.
+    fn connect_if(&self, is_full: bool) -> Option<StdTcpStream> {
         let program = StdTcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
         program.set_read_timeout(Some(PATIENCE)).unwrap();
         let (socket, _) = self.listener.accept().unwrap();
         socket.set_nonblocking(true).unwrap();
-        assert!(self.server.serve(socket, ExtOr::new(COOKIE, [4; 32])));
-        program
+        let protocol = ExtOr::new(COOKIE, [4; 32]);
+        let is_taken = self.server.serve(socket, protocol, is_full);
+        is_taken.then_some(program)
+    }
+
+    /// Waits until so many connections are open.
+    fn wait_for_open(&self, count: u64) {
+        for _ in 0..30_000 {
+            if self.server.open_files() == count {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("{} are open", self.server.open_files());
     }
 
     /// The next connection that was handed over.
@@ -88,7 +109,9 @@ fn a_connection_is_handed_over_with_its_client_and_nothing_of_it_is_lost() {
     program.write_all(b"\0\0\0\0").unwrap();
     assert_eq!(read::<4>(&mut program), [0x10, 0, 0, 0]);
     program.write_all(b"client's first bytes").unwrap();
-    let HandedOver { mut socket, client } = bench.next();
+    let HandedOver {
+        mut socket, client, ..
+    } = bench.next();
     assert_eq!(client.address, Some("192.0.2.7:4711".parse().unwrap()));
     assert_eq!(client.transport_name(), "obfs4");
     socket.set_nonblocking(false).unwrap();
@@ -112,4 +135,70 @@ fn who_does_not_know_the_cookie_is_closed_and_others_are_served() {
     program.write_all(b"\0\0\0\0").unwrap();
     let client = bench.next().client;
     assert_eq!((client.address, client.transport), (None, None));
+}
+
+#[test]
+fn of_those_that_have_proved_nothing_the_oldest_gives_way_and_no_other() {
+    let mut bench = Bench::new();
+    let mut program = bench.connect();
+    assert_eq!(login(&mut program, &COOKIE), 1);
+    let mut silent: Vec<StdTcpStream> = Vec::new();
+    for _ in 0..MOST_STRANGERS + 2 {
+        let mut stranger = bench.connect();
+        // It is there before the next one is.
+        assert_eq!(read::<2>(&mut stranger), [1, 0]);
+        silent.push(stranger);
+    }
+    bench.wait_for_open(129);
+    for closed in &mut silent[..2] {
+        assert!(!matches!(closed.read(&mut [0; 1]), Ok(1..)));
+    }
+    // The others are served yet.
+    for open in &mut silent[2..4] {
+        open.write_all(&[1]).unwrap();
+        open.write_all(&[5; 32]).unwrap();
+        read::<64>(open);
+    }
+    program.write_all(b"\0\0\0\0").unwrap();
+    assert_eq!(bench.next().client, Client::default());
+}
+
+#[test]
+fn what_proves_nothing_in_time_is_closed() {
+    let bench = Bench::with_patience(Duration::from_millis(1));
+    let mut silent = bench.connect();
+    let mut greeting = Vec::new();
+    silent.read_to_end(&mut greeting).unwrap();
+    assert_eq!(greeting, [1, 0]);
+    bench.wait_for_open(0);
+}
+
+#[test]
+fn connections_count_as_files_until_they_are_taken() {
+    let mut bench = Bench::new();
+    let mut program = bench.connect();
+    assert_eq!(bench.server.open_files(), 1);
+    login(&mut program, &COOKIE);
+    program.write_all(b"\0\0\0\0").unwrap();
+    read::<4>(&mut program);
+    assert_eq!(bench.server.open_files(), 1);
+    let handed_over = bench.next();
+    assert_eq!(bench.server.open_files(), 1);
+    drop(handed_over);
+    assert_eq!(bench.server.open_files(), 0);
+    let gone = bench.connect();
+    drop(gone);
+    bench.wait_for_open(0);
+}
+
+#[test]
+fn where_the_node_has_all_its_files_only_few_are_taken() {
+    let bench = Bench::new();
+    let taken: Vec<StdTcpStream> = std::iter::from_fn(|| bench.connect_if(true)).collect();
+    assert_eq!(taken.len(), 16);
+    let other = bench.connect_if(false);
+    assert!(other.is_some());
+    drop((taken, other));
+    bench.wait_for_open(0);
+    assert!(bench.connect_if(true).is_some());
 }

@@ -128,13 +128,14 @@ impl Relay {
         }
     }
 
-    /// Counts the directory's files with those of links and streams: all are under one limit.
+    /// Counts the files of the directory and of the extended ORPort with those of links and streams: all are under one limit.
     pub(super) fn count_other_files(&mut self) {
-        let Some(directory) = &self.directory.handle else {
-            return;
-        };
-        directory.set_most_streams(self.controller.max_connections() / DIRECTORY_PART);
-        let files = usize::try_from(directory.open_files()).unwrap_or(usize::MAX);
+        let mut files = self.transports.open_files();
+        if let Some(directory) = &self.directory.handle {
+            directory.set_most_streams(self.controller.max_connections() / DIRECTORY_PART);
+            files = files.saturating_add(directory.open_files());
+        }
+        let files = usize::try_from(files).unwrap_or(usize::MAX);
         self.controller.set_other_files(files);
     }
 

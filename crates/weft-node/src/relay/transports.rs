@@ -44,6 +44,8 @@ pub(super) struct TransportSide {
     /// The file that has the cookie.
     written: Option<std::path::PathBuf>,
     server: Option<ExtOrServer>,
+    /// More connections may have been handed over than the last turn took.
+    more_handed_over: bool,
     refusals: RateLimit,
 }
 
@@ -57,8 +59,14 @@ impl TransportSide {
             cookie: None,
             written: None,
             server: None,
+            more_handed_over: false,
             refusals: RateLimit::new(QUIET),
         }
+    }
+
+    /// Files of the extended ORPort's connections, those that were handed over and not taken yet among them.
+    pub(super) fn open_files(&self) -> u64 {
+        self.server.as_ref().map_or(0, ExtOrServer::open_files)
     }
 
     /// The transports that can be used, as the extra-info document has them.
@@ -225,7 +233,9 @@ impl Relay {
 
     /// The next turn has something to do at once.
     pub(super) fn transports_have_more(&self) -> bool {
-        self.transports.programs.has_more() || self.bridges.has_more()
+        self.transports.programs.has_more()
+            || self.transports.more_handed_over
+            || self.bridges.has_more()
     }
 
     /// Takes what programs printed, and starts and ends what is due.
@@ -295,10 +305,15 @@ impl Relay {
 
     /// A connection to the extended ORPort.
     pub(super) fn accept_ext_or(&mut self, socket: TcpStream, now: Instant) {
+        if self.shutdown.is_under_way() || self.accounting.is_hibernating() {
+            return;
+        }
+        self.count_other_files();
+        let is_full = !self.controller.has_room_for_other();
         let nonce: [u8; 32] = self.rng.random();
         let side = &mut self.transports;
         if let (Some(server), Some(cookie)) = (&side.server, side.cookie)
-            && server.serve(socket, ExtOr::new(cookie, nonce))
+            && server.serve(socket, ExtOr::new(cookie, nonce), is_full)
         {
             return;
         }
@@ -309,9 +324,11 @@ impl Relay {
 
     /// Takes connections whose clients are known, as if they had come to the ORPort.
     pub(super) fn take_from_transports(&mut self, now: Instant) {
+        self.transports.more_handed_over = false;
         for _ in 0..TAKEN_PER_TURN {
             let server = self.transports.server.as_ref();
-            let Some(HandedOver { socket, client }) = server.and_then(ExtOrServer::next) else {
+            // From here on it counts as a connection to the ORPort.
+            let Some(HandedOver { socket, client, .. }) = server.and_then(ExtOrServer::next) else {
                 return;
             };
             let transport = Some(client.transport_name().to_owned());
@@ -320,6 +337,8 @@ impl Relay {
                 self.accept_link(socket, peer, transport, now);
             }
         }
+        // The thread has woken us for each of them, and does not do so again.
+        self.transports.more_handed_over = true;
     }
 
     /// Ends all programs.
