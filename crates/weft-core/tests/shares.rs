@@ -607,6 +607,43 @@ fn a_relay_is_not_kept_out_by_as_many_connections_as_others_may_have() {
 }
 
 #[test]
+fn an_address_that_a_program_of_transports_states_exempts_from_nothing() {
+    let mut world = World::new(1, 1);
+    world.controller.set_params(params(1000, one_connection()));
+    world.list(&[9]);
+    let relay: SocketAddr = "127.0.0.9:1".parse().unwrap();
+    let hand_over = |world: &mut World| world.controller.handed_over(relay, world.now);
+    let taken: Vec<_> = std::iter::from_fn(|| hand_over(&mut world)).collect();
+    assert_eq!(taken.len(), 3, "as many as of a client");
+    assert_eq!(world.controller.counts().exempted, 0);
+    for (id, thread) in &taken {
+        world.open(*id, usize::from(thread.0), false, CLIENT);
+    }
+    world.settle();
+    // The next consensus does not change that, nor for those that are open.
+    world.list(&[9, 10]);
+    assert!(hand_over(&mut world).is_none());
+    // Those that come from there are exempted, as before.
+    assert_eq!(more(&mut world, "127.0.0.9:1"), 10);
+    world.audit();
+}
+
+#[test]
+fn a_relay_that_comes_by_a_transport_is_one_once_its_link_proves_it() {
+    let mut world = World::new(1, 1);
+    world.controller.set_params(params(1000, one_connection()));
+    world.list(&[5]);
+    let at: SocketAddr = "127.0.0.66:1".parse().unwrap();
+    for _ in 0..6 {
+        let (id, thread) = world.controller.handed_over(at, world.now).unwrap();
+        world.open(id, usize::from(thread.0), false, relay_identity(5));
+        world.settle();
+    }
+    assert_eq!(more(&mut world, "127.0.0.66:1"), 3);
+    world.audit();
+}
+
+#[test]
 fn other_files_of_the_node_are_under_the_same_limit() {
     let mut world = World::new(1, 1);
     world

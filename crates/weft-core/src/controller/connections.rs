@@ -58,6 +58,8 @@ pub(super) struct Connection {
     pub(super) since: Instant,
     /// Somebody else opened it.
     pub(super) accepted: bool,
+    /// The address is what a program of transports states.
+    stated: bool,
     /// It was accepted, and its address is charged for it.
     pub(super) counted_for_dos: bool,
     /// Its TLS keys near their end, and there are no others for it.
@@ -211,12 +213,20 @@ impl Connections {
                 state,
                 since: now,
                 accepted,
+                stated: false,
                 counted_for_dos: accepted,
                 worn: false,
                 load: Load::default(),
                 lossy: false,
             },
         );
+    }
+
+    /// The address of an accepted connection is what a program of transports states.
+    pub(super) fn note_stated_address(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.all.get_mut(&id) {
+            connection.stated = true;
+        }
     }
 
     /// The thread of a connection that is an opened link.
@@ -330,7 +340,7 @@ impl Connections {
     pub(super) fn charge(&mut self, network: &Network) -> Vec<(IpAddr, bool)> {
         let mut changed = Vec::new();
         for connection in self.all.values_mut().filter(|one| one.accepted) {
-            let at_relay = network.has_address(connection.addr.ip());
+            let at_relay = !connection.stated && network.has_address(connection.addr.ip());
             let charged = connection.is_client(network) && !at_relay;
             if std::mem::replace(&mut connection.counted_for_dos, charged) != charged {
                 changed.push((connection.addr.ip(), charged));

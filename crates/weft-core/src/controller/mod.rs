@@ -206,6 +206,27 @@ impl RelayController {
     pub fn accepted(&mut self, peer: SocketAddr, now: Instant) -> Option<(ConnectionId, ThreadId)> {
         // As in C tor (`dos_new_client_conn`): it may be the relay's, or have left the network there and come back.
         let of_relay = self.network.has_address(peer.ip());
+        self.accept(peer, of_relay, now)
+    }
+
+    /// As [`accepted`](Self::accepted), for a connection whose client is at `peer` as a program of transports states: it
+    /// may repeat what a client has made up, so that an address of a relay is nobody's proof.
+    pub fn handed_over(
+        &mut self,
+        peer: SocketAddr,
+        now: Instant,
+    ) -> Option<(ConnectionId, ThreadId)> {
+        let (id, thread) = self.accept(peer, false, now)?;
+        self.connections.note_stated_address(id);
+        Some((id, thread))
+    }
+
+    fn accept(
+        &mut self,
+        peer: SocketAddr,
+        of_relay: bool,
+        now: Instant,
+    ) -> Option<(ConnectionId, ThreadId)> {
         if !of_relay && !self.dos.connection_opened(peer.ip(), now).is_allowed() {
             self.counts.refused_dos += 1;
             *self.counts.refused.of(peer.ip()) += 1;

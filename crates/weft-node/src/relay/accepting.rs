@@ -92,7 +92,12 @@ impl Relay {
             return;
         }
         self.count_other_files();
-        if let Some((id, thread)) = self.controller.accepted(peer, now) {
+        let handed_over = transport.is_some();
+        let admitted = match handed_over {
+            true => self.controller.handed_over(peer, now),
+            false => self.controller.accepted(peer, now),
+        };
+        if let Some((id, thread)) = admitted {
             self.note_client(peer.ip());
             self.note_arrival(id, peer.ip(), transport);
             // Latency before packing: the thread writes whole batches.
@@ -107,6 +112,7 @@ impl Relay {
                 peer,
                 role: Role::Responder,
                 proxy: None,
+                handed_over,
             };
             self.threads
                 .send(thread.0, ToThread::Adopt(Box::new(adopt)));

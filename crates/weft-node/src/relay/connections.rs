@@ -55,6 +55,7 @@ impl Relay {
                     peer: addr,
                     role,
                     proxy: route.proxy,
+                    handed_over: false,
                 };
                 self.threads
                     .send(thread.0, ToThread::Adopt(Box::new(adopt)));

@@ -10,9 +10,10 @@ use mio::Registry;
 use rand::RngExt as _;
 use weft_config::Options;
 use weft_config::options::TransportProgram;
+use weft_core::routable;
 use weft_datadir::state;
 use weft_log::RateLimit;
-use weft_transports::{ExtOr, Offer, Role, Transport, cookie_file};
+use weft_transports::{Client, ExtOr, Offer, Role, Transport, cookie_file};
 
 use super::Relay;
 use super::address::Addresses;
@@ -332,8 +333,7 @@ impl Relay {
                 return;
             };
             let transport = Some(client.transport_name().to_owned());
-            // Without an address of the client's, the program's is all that is known.
-            if let Some(peer) = client.address.or_else(|| socket.peer_addr().ok()) {
+            if let Some(peer) = address_of(&client, socket.peer_addr().ok()) {
                 self.accept_link(socket, peer, transport, now);
             }
         }
@@ -345,6 +345,13 @@ impl Relay {
     pub(super) fn end_transports(&mut self) {
         self.transports.programs.end(Instant::now());
     }
+}
+
+/// Where a client is, as far as is known: a program that states no address, or one from which nobody comes over the Internet,
+/// has only its own.
+fn address_of(client: &Client, program: Option<SocketAddr>) -> Option<SocketAddr> {
+    let stated = client.address;
+    stated.filter(|at| routable::is_public(at.ip())).or(program)
 }
 
 /// The address by which a program on this machine reaches a port of ours.
@@ -485,6 +492,33 @@ mod tests {
         );
         let nowhere = Addresses::default();
         assert_eq!(extra_info_line(&transport("[::]:1", None), &nowhere), None);
+    }
+
+    #[test]
+    fn a_client_is_where_its_transport_states_unless_nobody_can_come_from_there() {
+        let program: SocketAddr = "127.0.0.1:4711".parse().unwrap();
+        let of = |address: Option<&str>| {
+            let client = Client {
+                address: address.map(|address| address.parse().unwrap()),
+                transport: None,
+            };
+            let found = address_of(&client, Some(program)).unwrap();
+            assert_eq!(address_of(&client, None).is_none(), found == program);
+            found.to_string()
+        };
+        for public in ["192.0.2.1:5", "[2001:db8::1]:0"] {
+            assert_eq!(of(Some(public)), public);
+        }
+        for none in [
+            "127.0.0.2:1",
+            "10.0.0.1:1",
+            "[::ffff:192.168.0.1]:1",
+            "[fe80::1]:1",
+            "0.0.0.0:1",
+        ] {
+            assert_eq!(of(Some(none)), program.to_string(), "{none}");
+        }
+        assert_eq!(of(None), program.to_string());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! limit of each connection whose peer is no known relay.
 //!
 //! As C tor (connection.c): connections to private addresses are free unless
-//! `CountPrivateBandwidth` is set; all others share the relay's rate, of which this thread has a
+//! `CountPrivateBandwidth` is set, but not those that programs of transports hand over, whose clients are elsewhere; all others share the relay's rate, of which this thread has a
 //! [`Lease`]; and those of clients and unknown relays have a bucket of their own besides, where
 //! `PerConnBWRate` and `PerConnBWBurst` or the consensus set them. What a TLS session moved past
 //! what it was granted is owed, and paid before anything more is granted.
@@ -151,6 +151,8 @@ struct OwnBucket {
 pub(super) struct Allowance {
     /// Where the peer is.
     peer: IpAddr,
+    /// A program of transports handed it over: the address is what it states, or its own.
+    handed_over: bool,
     /// Which relay the peer proved to be.
     relay: Option<RsaIdentity>,
     /// Free of all limits, and not counted.
@@ -162,8 +164,18 @@ pub(super) struct Allowance {
 impl Allowance {
     /// For a connection whose peer has not proved anything yet.
     pub(super) fn new(peer: IpAddr, params: &ThreadParams, now: Instant) -> Self {
+        Allowance::of(peer, false, params, now)
+    }
+
+    /// The same for one that a program of transports handed over: limits hold for it wherever its client is.
+    pub(super) fn handed_over(peer: IpAddr, params: &ThreadParams, now: Instant) -> Self {
+        Allowance::of(peer, true, params, now)
+    }
+
+    fn of(peer: IpAddr, handed_over: bool, params: &ThreadParams, now: Instant) -> Self {
         let mut allowance = Allowance {
             peer,
+            handed_over,
             relay: None,
             exempt: false,
             own: None,
@@ -185,7 +197,7 @@ impl Allowance {
 
     /// torrc or consensus have changed.
     pub(super) fn follow(&mut self, params: &ThreadParams, now: Instant) {
-        self.exempt = !params.count_private && !routable::is_public(self.peer);
+        self.exempt = !self.handed_over && !params.count_private && !routable::is_public(self.peer);
         let known = self
             .relay
             .is_some_and(|relay| params.known_relays.contains(&relay));
@@ -340,6 +352,16 @@ mod tests {
         assert!(refused.common && !refused.wait.is_zero() && refused.wait < SEC);
         free.follow(&params(), now);
         assert_eq!(free.take(&mut common, Direction::Read, 100, now), Ok(100));
+    }
+
+    #[test]
+    fn what_a_transport_hands_over_is_limited_wherever_it_comes_from() {
+        let (mut common, now) = common();
+        let mut client = Allowance::handed_over(PRIVATE.parse().unwrap(), &params(), now);
+        assert!(client.is_counted());
+        assert_eq!(everything(&mut client, &mut common, now), 1_000_000);
+        client.opened(None, &params(), now);
+        assert!(client.take(&mut common, Direction::Read, 100, now).is_err());
     }
 
     #[test]

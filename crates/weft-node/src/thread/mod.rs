@@ -96,6 +96,8 @@ pub(crate) struct Adopt {
     pub role: Role,
     /// The proxy that the socket leads to, which is to connect to `peer`.
     pub proxy: Option<Arc<Proxy>>,
+    /// A program of transports handed it over.
+    pub handed_over: bool,
 }
 
 /// What a connection thread starts with.

@@ -73,6 +73,7 @@ impl ConnectionThread {
             peer,
             role,
             proxy,
+            handed_over,
         } = adopt;
         let initiated = matches!(role, Role::Initiator { .. });
         let proxy = match proxy.map(|proxy| Proxying::new(proxy, peer)).transpose() {
@@ -124,7 +125,10 @@ impl ConnectionThread {
             id,
             peer,
             socket,
-            allowance: Allowance::new(peer.ip(), &self.params, now),
+            allowance: match handed_over {
+                true => Allowance::handed_over(peer.ip(), &self.params, now),
+                false => Allowance::new(peer.ip(), &self.params, now),
+            },
             phase: Phase::Handshake(Box::new(Handshaking::new(proxy, session, handshake))),
             initiated,
             readable: false,

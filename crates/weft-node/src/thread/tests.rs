@@ -101,6 +101,7 @@ impl Bench {
             peer,
             role: Role::Responder,
             proxy: None,
+            handed_over: false,
         })));
         self.main.flush();
         self.turn();
