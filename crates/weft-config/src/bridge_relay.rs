@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use weft_transports::{is_identifier, is_key_value};
+
 use crate::address::{parse_address, parse_address_port};
 use crate::client_ports::invalid_port;
 use crate::host::Host;
@@ -270,23 +272,13 @@ fn transport_options(line: &str) -> Result<Vec<(String, String)>, String> {
     if options.is_empty() {
         return Err("Too few arguments on ServerTransportOptions line.".to_owned());
     }
-    let pair = |option: &&str| {
-        option
-            .split_once('=')
-            .is_some_and(|(key, _)| !key.is_empty())
-    };
-    if let Some(bad) = options.iter().find(|option| !pair(option)) {
+    if let Some(bad) = options.iter().find(|option| !is_key_value(option)) {
         return Err(format!("\"{bad}\" is not a k=v value."));
     }
     let named = options
         .iter()
         .map(|option| (name.to_owned(), (*option).to_owned()));
     Ok(named.collect())
-}
-
-fn is_identifier(name: &str) -> bool {
-    let named = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    name.bytes().all(named) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
 /// Reads them.

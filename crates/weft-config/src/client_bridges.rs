@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_cell::identity::RsaIdentity;
+use weft_transports::{escape, is_identifier, is_key_value};
 
 use crate::address::{parse_address_port, split_host_port};
 use crate::host::Host;
@@ -52,22 +53,11 @@ impl BridgeLine {
     /// The arguments as a transport gets them by SOCKS (pt-spec 3.5); `None`: there are none.
     #[must_use]
     pub fn socks_args(&self) -> Option<String> {
-        let escaped = self.args.iter().map(|arg| escape(arg));
+        // In an argument `;` and `\` stand for themselves.
+        let escaped = self.args.iter().map(|arg| escape(arg, ";\\"));
         let joined = escaped.collect::<Vec<_>>().join(";");
         (!self.args.is_empty()).then_some(joined)
     }
-}
-
-/// An argument in which `;` and `\` stand for themselves.
-fn escape(arg: &str) -> String {
-    let mut escaped = String::with_capacity(arg.len());
-    for char in arg.chars() {
-        if matches!(char, ';' | '\\') {
-            escaped.push('\\');
-        }
-        escaped.push(char);
-    }
-    escaped
 }
 
 /// A program or proxy that reaches bridges by transports.
@@ -98,7 +88,7 @@ pub enum PluginKind {
 pub fn parse_bridge(line: &str) -> Result<BridgeLine, String> {
     let mut items = line.split_ascii_whitespace();
     let first = items.next().ok_or("Too few arguments to Bridge line.")?;
-    let (transport, addr) = match is_c_identifier(first) {
+    let (transport, addr) = match is_identifier(first) {
         true => {
             let addr = items.next().ok_or("Too few items to Bridge line.")?;
             (Some(first.to_owned()), addr)
@@ -145,19 +135,6 @@ fn parse_digest(text: &str) -> Result<RsaIdentity, String> {
     Ok(RsaIdentity(digest))
 }
 
-/// Whether it can be the name of a transport.
-fn is_c_identifier(text: &str) -> bool {
-    let mut bytes = text.bytes();
-    let first = bytes.next();
-    first.is_some_and(|byte| byte == b'_' || byte.is_ascii_alphabetic())
-        && bytes.all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
-}
-
-/// Whether it is a key, an equals sign and perhaps a value.
-fn is_key_value(text: &str) -> bool {
-    text.find('=').is_some_and(|at| at > 0)
-}
-
 /// Reads a `ClientTransportPlugin` line.
 ///
 /// # Errors
@@ -173,7 +150,7 @@ fn parse_plugin(line: &str, host: &dyn Host) -> Result<ClientPlugin, String> {
     };
     let names = names.split(',').filter(|name| !name.is_empty());
     let transports: Vec<String> = names.map(str::to_owned).collect();
-    if let Some(bad) = transports.iter().find(|name| !is_c_identifier(name)) {
+    if let Some(bad) = transports.iter().find(|name| !is_identifier(name)) {
         return Err(format!("Transport name is not a C identifier ({bad})."));
     }
     let proxy = || {

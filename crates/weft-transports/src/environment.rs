@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::text::escape;
+
 /// What a program gets beside our own environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
@@ -88,19 +90,6 @@ impl Environment {
         variables.extend(self.outbound_v6.map(|v6| bound(v6.into())));
         variables
     }
-}
-
-/// `text` with a backslash before each of the characters `special`.
-#[must_use]
-pub fn escape(text: &str, special: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        if special.contains(c) {
-            escaped.push('\\');
-        }
-        escaped.push(c);
-    }
-    escaped
 }
 
 #[cfg(test)]

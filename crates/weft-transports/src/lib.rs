@@ -36,8 +36,10 @@ mod ext_or;
 mod key_values;
 mod line;
 mod managed;
+mod text;
 
-pub use environment::{Environment, Role, escape};
+pub use environment::{Environment, Role};
 pub use ext_or::{COOKIE_HEADER, Client, ExtOr, Progress, Refused, cookie_file};
-pub use line::{BadLine, Lines, Message, Offer, TooLong, Transport, is_identifier};
+pub use line::{BadLine, Lines, Message, Offer, TooLong, Transport};
 pub use managed::{Action, Managed, Program, Side, State, Stream};
+pub use text::{escape, is_identifier, is_key_value};

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use weft_log::Severity;
 
 use crate::key_values;
+use crate::text::is_identifier;
 
 /// The longest line of a program, in bytes. Lines with the longest arguments have some hundreds.
 pub(crate) const LONGEST: usize = 8192;
@@ -173,13 +174,6 @@ impl Message {
         }
         Ok(Message::Unknown)
     }
-}
-
-/// Whether `name` is a C identifier, as names of transports are.
-#[must_use]
-pub fn is_identifier(name: &str) -> bool {
-    let named = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
-    name.bytes().all(named) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
 fn fatal(why: String) -> BadLine {
