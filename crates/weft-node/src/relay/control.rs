@@ -404,7 +404,7 @@ impl Relay {
             super::descriptor::own_descriptor(&self.options, keys, families, addresses, policy)
                 .ok_or("Cannot get relay address while generating descriptor")?;
         self.accounting.describe(&mut own, &self.options);
-        own.transports = self.transports.lines(addresses);
+        own.transports = self.bridge_transports.lines(addresses);
         let moment = Moment {
             published: SystemTime::now(),
             uptime: self.control.started.elapsed(),

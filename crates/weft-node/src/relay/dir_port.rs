@@ -130,7 +130,7 @@ impl Relay {
 
     /// Counts the files of the directory and of the extended ORPort with those of links and streams: all are under one limit.
     pub(super) fn count_other_files(&mut self) {
-        let mut files = self.transports.open_files();
+        let mut files = self.bridge_transports.open_files();
         if let Some(directory) = &self.directory.handle {
             directory.set_most_streams(self.controller.max_connections() / DIRECTORY_PART);
             files = files.saturating_add(directory.open_files());

@@ -145,7 +145,7 @@ impl Relay {
         ) {
             Some(mut own) => {
                 self.accounting.describe(&mut own, &self.options);
-                own.transports = self.transports.lines(&self.own.addresses);
+                own.transports = self.bridge_transports.lines(&self.own.addresses);
                 self.directory(Command::Descriptor(Box::new(own)));
             }
             None => tracing::info!("No IPv4 address known yet: no descriptor is published"),

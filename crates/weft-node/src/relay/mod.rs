@@ -8,10 +8,11 @@ mod address;
 mod app_ports;
 mod apps;
 mod authority;
-mod bridge;
+mod bridge_relay;
+mod bridge_transports;
 mod check;
 mod client;
-mod client_bridges;
+mod client_transports;
 mod clock;
 mod congestion;
 mod connections;
@@ -44,7 +45,6 @@ mod statistics;
 #[cfg(test)]
 mod testing;
 mod threads;
-mod transports;
 mod upkeep;
 mod uploads;
 
@@ -70,9 +70,10 @@ use crate::workers::Workers;
 use accounting::AccountingSide;
 use address::OwnAddresses;
 use apps::AppSide;
-use bridge::BridgeSide;
+use bridge_relay::BridgeRelay;
+use bridge_transports::BridgeTransports;
 use client::ClientSide;
-use client_bridges::ClientTransports;
+use client_transports::ClientTransports;
 use control::ControlSide;
 use dir_port::DirPortSide;
 use directory::DirectorySide;
@@ -89,7 +90,6 @@ use shutdown::Shutdown;
 use signals::Signals;
 use statistics::StatisticsSide;
 use threads::Threads;
-use transports::TransportSide;
 use uploads::UploadLines;
 
 pub use check::check;
@@ -144,12 +144,12 @@ struct Relay {
     control: ControlSide,
     /// Where torrc has ports for applications.
     client: Option<ClientSide>,
-    bridges: ClientTransports,
+    client_transports: ClientTransports,
     exits: ExitSide,
     metrics: Metrics,
     statistics: StatisticsSide,
-    transports: TransportSide,
-    bridge: BridgeSide,
+    bridge_transports: BridgeTransports,
+    bridge_relay: BridgeRelay,
     log_limits: LogLimits,
     uploads: UploadLines,
     accounting: AccountingSide,
@@ -253,8 +253,8 @@ impl Relay {
         self.take_from_controllers(now);
         self.take_from_transports(now);
         if printed || self.transports_have_more() {
-            self.tick_transports(now);
-            self.turn_bridges(now);
+            self.turn_bridge_transports(now);
+            self.turn_client_transports(now);
         }
         if now.saturating_duration_since(self.event_loop.last_tick) >= TICK {
             self.event_loop.last_tick = now;

@@ -116,7 +116,7 @@ impl Relay {
         }
         self.set_accounting(now);
         // Our own circuits first, so that nothing is held against the relays that they led over.
-        self.follow_bridges(now);
+        self.follow_client_transports(now);
         self.reload_client();
         if self.options.network.disabled && !was_disabled {
             log_disabled();
@@ -126,7 +126,7 @@ impl Relay {
         }
         self.reload_control();
         self.configure_statistics();
-        self.configure_transports(now);
+        self.follow_bridge_transports(now);
         if let Err(error) = prepare_directories(&self.options) {
             tracing::warn!("{error}");
         }

@@ -60,7 +60,7 @@ impl Relay {
     pub(super) fn end(mut self) -> Result<(), StartError> {
         self.process.manager.stopping(STOP_PATIENCE);
         self.end_client();
-        self.bridges.end(Instant::now());
+        self.client_transports.end(Instant::now());
         for thread in &mut self.threads.ends {
             thread.send(ToThread::Stop);
         }
@@ -100,7 +100,7 @@ impl Relay {
                 Err(_) => result = Err(io::Error::other("a connection thread panicked").into()),
             }
         }
-        self.end_transports();
+        self.end_bridge_transports();
         self.exits.end();
         if let Some(directory) = self.directory.handle.take() {
             directory.shutdown();

@@ -18,9 +18,10 @@ use super::address::{Addresses, OwnAddresses};
 use super::app_ports::AppPorts;
 use super::apps::AppSide;
 use super::authority;
-use super::bridge::BridgeSide;
+use super::bridge_relay::BridgeRelay;
+use super::bridge_transports::BridgeTransports;
 use super::client::ClientSide;
-use super::client_bridges::ClientTransports;
+use super::client_transports::ClientTransports;
 use super::control::ControlSide;
 use super::dir_port::DirPortSide;
 use super::directory::DirectorySide;
@@ -38,7 +39,6 @@ use super::shutdown::Shutdown;
 use super::signals::Signals;
 use super::statistics::StatisticsSide;
 use super::threads::{self, Setup, Threads};
-use super::transports::TransportSide;
 use super::uploads::UploadLines;
 use super::{Context, Relay, SIGNAL, limits};
 use crate::notice;
@@ -131,8 +131,8 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
     let (own_rsa, _) = identity.ids();
     let accounting = AccountingSide::new(&state, own_rsa.0);
     let registry = || event_loop.poll.registry().try_clone();
-    let transports = TransportSide::new(&state, registry()?);
-    let bridges = ClientTransports::new(registry()?);
+    let bridge_transports = BridgeTransports::new(&state, registry()?);
+    let client_transports = ClientTransports::new(registry()?);
     let state = state.lines();
     let keys = identity.keys.as_ref();
     let wake = &event_loop.wake;
@@ -147,8 +147,8 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         self_test: SelfTest::new(&options, &own.addresses, now),
         metrics: Metrics::new(usize::from(threads.count())),
         statistics: StatisticsSide::new(&options, now, wall),
-        transports,
-        bridge: BridgeSide::default(),
+        bridge_transports,
+        bridge_relay: BridgeRelay::default(),
         options,
         context,
         event_loop,
@@ -165,7 +165,7 @@ fn start(options: Options, context: Context) -> Result<Relay, StartError> {
         apps: AppSide::new(apps),
         control: ControlSide::new(),
         client,
-        bridges,
+        client_transports,
         exits,
         log_limits: LogLimits::new(),
         uploads: UploadLines::default(),
@@ -314,9 +314,9 @@ impl Relay {
     /// started this one.
     fn announce(mut self) -> Result<Self, StartError> {
         self.start_control();
-        self.follow_bridges(Instant::now());
+        self.follow_client_transports(Instant::now());
         self.configure_statistics();
-        self.configure_transports(Instant::now());
+        self.follow_bridge_transports(Instant::now());
         self.set_accounting(Instant::now());
         let (ipv4, ipv6) = self.self_test.reachability.is_reachable();
         self.directory(Command::Reachable { ipv4, ipv6 });

@@ -23,7 +23,7 @@ impl Relay {
     pub(super) fn tick(&mut self, now: Instant) {
         self.accept_all(now);
         self.tick_control(now);
-        self.turn_bridges(now);
+        self.turn_client_transports(now);
         self.expire_queries(now);
         if self.threads.handles.iter().any(JoinHandle::is_finished) && !self.shutdown.is_under_way()
         {
@@ -77,8 +77,8 @@ impl Relay {
         self.tick_exits(now);
         self.tick_hs_dir(now);
         self.tick_dir_port(now);
-        self.tick_transports(now);
-        self.tick_bridge();
+        self.turn_bridge_transports(now);
+        self.tick_bridge_relay();
         self.publish_metrics(now);
         if let Some(period) = self.options.log.heartbeat_period
             && self.process.heartbeat.due(now, period)

@@ -36,7 +36,7 @@ const TAKEN_PER_TURN: usize = 64;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct TransportSide {
+pub(super) struct BridgeTransports {
     programs: Programs,
     wanted: Vec<Wanted>,
     /// Where transports have listened before, as the state file has it.
@@ -50,10 +50,10 @@ pub(super) struct TransportSide {
     refusals: RateLimit,
 }
 
-impl TransportSide {
+impl BridgeTransports {
     /// Nothing runs yet. `state` is of the state file, `registry` of the main thread's poll.
     pub(super) fn new(state: &state::State, registry: Registry) -> Self {
-        TransportSide {
+        BridgeTransports {
             programs: Programs::new(registry),
             wanted: Vec::new(),
             places: places(state),
@@ -177,7 +177,7 @@ fn wanted(
 
 impl Relay {
     /// Follows torrc: at the start, and when it changes.
-    pub(super) fn configure_transports(&mut self, now: Instant) {
+    pub(super) fn follow_bridge_transports(&mut self, now: Instant) {
         self.configure_ext_or_port();
         let bound = |service| {
             let mut bound = self.listeners.bound().filter(|(of, _)| *of == service);
@@ -187,7 +187,7 @@ impl Relay {
             }
         };
         let ports = (bound(Service::Or), bound(Service::ExtOr));
-        let side = &mut self.transports;
+        let side = &mut self.bridge_transports;
         // A port without a cookie is of no use.
         let ports = (ports.0, ports.1.filter(|_| side.cookie.is_some()));
         let programs = match self.options.network.disabled {
@@ -205,7 +205,7 @@ impl Relay {
     /// Makes the cookie, and starts the thread, where there is an extended ORPort.
     fn configure_ext_or_port(&mut self) {
         let of = &self.options.bridge_relay;
-        let side = &mut self.transports;
+        let side = &mut self.bridge_transports;
         if of.ext_or_ports.is_empty() {
             (side.cookie, side.written, side.server) = (None, None, None);
             return;
@@ -234,14 +234,14 @@ impl Relay {
 
     /// The next turn has something to do at once.
     pub(super) fn transports_have_more(&self) -> bool {
-        self.transports.programs.has_more()
-            || self.transports.more_handed_over
-            || self.bridges.has_more()
+        self.bridge_transports.programs.has_more()
+            || self.bridge_transports.more_handed_over
+            || self.client_transports.has_more()
     }
 
     /// Takes what programs printed, and starts and ends what is due.
-    pub(super) fn tick_transports(&mut self, now: Instant) {
-        let changes = self.transports.programs.turn(now);
+    pub(super) fn turn_bridge_transports(&mut self, now: Instant) {
+        let changes = self.bridge_transports.programs.turn(now);
         self.on_transports(changes);
     }
 
@@ -270,7 +270,7 @@ impl Relay {
         let (ip, port) = (address.ip(), address.port());
         let event = format!("server {name} {ip} {port}");
         self.report(ControlEvent::Status("TRANSPORT_LAUNCHED", event));
-        let side = &mut self.transports;
+        let side = &mut self.bridge_transports;
         side.places.insert(name.clone(), address.to_string());
         // The next start of the program is at the same place.
         for wanted in &mut side.wanted {
@@ -293,7 +293,7 @@ impl Relay {
 
     /// Keeps the places for the next start.
     fn save_places(&self) {
-        let places = self.transports.places.iter();
+        let places = self.bridge_transports.places.iter();
         let values: Vec<String> = places.map(|(name, at)| format!("{name} {at}")).collect();
         let folder = &self.options.files.data_directory;
         let saved = state::update(folder, SystemTime::now(), |state| {
@@ -312,7 +312,7 @@ impl Relay {
         self.count_other_files();
         let is_full = !self.controller.has_room_for_other();
         let nonce: [u8; 32] = self.rng.random();
-        let side = &mut self.transports;
+        let side = &mut self.bridge_transports;
         if let (Some(server), Some(cookie)) = (&side.server, side.cookie)
             && server.serve(socket, ExtOr::new(cookie, nonce), is_full)
         {
@@ -325,9 +325,9 @@ impl Relay {
 
     /// Takes connections whose clients are known, as if they had come to the ORPort.
     pub(super) fn take_from_transports(&mut self, now: Instant) {
-        self.transports.more_handed_over = false;
+        self.bridge_transports.more_handed_over = false;
         for _ in 0..TAKEN_PER_TURN {
-            let server = self.transports.server.as_ref();
+            let server = self.bridge_transports.server.as_ref();
             // From here on it counts as a connection to the ORPort.
             let Some(HandedOver { socket, client, .. }) = server.and_then(ExtOrServer::next) else {
                 return;
@@ -338,12 +338,12 @@ impl Relay {
             }
         }
         // The thread has woken us for each of them, and does not do so again.
-        self.transports.more_handed_over = true;
+        self.bridge_transports.more_handed_over = true;
     }
 
     /// Ends all programs.
-    pub(super) fn end_transports(&mut self) {
-        self.transports.programs.end(Instant::now());
+    pub(super) fn end_bridge_transports(&mut self) {
+        self.bridge_transports.programs.end(Instant::now());
     }
 }
 

@@ -27,13 +27,13 @@ type Running = (u64, RsaIdentity, JoinHandle<Result<Vec<u8>, RequestError>>);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct BridgeSide {
+pub(super) struct BridgeRelay {
     uploads: Vec<Running>,
     /// Whose links are not open yet, and by which transport they come. There are as many as connections.
     arriving: BTreeMap<ConnectionId, (IpAddr, Option<String>)>,
 }
 
-impl BridgeSide {
+impl BridgeRelay {
     /// Who has opened a link by this message: a client, and not a relay.
     fn arrived(&mut self, message: &ToController) -> Option<(IpAddr, Option<String>)> {
         match message {
@@ -62,13 +62,13 @@ impl Relay {
         transport: Option<String>,
     ) {
         if self.options.bridge_relay.count_users {
-            self.bridge.arriving.insert(id, (from, transport));
+            self.bridge_relay.arriving.insert(id, (from, transport));
         }
     }
 
     /// Counts a client whose link is open, as C tor does (`channel_do_open_actions`).
     pub(super) fn note_bridge_link(&mut self, message: &ToController) {
-        if let Some((addr, transport)) = self.bridge.arrived(message) {
+        if let Some((addr, transport)) = self.bridge_relay.arrived(message) {
             self.note_bridge_user(addr, transport.as_deref());
         }
     }
@@ -85,7 +85,10 @@ impl Relay {
     pub(super) fn upload(&mut self, upload: Upload) {
         let (generation, authority) = (upload.generation, upload.authority);
         match self.start_upload(upload) {
-            Ok(handle) => self.bridge.uploads.push((generation, authority, handle)),
+            Ok(handle) => self
+                .bridge_relay
+                .uploads
+                .push((generation, authority, handle)),
             Err(why) => self.directory(Command::Uploaded {
                 generation,
                 authority,
@@ -99,7 +102,7 @@ impl Relay {
         upload: Upload,
     ) -> Result<JoinHandle<Result<Vec<u8>, RequestError>>, String> {
         let first = upload.path.first().ok_or("no path")?.addr;
-        if self.bridge.uploads.len() >= MOST_UPLOADS {
+        if self.bridge_relay.uploads.len() >= MOST_UPLOADS {
             return Err("too many uploads are under way".to_owned());
         }
         let nickname = &upload.nickname;
@@ -118,12 +121,12 @@ impl Relay {
     }
 
     /// Collects uploads, once a second.
-    pub(super) fn tick_bridge(&mut self) {
+    pub(super) fn tick_bridge_relay(&mut self) {
         let (done, running): (Vec<Running>, Vec<Running>) =
-            std::mem::take(&mut self.bridge.uploads)
+            std::mem::take(&mut self.bridge_relay.uploads)
                 .into_iter()
                 .partition(|(_, _, handle)| handle.is_finished());
-        self.bridge.uploads = running;
+        self.bridge_relay.uploads = running;
         for (generation, authority, handle) in done {
             let answer = match handle.join() {
                 Ok(answer) => answer.map_err(|error| error.to_string()),
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn clients_are_users_once_their_link_is_open_and_relays_are_not() {
-        let mut side = BridgeSide::default();
+        let mut side = BridgeRelay::default();
         let addr: IpAddr = [192, 0, 2, 1].into();
         let ids: Vec<ConnectionId> = (1..=3).map(ConnectionId).collect();
         for id in &ids {

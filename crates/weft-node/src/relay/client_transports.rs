@@ -129,28 +129,31 @@ fn wanted(options: &Options) -> Vec<Wanted> {
 
 impl Relay {
     /// Follows torrc: starts the programs that bridges need, and ends others.
-    pub(super) fn follow_bridges(&mut self, now: Instant) {
+    pub(super) fn follow_client_transports(&mut self, now: Instant) {
         if self.client.is_none() {
             return;
         }
-        let changes = self.bridges.programs.follow(wanted(&self.options), now);
+        let changes = self
+            .client_transports
+            .programs
+            .follow(wanted(&self.options), now);
         self.on_transport_changes(changes);
-        self.turn_bridges(now);
+        self.turn_client_transports(now);
     }
 
     /// Takes what programs printed, and starts and ends what is due.
-    pub(super) fn turn_bridges(&mut self, now: Instant) {
+    pub(super) fn turn_client_transports(&mut self, now: Instant) {
         if self.client.is_none() {
             return;
         }
-        let changes = self.bridges.programs.turn(now);
+        let changes = self.client_transports.programs.turn(now);
         self.on_transport_changes(changes);
-        let transports = self.bridges.transports(&self.options);
-        if self.bridges.sent.as_ref() == Some(&transports) {
+        let transports = self.client_transports.transports(&self.options);
+        if self.client_transports.sent.as_ref() == Some(&transports) {
             return;
         }
         if let Some(client) = &mut self.client {
-            self.bridges.sent = Some(transports.clone());
+            self.client_transports.sent = Some(transports.clone());
             client.send(ToClient::Transports(transports));
         }
     }
@@ -193,7 +196,7 @@ impl Relay {
         let Some(name) = &bridge.transport else {
             return Ok(options.network.route(addr));
         };
-        let Some(proxy) = self.bridges.proxy(name, bridge, options) else {
+        let Some(proxy) = self.client_transports.proxy(name, bridge, options) else {
             tracing::warn!(
                 "We were supposed to connect to bridge '{}' using pluggable transport '{name}', but we can't find a \
                  pluggable transport proxy supporting '{name}'. This can happen if you haven't provided a \
