@@ -173,6 +173,8 @@ pub(super) struct Connection {
     pub(super) wire_out: Vec<u8>,
     /// The other end.
     pub(super) peer: SocketAddr,
+    /// Bytes of the handshake that the socket took and that are not counted yet.
+    pub(super) handshake_written: usize,
     /// Bytes read and written in this interval, while connections are counted by them.
     pub(super) moved: (u64, u64),
     /// Bytes read and written since the last report, while these are reported.
@@ -301,6 +303,7 @@ impl Connection {
         if let Some(Proxying { request, .. }) = &mut handshaking.proxy {
             let count = send(&mut self.socket, request.output())?;
             request.sent(count);
+            self.handshake_written += count;
             self.writable = request.output().is_empty();
             if !request.is_connected() {
                 return Ok(());
@@ -312,7 +315,7 @@ impl Connection {
         while tls.wants_write() {
             match tls.write_tls(&mut self.socket) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(_) => {}
+                Ok(count) => self.handshake_written += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.writable = false;
                     return Ok(());

@@ -141,6 +141,7 @@ impl ConnectionThread {
             wire_out: Vec::new(),
             blocked: false,
             limit: KnownLimit::default(),
+            handshake_written: 0,
             moved: (0, 0),
             unreported: (0, 0),
         }));
@@ -213,20 +214,21 @@ impl ConnectionThread {
             in_all += used;
             self.moved += used;
             self.writing.runs.gathered(used);
-            self.reports.load.add(used as u64);
             self.reports.link_reads += u64::from(used > 0);
             if let Some(connection) = self.sockets.all.get_mut(listed.token) {
                 connection
                     .allowance
                     .settle(&mut self.limit, direction, grant, used);
                 self.reports
-                    .moved
-                    .add(&connection.allowance, direction, used);
-                if self.params.count_directions && connection.allowance.is_counted() {
-                    connection.moved.0 += used as u64;
-                }
-                if self.params.count_connections {
-                    connection.unreported.0 += used as u64;
+                    .count(connection, &self.params, direction, used);
+                let written = std::mem::take(&mut connection.handshake_written);
+                if written > 0 {
+                    // Nothing was granted: it is owed.
+                    connection
+                        .allowance
+                        .settle(&mut self.limit, Direction::Write, 0, written);
+                    self.reports
+                        .count(connection, &self.params, Direction::Write, written);
                 }
                 connection.listed = connection.readable && result.is_ok();
                 if connection.listed {

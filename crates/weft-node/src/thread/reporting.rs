@@ -9,10 +9,11 @@ use weft_core::manager::ControllerLoad;
 use weft_core::message::{Activity, ConnectionBytes, Report, RingDepths, ToController, Totals};
 use weft_extrainfo::{Directions, PortTraffic};
 
-use super::ConnectionThread;
 use super::closing::protocol_warning;
+use super::connection::Connection;
 use super::limit::{Allowance, Direction};
 use super::mesh::ToPeer;
+use super::{ConnectionThread, ThreadParams};
 use crate::logging::safe;
 use crate::process::cpu;
 
@@ -207,6 +208,32 @@ impl Reports {
             stuck: VecDeque::new(),
         }
     }
+
+    /// Counts bytes that a link moved.
+    pub(super) fn count(
+        &mut self,
+        connection: &mut Connection,
+        params: &ThreadParams,
+        direction: Direction,
+        bytes: usize,
+    ) {
+        self.load.add(bytes as u64);
+        self.moved.add(&connection.allowance, direction, bytes);
+        if params.count_directions && connection.allowance.is_counted() {
+            add(&mut connection.moved, direction, bytes);
+        }
+        if params.count_connections {
+            add(&mut connection.unreported, direction, bytes);
+        }
+    }
+}
+
+/// Adds bytes to those that were read or to those that were written.
+fn add((read, written): &mut (u64, u64), direction: Direction, bytes: usize) {
+    *match direction {
+        Direction::Read => read,
+        Direction::Write => written,
+    } += bytes as u64;
 }
 
 /// Bytes moved since the thread started.

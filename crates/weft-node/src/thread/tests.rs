@@ -131,6 +131,8 @@ struct Client {
     socket: std::net::TcpStream,
     session: LinkSession,
     plain: Vec<u8>,
+    /// Bytes that its socket gave and took.
+    moved: (u64, u64),
 }
 
 impl Client {
@@ -155,6 +157,7 @@ impl Client {
             socket,
             session,
             plain: Vec::new(),
+            moved: (0, 0),
         };
         for _ in 0..MANY_TURNS {
             client.write();
@@ -185,7 +188,7 @@ impl Client {
     fn write(&mut self) {
         while self.session.tls().wants_write() {
             match self.session.tls().write_tls(&mut self.socket) {
-                Ok(_) => {}
+                Ok(count) => self.moved.1 += count as u64,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => panic!("{error}"),
             }
@@ -197,7 +200,7 @@ impl Client {
         loop {
             match self.session.tls().read_tls(&mut self.socket) {
                 Ok(0) => panic!("the thread closed the connection"),
-                Ok(_) => {}
+                Ok(count) => self.moved.0 += count as u64,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => panic!("{error}"),
             }

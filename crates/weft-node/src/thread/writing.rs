@@ -123,15 +123,7 @@ impl ConnectionThread {
             .allowance
             .settle(&mut self.limit, direction, grant, written);
         self.reports
-            .moved
-            .add(&connection.allowance, direction, written);
-        self.reports.load.add(written as u64);
-        if self.params.count_directions && connection.allowance.is_counted() {
-            connection.moved.1 += written as u64;
-        }
-        if self.params.count_connections {
-            connection.unreported.1 += written as u64;
-        }
+            .count(connection, &self.params, direction, written);
         if written > 0 {
             connection.limit.wrote(written as u64);
             self.moved += written;

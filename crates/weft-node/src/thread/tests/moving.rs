@@ -1,5 +1,9 @@
 //! A link with a real socket moves from thread to thread.
 
+use std::collections::BTreeMap;
+
+use weft_core::message::Report;
+
 use super::*;
 
 /// Cells that the client sends, each answered by one.
@@ -12,6 +16,8 @@ struct Moves {
     number: u64,
     moving: bool,
     done: u64,
+    /// What threads reported of the link's bytes, read and written, by thread.
+    bytes: BTreeMap<u16, (u64, u64)>,
 }
 
 impl Moves {
@@ -21,6 +27,7 @@ impl Moves {
             number: 0,
             moving: false,
             done: 0,
+            bytes: BTreeMap::new(),
         }
     }
 
@@ -67,8 +74,31 @@ impl Moves {
                 }
                 ToController::NotMoved { .. } => self.moving = false,
                 ToController::LinkClosed { .. } => panic!("the link closed"),
+                ToController::Report(report) => self.note_bytes(&report),
                 _ => {}
             }
+        }
+    }
+}
+
+impl Moves {
+    fn note_bytes(&mut self, report: &Report) {
+        for bytes in &report.activity.connections {
+            assert!(bytes.connection == FIRST && !bytes.exit);
+            let sum = self.bytes.entry(report.thread.0).or_default();
+            sum.0 += bytes.read;
+            sum.1 += bytes.written;
+        }
+    }
+
+    /// Takes the report of every thread, as if a second had passed.
+    fn take_reports(&mut self, bench: &mut Bench) {
+        let later = Instant::now() + Duration::from_secs(2);
+        let others = bench.others.iter_mut().map(|(thread, _)| thread);
+        for thread in std::iter::once(&mut bench.thread).chain(others) {
+            let report = thread.report(later);
+            self.note_bytes(&report);
+            thread.reports.connections_at = Instant::now();
         }
     }
 }
@@ -125,6 +155,49 @@ fn bytes_of_a_link_arrive_once_and_in_order_while_it_moves() {
         expected[usize::from(moves.at)] = 1;
         assert_eq!(bench.links(), expected);
     }
+}
+
+#[test]
+fn each_byte_of_a_link_is_reported_once_by_the_thread_that_moved_it() {
+    let mut bench = Bench::of(3);
+    let others = bench.others.iter_mut().map(|(thread, _)| thread);
+    for thread in std::iter::once(&mut bench.thread).chain(others) {
+        thread.params.count_connections = true;
+    }
+    let mut client = Client::open(&mut bench);
+    let mut moves = Moves::new();
+    let (mut answered, mut at) = (0, 0);
+    for id in 1..=60 {
+        client.send(Cell::new(id, ChanCmd::CREATE_FAST).as_bytes());
+        while answered < id {
+            client.write();
+            moves.turn(&mut bench);
+            client.read();
+            answered += u32::try_from(client.cells(ChanCmd::DESTROY).len()).unwrap();
+        }
+        if id % 20 == 0 {
+            let before = moves.bytes.get(&at).copied();
+            moves.take_reports(&mut bench);
+            assert_ne!(
+                moves.bytes.get(&at).copied(),
+                before,
+                "thread {at} had the link"
+            );
+            at = (at + 1) % 3;
+            moves.begin(&mut bench);
+            while moves.moving {
+                moves.turn(&mut bench);
+            }
+            assert_eq!(moves.at, at);
+        }
+    }
+    moves.take_reports(&mut bench);
+    client.read();
+    let all = moves.bytes.values();
+    let sum = all.fold((0, 0), |sum, bytes| (sum.0 + bytes.0, sum.1 + bytes.1));
+    let (read, written) = client.moved;
+    assert_eq!(sum, (written, read));
+    assert_eq!(moves.bytes.len(), 3);
 }
 
 #[test]
