@@ -606,6 +606,83 @@ fn a_relay_is_not_kept_out_by_as_many_connections_as_others_may_have() {
     world.audit();
 }
 
+/// A connection from an address, if it is accepted, whose peer proves to be this.
+fn link_if_accepted(
+    world: &mut World,
+    addr: &str,
+    peer: weft_core::handshake::PeerIdentity,
+) -> Option<ConnectionId> {
+    let (id, thread) = world
+        .controller
+        .accepted(addr.parse().unwrap(), world.now)?;
+    world.open(id, usize::from(thread.0), false, peer);
+    world.settle();
+    world.close_as_asked();
+    Some(id)
+}
+
+#[test]
+fn a_listed_relay_keeps_sixty_four_links_and_its_further_ones_give_way() {
+    let mut world = World::new(1, 1);
+    let params = params(320, DosParams::default());
+    world.controller.set_params(params);
+    world.list(&[9]);
+    let mut links = Vec::new();
+    for _ in 0..400 {
+        links.extend(link_if_accepted(
+            &mut world,
+            "127.0.0.9:1",
+            relay_identity(9),
+        ));
+        assert!(world.controller.connections() <= 310, "half of the reserve");
+    }
+    let open = |world: &World| links.iter().filter(|id| world.is_open(**id)).count();
+    // The newest took the place of one of its own.
+    assert_eq!(open(&world), 299);
+    // Others displace those that are too many, until each has as many as the relay has of these.
+    for n in 0..235 {
+        let addr = format!("127.0.2.{n}:1");
+        let client = link_if_accepted(&mut world, &addr, CLIENT).expect("a place");
+        assert!(world.is_open(client));
+    }
+    assert_eq!(open(&world), 65, "one share, beside what is the relay's");
+    assert!(links[..64].iter().all(|id| world.is_open(*id)));
+    // A place of the 64 that is free again is the relay's.
+    world.close(links[0]);
+    world.settle();
+    let next = link_if_accepted(&mut world, "127.0.0.9:1", relay_identity(9)).expect("a place");
+    for n in 0..20 {
+        link_if_accepted(&mut world, &format!("127.0.3.{n}:1"), CLIENT);
+    }
+    assert!(world.is_open(next));
+    world.audit();
+}
+
+#[test]
+fn connections_from_addresses_of_relays_leave_half_of_the_reserve_to_our_own() {
+    let mut world = World::new(1, 1);
+    let params = params(320, DosParams::default());
+    world.controller.set_params(params);
+    let relays: Vec<u8> = (10..40).collect();
+    world.list(&relays);
+    let client = world.link_on(0, CLIENT);
+    for n in 0..289 {
+        let addr = format!("127.0.{}.{}:1", 2 + n / 200, n % 200);
+        link_if_accepted(&mut world, &addr, CLIENT).expect("a place");
+    }
+    assert_eq!(world.controller.connections(), 290);
+    // All of them connect, and go no further.
+    for relay in relays.iter().chain(&relays) {
+        let addr = format!("127.0.0.{relay}:1").parse().unwrap();
+        world.controller.accepted(addr, world.now);
+    }
+    assert_eq!(world.controller.connections(), 310);
+    for (circuit, relay) in (0x8000_0001..).zip(10..20) {
+        assert!(extend(&mut world, client, circuit, relay).is_some());
+    }
+    assert_eq!(world.controller.connections(), 320);
+}
+
 #[test]
 fn an_address_that_a_program_of_transports_states_exempts_from_nothing() {
     let mut world = World::new(1, 1);

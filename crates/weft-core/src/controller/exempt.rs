@@ -1,47 +1,84 @@
-//! Connections from addresses of relays that the consensus lists, while their handshakes are under way: they take what
-//! is reserved for relays, and give way to no others.
+//! Connections that give way to no others, because they are of relays that the consensus lists: those from addresses of
+//! relays while their handshakes are under way, which take a part of what is reserved for relays, and those that have
+//! proved to be a relay's.
 //!
-//! Whoever has such an address could open any number of them, so each address has a few. Further ones are admitted as
-//! anybody's. With its proof that it is a listed relay's a connection is bounded by the consensus; without, it is counted
-//! with the others.
+//! Whoever has such an address, or runs such a relay, could open any number of them, so each address and each relay
+//! has a few. Further ones are admitted, and give way, as anybody's.
 
 use std::collections::BTreeMap;
 
+use weft_cell::identity::RsaIdentity;
 use weft_share::PreviousHop;
 
 use crate::address::ConnectionId;
 
-/// Of one address at once. A relay opens one to each other relay, and another one where that is slow to open.
-const MOST: usize = 4;
+/// From one address at once, before their proofs. A relay opens one to each other relay, and another one where that is
+/// slow to open.
+const HANDSHAKES: usize = 4;
+/// Of one relay at once, proved: as many as a relay opens to another one by `ConnectionPerCircuit`, where
+/// `MaxConnectionsPerRelay` is what it is by default. A C tor relay has one or two.
+const PROVED: usize = 64;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Exempt {
-    of: BTreeMap<ConnectionId, PreviousHop>,
-    held: BTreeMap<PreviousHop, usize>,
+    handshakes: Few<PreviousHop>,
+    proved: Few<RsaIdentity>,
 }
 
 impl Exempt {
     /// Takes in a connection from this address. False: it has as many already as it may have.
     pub(super) fn take(&mut self, id: ConnectionId, hop: PreviousHop) -> bool {
-        let held = self.held.entry(hop).or_default();
-        if *held >= MOST {
-            return false;
-        }
-        *held += 1;
-        self.of.insert(id, hop);
-        true
+        self.handshakes.take(id, hop, HANDSHAKES)
+    }
+
+    /// Takes in a connection that has proved to be this relay's. False: it has as many already as it may have.
+    pub(super) fn prove(&mut self, id: ConnectionId, relay: RsaIdentity) -> bool {
+        self.proved.take(id, relay, PROVED)
     }
 
     /// Its handshake is over, or it is closed. False: it was none of these.
     pub(super) fn release(&mut self, id: ConnectionId) -> bool {
-        let Some(hop) = self.of.remove(&id) else {
+        let was_opening = self.handshakes.release(id);
+        self.proved.release(id) || was_opening
+    }
+}
+
+/// Connections, of which each owner has a few.
+#[derive(Debug)]
+struct Few<K> {
+    of: BTreeMap<ConnectionId, K>,
+    held: BTreeMap<K, usize>,
+}
+
+impl<K> Default for Few<K> {
+    fn default() -> Self {
+        Self {
+            of: BTreeMap::new(),
+            held: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Copy + Ord> Few<K> {
+    fn take(&mut self, id: ConnectionId, owner: K, most: usize) -> bool {
+        let held = self.held.entry(owner).or_default();
+        if *held >= most {
+            return false;
+        }
+        *held += 1;
+        self.of.insert(id, owner);
+        true
+    }
+
+    fn release(&mut self, id: ConnectionId) -> bool {
+        let Some(owner) = self.of.remove(&id) else {
             return false;
         };
-        if let Some(held) = self.held.get_mut(&hop) {
+        if let Some(held) = self.held.get_mut(&owner) {
             *held -= 1;
             if *held == 0 {
-                self.held.remove(&hop);
+                self.held.remove(&owner);
             }
         }
         true

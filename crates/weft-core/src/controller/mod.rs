@@ -405,10 +405,16 @@ impl RelayController {
         self.params.max_connections
     }
 
+    /// What accepted connections may have of the files that are reserved for listed relays: half of them. The others
+    /// are for our own connections to these.
+    fn lent(&self) -> usize {
+        self.params.max_connections / LISTED_PART / 2
+    }
+
     /// Admits a connection that a listener accepted. One from an address of a relay is not refused, and closed for no
-    /// other one, before it could prove to be the relay's, as long as there are files at all.
+    /// other one, before it could prove to be the relay's, as long as there are files for it.
     fn admit_accepted(&mut self, id: ConnectionId, hop: PreviousHop, of_relay: bool) -> bool {
-        let has_file = self.open_files() < self.params.max_connections;
+        let has_file = self.open_files() < self.unlisted_bound() + self.lent();
         if of_relay && has_file && self.exempt.take(id, hop) {
             self.counts.exempted_full += u64::from(self.is_full());
             return true;
@@ -422,10 +428,8 @@ impl RelayController {
         let bound = self.unlisted_bound();
         let open = self.open_files();
         let others = open.saturating_sub(self.displaceable.len());
-        // Displaced connections stay open until their threads have closed them. Half of what is
-        // reserved for listed relays is lent to them.
-        let closing = self.params.max_connections / LISTED_PART / 2;
-        let room = match open < bound + closing {
+        // Displaced connections stay open until their threads have closed them.
+        let room = match open < bound + self.lent() {
             true => bound.saturating_sub(others),
             false => 0,
         };
@@ -570,18 +574,8 @@ impl RelayController {
             // Its thread closes it.
             return;
         }
-        let was_exempt = self.exempt.release(id);
-        match peer {
-            PeerIdentity::Relay { rsa, .. } if self.network.lists(rsa) => {
-                self.displaceable.release(id)
-            }
-            _ => {
-                // At an address of a relay, but not that relay's.
-                if was_exempt && !self.admit(id, PreviousHop::at(addr.ip()), None) {
-                    self.close_connection(id);
-                }
-                self.displaceable.prove(id);
-            }
+        if accepted {
+            self.on_accepted_opened(id, peer, addr.ip());
         }
         let PeerIdentity::Relay { rsa, ed25519 } = peer else {
             self.connections.opened_by_client(id);
@@ -620,6 +614,24 @@ impl RelayController {
                 peer: addr,
             });
         }
+    }
+
+    /// The handshake of a connection that a listener accepted is over. One of the few of a listed relay gives way to no
+    /// others from now on.
+    fn on_accepted_opened(&mut self, id: ConnectionId, peer: &PeerIdentity, addr: IpAddr) {
+        let was_exempt = self.exempt.release(id);
+        if let PeerIdentity::Relay { rsa, .. } = peer
+            && self.network.lists(rsa)
+            && self.exempt.prove(id, *rsa)
+        {
+            self.displaceable.release(id);
+            return;
+        }
+        // At an address of a relay, but not that relay's, or one too many of it.
+        if was_exempt && !self.admit(id, PreviousHop::at(addr), None) {
+            self.close_connection(id);
+        }
+        self.displaceable.prove(id);
     }
 
     /// A connection is gone. `failure` applies if it was no link yet.
