@@ -47,7 +47,7 @@ use keys::Signers;
 pub use keys::{AuthorityKeyError, AuthorityKeys, CERTIFICATE};
 pub use lists::{AddressList, CountryTable, Lists, NamedRelays};
 use pins::{KeyPins, Pinned};
-use reach::Reach;
+use reach::{Reach, Running};
 pub use reach::{ReachabilityOptions, ReachabilityTest};
 use router::Router;
 pub use versions::is_tor_version;
@@ -167,7 +167,8 @@ impl PrivateAuthority {
     /// Takes what a relay has posted to `/tor/`: descriptors, extra-info documents, in any order.
     /// C tor answers that a descriptor is accepted also where it could not read it; this authority
     /// answers with what is wrong.
-    pub fn post(&mut self, body: &[u8], now: SystemTime) -> Answer {
+    /// `from`: the network that sent it, which shares tests with others.
+    pub fn post(&mut self, body: &[u8], from: IpAddr, now: SystemTime) -> Answer {
         let Ok(text) = std::str::from_utf8(body) else {
             return Answer::short(
                 400,
@@ -179,7 +180,7 @@ impl PrivateAuthority {
         for document in documents(text) {
             any = true;
             let outcome = match document.starts_with("router ") {
-                true => self.take_router(document, now),
+                true => self.take_router(document, from, now),
                 false => self.take_extra_info(document, now),
             };
             let answer = match outcome {
@@ -204,7 +205,7 @@ impl PrivateAuthority {
         }
     }
 
-    fn take_router(&mut self, text: &str, now: SystemTime) -> Result<Taken, String> {
+    fn take_router(&mut self, text: &str, from: IpAddr, now: SystemTime) -> Result<Taken, String> {
         let router = Router::read(text, now)?;
         router.standing(&self.config.lists)?;
         if self.routers.len() >= MAX_RELAYS && !self.routers.contains_key(&router.rsa) {
@@ -232,8 +233,10 @@ impl PrivateAuthority {
             (known.ip, known.or_port, known.ipv6) == (router.ip, router.or_port, router.ipv6)
                 && (!known.hibernating || router.hibernating)
         });
+        let reach = self.reach.entry(router.rsa).or_default();
+        reach.set_from(from);
         if !is_as_before {
-            self.reach.entry(router.rsa).or_default().test_soon();
+            reach.test_soon();
         }
         // A relay that came back with other keys is not listed with its old ones any more.
         self.routers.retain(|id, known| {
@@ -285,7 +288,9 @@ impl PrivateAuthority {
             .retain(|_, router| router.published + router::MAX_AGE >= now);
         self.changed |= self.routers.len() != before;
         let routers = &self.routers;
-        self.reach.retain(|id, _| routers.contains_key(id));
+        // What is still tested holds a place.
+        self.reach
+            .retain(|id, reach| routers.contains_key(id) || reach.is_tested());
         let due = match &self.current {
             // Relays of a network that begins come together: not a consensus of the first alone,
             // which clients keep until it is stale. Nor one before it is known who runs.
@@ -314,15 +319,25 @@ impl PrivateAuthority {
         self.changed = true;
     }
 
-    /// The tests of relays that are due, which somebody has to run, and when the next one is.
-    pub fn due_tests(&mut self, now: SystemTime) -> (Vec<ReachabilityTest>, Option<SystemTime>) {
-        let (mut tests, mut next) = (Vec::new(), None);
+    /// Begins the tests of relays that are due and have a place beside those that are under way; the caller runs them, and
+    /// reports each to [`tested`](Self::tested). Returns when the next one is due, apart from those that wait for a place.
+    pub fn begin_tests(&mut self, now: SystemTime) -> (Vec<ReachabilityTest>, Option<SystemTime>) {
         let options = &self.config.reachability;
-        let tested = self.routers.values().filter(|_| options.test);
-        for router in tested.filter(|router| router.rsa != self.config.identity) {
+        if !options.test {
+            return (Vec::new(), None);
+        }
+        let mut running = Running::default();
+        self.reach.values().for_each(|reach| running.add(reach));
+        let (mut due, mut next) = (Vec::new(), None);
+        let others = self.routers.values();
+        for router in others.filter(|router| router.rsa != self.config.identity) {
             let reach = self.reach.entry(router.rsa).or_default();
-            let due = reach.take_due(options, router, now, &mut tests);
-            next = [next, due].into_iter().flatten().min();
+            let later = reach.due(options, router, now, &mut due);
+            next = [next, later].into_iter().flatten().min();
+        }
+        let tests = running.choose(due);
+        for test in &tests {
+            self.reach.entry(test.rsa).or_default().begin(test, now);
         }
         (tests, next)
     }
@@ -330,11 +345,15 @@ impl PrivateAuthority {
     /// The result of a test.
     pub fn tested(&mut self, test: &ReachabilityTest, reached: bool, now: SystemTime) {
         let Some(router) = self.routers.get(&test.rsa) else {
+            if let Some(reach) = self.reach.get_mut(&test.rsa) {
+                reach.end(test);
+            }
             return;
         };
         let reach = self.reach.entry(test.rsa).or_default();
-        self.changed |= reach.finish(test, router, reached, now);
-        if reached && test.address == (router.ip, router.or_port).into() {
+        let finished = reach.finish(test, router, reached, now);
+        self.changed |= finished.came_up;
+        if finished.reached && test.address == router.or_addr() {
             let penalty = self.config.move_penalty();
             self.history
                 .note_reachable(test.rsa, test.address, now, penalty);

@@ -204,6 +204,16 @@ impl Router {
         lists.standing((self.rsa, self.ed), self.ip, &self.platform)
     }
 
+    /// Whether this is one of its ORPorts.
+    pub(super) fn is_at(&self, address: SocketAddr) -> bool {
+        address == self.or_addr() || Some(address) == self.ipv6
+    }
+
+    /// Its IPv4 ORPort.
+    pub(super) fn or_addr(&self) -> SocketAddr {
+        (self.ip, self.or_port).into()
+    }
+
     /// How long the relay has run (C tor `real_uptime`).
     pub(super) fn uptime(&self, now: SystemTime) -> Duration {
         let since = now.duration_since(self.published).unwrap_or_default();

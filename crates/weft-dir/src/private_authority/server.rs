@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, oneshot};
 use weft_share::{Places, network};
 
+use super::reach::TESTS_AT_ONCE;
 use super::storage::Storage;
 use super::{Answer, AuthorityConfig, PrivateAuthority, ReachabilityTest};
 use crate::PairSocket;
@@ -41,8 +42,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const MAX_HEADERS: usize = 64;
 /// Streams that wait to be served.
 const QUEUE: usize = 256;
-/// Relays that are tested at the same time.
-const TESTS_AT_ONCE: usize = 16;
 
 /// Whether an address may use the DirPort.
 pub type Allowed = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
@@ -117,10 +116,10 @@ impl AuthorityServer {
     /// Has relays tested that it is time for, each on a thread of its own. Returns when the next test is due.
     fn test_relays(&self, tester: Option<&Tester>) -> Option<SystemTime> {
         let tester = tester?;
-        let (tests, next) = self.authority().due_tests(self.clock.wall());
+        let (tests, next) = self.authority().begin_tests(self.clock.wall());
         for test in tests {
             let (server, tester) = (self.clone(), tester.clone());
-            // Each relay is tested once at a time: no more than there are relays wait for a thread.
+            // The authority begins no more than there are threads.
             tokio::task::spawn_blocking(move || {
                 let reached = tester(&test);
                 let now = server.clock.wall();
@@ -257,7 +256,7 @@ impl AuthorityServer {
         let answer = match &request.upload {
             Some(_) if request.path != "/tor/" => Answer::short(404, "Not found"),
             Some(body) => {
-                let answer = self.authority().post(body, now);
+                let answer = self.authority().post(body, network(peer), now);
                 self.posted.notify_one();
                 answer
             }

@@ -2,7 +2,7 @@
 
 mod rules;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
@@ -24,6 +24,9 @@ use crate::clock::ManualClock;
 use crate::consensus::{Certs, REASONABLY_LIVE, verify};
 use crate::descriptor::{OwnDescriptor, SignedDescriptor};
 use crate::testing::{TestAuthority, moment, now, relay, secs};
+
+/// Where descriptors come from.
+const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Making RSA keys takes a moment.
 static KEYS: LazyLock<TestAuthority> = LazyLock::new(|| TestAuthority::new(3));
@@ -114,7 +117,7 @@ fn signed(seed: u64, published: SystemTime) -> SignedDescriptor {
 }
 
 fn upload(authority: &mut PrivateAuthority, seed: u64) -> Answer {
-    authority.post(&signed(seed, now()).upload_body(), now())
+    authority.post(&signed(seed, now()).upload_body(), FROM, now())
 }
 
 fn body(answer: &Answer) -> String {
@@ -319,11 +322,14 @@ fn a_descriptor_is_taken_once_and_an_older_one_never() {
     );
     assert!(upload(&mut authority, 1).not_new);
     let older = signed(1, now() - secs(60)).upload_body();
-    let answer = authority.post(&older, now());
+    let answer = authority.post(&older, FROM, now());
     // The extra-info document does not belong to the descriptor that is kept.
     assert_eq!(answer.status, 400);
     let newer = signed(1, now() + secs(60)).upload_body();
-    assert_eq!(authority.post(&newer, now()).reason, "Descriptor accepted");
+    assert_eq!(
+        authority.post(&newer, FROM, now()).reason,
+        "Descriptor accepted"
+    );
     assert_eq!(authority.relays(), 1);
 }
 
@@ -332,7 +338,7 @@ fn forged_old_future_foreign_and_huge_uploads_are_refused_with_a_reason() {
     let mut authority = authority();
     let good = signed(1, now());
     let refused = |authority: &mut PrivateAuthority, text: &str| {
-        let answer = authority.post(text.as_bytes(), now());
+        let answer = authority.post(text.as_bytes(), FROM, now());
         assert_eq!(answer.status, 400, "{}", answer.reason);
         assert!(!answer.reason.contains('\n'));
         answer.reason.into_owned()
@@ -350,9 +356,9 @@ fn forged_old_future_foreign_and_huge_uploads_are_refused_with_a_reason() {
     assert!(refused(&mut authority, "router x\n").contains("Malformed"));
     let huge = format!("router {}\n", "x".repeat(30_000));
     assert!(refused(&mut authority, &huge).contains("too large"));
-    assert_eq!(authority.post(&[0xff, 0xfe], now()).status, 400);
+    assert_eq!(authority.post(&[0xff, 0xfe], FROM, now()).status, 400);
     assert_eq!(authority.relays(), 0);
-    assert!(authority.post(&good.upload_body(), now()).status == 200);
+    assert!(authority.post(&good.upload_body(), FROM, now()).status == 200);
     // Somebody else's ed25519 keys with a new RSA identity.
     let keys = described(1).keys;
     let other = described(2).keys;
@@ -407,7 +413,7 @@ fn a_relay_that_comes_back_with_other_keys_is_one_relay() {
         ..described(3)
     };
     let reborn = reborn.sign(&moment()).unwrap().upload_body();
-    assert_eq!(authority.post(&reborn, now()).status, 200);
+    assert_eq!(authority.post(&reborn, FROM, now()).status, 200);
     assert_eq!(authority.relays(), 2);
 }
 
@@ -419,7 +425,7 @@ fn a_sleeping_relay_is_not_listed() {
         ..described(2)
     };
     let asleep = asleep.sign(&moment()).unwrap().upload_body();
-    assert_eq!(authority.post(&asleep, now()).status, 200);
+    assert_eq!(authority.post(&asleep, FROM, now()).status, 200);
     authority.tick(now() + secs(10)).unwrap();
     let text = body(&authority.get(MICRODESC, now() + secs(10)));
     assert!(text.contains("\nr relay1 ") && !text.contains("\nr relay2 "));
@@ -512,7 +518,7 @@ fn directories_of_onion_services_state_it_and_have_run_long_enough() {
         (no_directory, 90_000),
     ] {
         let signed = relay.sign(&moment(uptime)).unwrap();
-        let answer = authority.post(&signed.upload_body(), now());
+        let answer = authority.post(&signed.upload_body(), FROM, now());
         assert_eq!(answer.status, 200, "{}", answer.reason);
     }
     authority.tick(now() + secs(4)).unwrap();
@@ -536,7 +542,7 @@ fn any_upload_is_answered_in_one_line() {
         if cut {
             bytes.truncate(at);
         }
-        let answer = authority.borrow_mut().post(&bytes, now());
+        let answer = authority.borrow_mut().post(&bytes, FROM, now());
         prop_assert!([200, 400].contains(&answer.status));
         prop_assert!(!answer.reason.contains(['\n', '\r']));
     });

@@ -54,7 +54,7 @@ fn at_address(seed: u8) -> OwnDescriptor {
 
 fn post_at(authority: &mut PrivateAuthority, relay: &OwnDescriptor, moment: &Moment) -> Answer {
     let body = relay.sign(moment).unwrap().upload_body();
-    authority.post(&body, moment.published)
+    authority.post(&body, FROM, moment.published)
 }
 
 fn post(authority: &mut PrivateAuthority, relay: &OwnDescriptor) -> Answer {
@@ -337,7 +337,7 @@ fn where_enough_is_measured_claims_do_not_count() {
 /// Runs the tests that are due; relays that are not reached are those of `down`.
 fn run_tests(authority: &mut PrivateAuthority, down: &[u64], at: SystemTime) -> usize {
     let down: Vec<RsaIdentity> = down.iter().map(|seed| relay(*seed).rsa_id()).collect();
-    let (tests, _) = authority.due_tests(at);
+    let (tests, _) = authority.begin_tests(at);
     for test in &tests {
         authority.tested(test, !down.contains(&test.rsa), at);
     }
@@ -351,9 +351,13 @@ fn relays_that_are_not_reached_are_not_listed() {
         upload(&mut authority, seed);
     }
     // We ourselves run, and nobody tests that.
-    let (tests, next) = authority.due_tests(now());
+    let (tests, next) = authority.begin_tests(now());
     assert_eq!((tests.len(), next), (2, None));
-    assert_eq!(authority.due_tests(now()).0.len(), 0, "they are under way");
+    assert_eq!(
+        authority.begin_tests(now()).0.len(),
+        0,
+        "they are under way"
+    );
     let ed = |seed| described(seed).keys.ed_identity;
     for test in &tests {
         let two = test.rsa == relay(2).rsa_id();
@@ -362,7 +366,7 @@ fn relays_that_are_not_reached_are_not_listed() {
     }
     assert_eq!(names(&entries(&mut authority)), ["relay1", "relay2"]);
     // The one that failed is tested again soon, the other one after a cycle.
-    let (_, next) = authority.due_tests(now() + secs(29));
+    let (_, next) = authority.begin_tests(now() + secs(29));
     assert_eq!(next, Some(now() + secs(30)));
     assert_eq!(run_tests(&mut authority, &[], now() + secs(30)), 1);
     assert_eq!(entries_after(&mut authority, secs(31)).len(), 3);
@@ -376,10 +380,64 @@ fn relays_that_are_not_reached_are_not_listed() {
 }
 
 #[test]
+fn no_more_tests_run_than_there_are_places_and_each_place_is_free_after_its_test() {
+    let mut authority = authority_with(with_tests(|_| {}));
+    for seed in 2..=12 {
+        upload(&mut authority, seed);
+    }
+    let (first, _) = authority.begin_tests(now());
+    assert_eq!(first.len(), 8, "none of them was ever reached");
+    assert!(authority.begin_tests(now()).0.is_empty());
+    // A relay that is forgotten meanwhile keeps its place until its test ends.
+    let rejected = Lists {
+        named: NamedRelays::parse(&format!(
+            "!reject {}",
+            first[0].rsa.to_string().trim_start_matches('$')
+        ))
+        .0,
+        ..Lists::default()
+    };
+    let mut config = with_tests(|_| {});
+    config.lists = rejected;
+    authority.configure(config);
+    assert_eq!(authority.relays(), 10);
+    authority.tick(now()).unwrap();
+    assert!(authority.begin_tests(now()).0.is_empty());
+    authority.tested(&first[0], true, now());
+    assert_eq!(authority.begin_tests(now()).0.len(), 1);
+    for test in &first[1..] {
+        authority.tested(test, true, now());
+    }
+    assert_eq!(authority.begin_tests(now()).0.len(), 2, "all others");
+}
+
+#[test]
+fn a_test_of_an_older_identity_is_none_of_the_new_one() {
+    let mut config = with_tests(|_| {});
+    config.pin_keys = false;
+    let mut authority = authority_with(config);
+    upload(&mut authority, 2);
+    let (tests, _) = authority.begin_tests(now());
+    let later = Moment {
+        published: now() + secs(1),
+        ..moment()
+    };
+    let heir = with_rsa_of(&described(3), &described(2));
+    assert_eq!(post_at(&mut authority, &heir, &later).status, 200);
+    authority.tested(&tests[0], true, now() + secs(1));
+    let (tests, _) = authority.begin_tests(now() + secs(1));
+    assert_eq!(tests[0].ed25519, Some(described(3).keys.ed_identity));
+    assert_eq!(
+        authority.history.uptime(&tests[0].rsa, now() + secs(9)),
+        Duration::ZERO
+    );
+}
+
+#[test]
 fn a_relay_that_moves_or_wakes_is_tested_at_once() {
     let mut authority = authority_with(with_tests(|options| options.test_ed25519 = false));
     upload(&mut authority, 2);
-    let (tests, _) = authority.due_tests(now());
+    let (tests, _) = authority.begin_tests(now());
     assert_eq!(tests[0].ed25519, None, "the RSA identity is enough");
     authority.tested(&tests[0], true, now());
     let later = |seconds| Moment {
@@ -395,7 +453,7 @@ fn a_relay_that_moves_or_wakes_is_tested_at_once() {
     post_at(&mut authority, &moved(false), &later(20));
     assert_eq!(run_tests(&mut authority, &[], now() + secs(20)), 1);
     // A test of the old address says nothing about the new one.
-    let (_, next) = authority.due_tests(now() + secs(20));
+    let (_, next) = authority.begin_tests(now() + secs(20));
     authority.tested(&tests[0], true, now() + secs(20));
     assert_ne!(next, None);
     assert_eq!(run_tests(&mut authority, &[], now() + secs(20)), 1);
@@ -416,7 +474,7 @@ fn ipv6_addresses_are_listed_by_an_authority_that_reaches_them() {
     let found = entries(&mut authority);
     assert!(!found["relay2"].contains("\na "), "{found:?}");
     authority.configure(with_tests(|options| options.ipv6 = true));
-    let (tests, _) = authority.due_tests(now() + secs(8));
+    let (tests, _) = authority.begin_tests(now() + secs(8));
     let v6: SocketAddr = "[2001:db8::1]:9001".parse().unwrap();
     assert_eq!(
         tests.iter().map(|test| test.address).collect::<Vec<_>>(),
@@ -501,7 +559,7 @@ fn guards_and_stable_relays_have_run_without_failing() {
 }
 
 fn upload_at(authority: &mut PrivateAuthority, seed: u64, published: SystemTime) {
-    let answer = authority.post(&signed(seed, published).upload_body(), published);
+    let answer = authority.post(&signed(seed, published).upload_body(), FROM, published);
     assert_eq!(answer.status, 200, "{}", answer.reason);
 }
 
@@ -550,24 +608,29 @@ fn guards_must_be_known_for_as_long_as_most_relays_or_for_a_guaranteed_time() {
     assert_eq!(guards(10), 9);
 }
 
+/// A relay with the Ed25519 identity of one and the RSA identity of another, at the latter's address.
+fn with_rsa_of(ed: &OwnDescriptor, rsa: &OwnDescriptor) -> OwnDescriptor {
+    let (ed, id) = (&ed.keys, &rsa.keys.rsa_identity);
+    OwnDescriptor {
+        keys: Arc::new(crate::descriptor::DescriptorKeys {
+            rsa_identity: KeyPair::from(id.as_key().clone()),
+            ed_identity: ed.ed_identity,
+            signing: tor_llcrypto::pk::ed25519::ExpandedKeypair::from_secret_key_bytes(
+                ed.signing.to_secret_key_bytes(),
+            )
+            .unwrap(),
+            signing_cert: ed.signing_cert.clone(),
+            ntor: ed.ntor.clone(),
+            tap: KeyPair::from(ed.tap.as_key().clone()),
+            families: Vec::new(),
+        }),
+        ..rsa.clone()
+    }
+}
+
 #[test]
 fn without_pinning_the_newest_relay_of_an_ed25519_identity_is_listed() {
     let (old, new) = (described(2), described(3));
-    let heir = || OwnDescriptor {
-        keys: Arc::new(crate::descriptor::DescriptorKeys {
-            rsa_identity: KeyPair::from(new.keys.rsa_identity.as_key().clone()),
-            ed_identity: old.keys.ed_identity,
-            signing: tor_llcrypto::pk::ed25519::ExpandedKeypair::from_secret_key_bytes(
-                old.keys.signing.to_secret_key_bytes(),
-            )
-            .unwrap(),
-            signing_cert: old.keys.signing_cert.clone(),
-            ntor: old.keys.ntor.clone(),
-            tap: KeyPair::from(old.keys.tap.as_key().clone()),
-            families: Vec::new(),
-        }),
-        ..described(3)
-    };
     let later = Moment {
         published: now() + secs(1),
         ..moment()
@@ -578,7 +641,7 @@ fn without_pinning_the_newest_relay_of_an_ed25519_identity_is_listed() {
             ..config()
         });
         post(&mut authority, &old);
-        let answer = post_at(&mut authority, &heir(), &later);
+        let answer = post_at(&mut authority, &with_rsa_of(&old, &new), &later);
         assert_eq!(answer.status, if pin_keys { 400 } else { 200 });
         let found = entries_after(&mut authority, secs(5));
         let listed = if pin_keys { "relay2" } else { "relay3" };
@@ -670,7 +733,7 @@ fn an_authority_tests_relays_and_keeps_what_it_knows_in_files() {
         })
         .unwrap()
         .upload_body();
-    assert_eq!(authority.post(&body, started).status, 200);
+    assert_eq!(authority.post(&body, FROM, started).status, 200);
     let surroundings = Surroundings {
         allowed: Arc::new(|_| true),
         log: Arc::new(|_, _| {}),
