@@ -136,6 +136,17 @@ impl History {
         }
     }
 
+    /// A relay is not known any more: nobody watches whether it runs.
+    pub(super) fn note_forgotten(&mut self, id: RsaIdentity, now: SystemTime) {
+        let Some(relay) = self.relays.get_mut(&id) else {
+            return;
+        };
+        relay.end_run(unix(now));
+        if relay.run_weights < EPSILON {
+            self.relays.remove(&id);
+        }
+    }
+
     /// A relay counts as one that has never run (`rep_hist_make_router_pessimal`).
     pub(super) fn make_pessimal(&mut self, id: RsaIdentity, now: SystemTime) {
         let when = unix(now);

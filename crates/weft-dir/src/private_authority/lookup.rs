@@ -30,7 +30,7 @@ impl PrivateAuthority {
         if let Some(digests) = path.strip_prefix("/tor/micro/d/") {
             let found = digests.split('-').take(MAX_NAMED).filter_map(|digest| {
                 let digest: [u8; 32] = Base64Unpadded::decode_vec(digest).ok()?.try_into().ok()?;
-                Some(self.microdescs.get(&digest)?.0.clone())
+                self.microdescs.get(&digest).cloned()
             });
             return Answer::documents(found.collect(), MICRODESC_LIFETIME);
         }
@@ -151,7 +151,7 @@ impl PrivateAuthority {
                 .take(MAX_NAMED)
                 .filter_map(|digest| {
                     let digest = identity_of(digest)?.to_bytes();
-                    Some(self.descriptors.get(&digest)?.0.clone())
+                    self.descriptors.get(&digest).cloned()
                 })
                 .collect(),
             _ => return Answer::short(404, "Key not recognized"),

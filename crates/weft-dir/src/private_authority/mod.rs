@@ -14,6 +14,7 @@
 
 mod config;
 mod consensus;
+mod documents;
 mod flags;
 mod history;
 mod keys;
@@ -21,6 +22,7 @@ mod lists;
 mod lookup;
 mod pins;
 mod reach;
+mod room;
 mod router;
 pub mod server;
 mod storage;
@@ -40,6 +42,7 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use config::Lifetime;
 pub use config::{AuthorityConfig, Granted, parse_bandwidths};
 use consensus::Flavour;
+use documents::Documents;
 pub use flags::FlagOptions;
 use flags::{Candidate, Voter};
 use history::History;
@@ -49,15 +52,14 @@ pub use lists::{AddressList, CountryTable, Lists, NamedRelays};
 use pins::{KeyPins, Pinned};
 use reach::{Reach, Running};
 pub use reach::{ReachabilityOptions, ReachabilityTest};
+use room::{Placed, gives_way};
 use router::Router;
 pub use versions::is_tor_version;
 
 /// Relays that are known at most.
 const MAX_RELAYS: usize = 4096;
-/// Documents that are kept although a newer one of the same relay has replaced them.
+/// Documents of one kind that are kept although no relay has them any more, at most.
 const MAX_OLD: usize = 4 * MAX_RELAYS;
-/// How long they are kept: as long as a client may have a consensus that names them.
-const OLD: Duration = Duration::from_secs(24 * 3600);
 
 /// What a directory answers, before HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,10 +123,12 @@ pub struct PrivateAuthority {
     /// The certificates of our keys, in the same order.
     certificates: Vec<Arc<str>>,
     routers: BTreeMap<RsaIdentity, Router>,
-    /// Microdescriptors by SHA-256, of relays that are or were known, with when they last were.
-    microdescs: BTreeMap<[u8; 32], (Arc<str>, SystemTime)>,
-    /// Descriptors and extra-info documents by SHA-1, in the same way.
-    descriptors: BTreeMap<[u8; 20], (Arc<str>, SystemTime)>,
+    /// Relays that are known at most.
+    max_relays: usize,
+    /// Microdescriptors by SHA-256.
+    microdescs: Documents<[u8; 32]>,
+    /// Descriptors and extra-info documents by SHA-1.
+    descriptors: Documents<[u8; 20]>,
     /// What is known of whether known relays run.
     reach: BTreeMap<RsaIdentity, Reach>,
     history: History,
@@ -152,8 +156,9 @@ impl PrivateAuthority {
             certificates: keys.all().map(|keys| keys.certificate().into()).collect(),
             keys,
             routers: BTreeMap::new(),
-            microdescs: BTreeMap::new(),
-            descriptors: BTreeMap::new(),
+            max_relays: MAX_RELAYS,
+            microdescs: Documents::new(MAX_OLD),
+            descriptors: Documents::new(2 * MAX_OLD),
             reach: BTreeMap::new(),
             history: History::default(),
             pins: KeyPins::default(),
@@ -181,7 +186,7 @@ impl PrivateAuthority {
             any = true;
             let outcome = match document.starts_with("router ") {
                 true => self.take_router(document, from, now),
-                false => self.take_extra_info(document, now),
+                false => self.take_extra_info(document),
             };
             let answer = match outcome {
                 Ok(Taken::New) => continue,
@@ -208,9 +213,6 @@ impl PrivateAuthority {
     fn take_router(&mut self, text: &str, from: IpAddr, now: SystemTime) -> Result<Taken, String> {
         let router = Router::read(text, now)?;
         router.standing(&self.config.lists)?;
-        if self.routers.len() >= MAX_RELAYS && !self.routers.contains_key(&router.rsa) {
-            return Err("This private network is full.".into());
-        }
         match (self.pins).check_and_add(router.rsa, router.ed, !self.config.pin_keys) {
             Pinned::Matches => {}
             Pinned::Full => return Err("This private network is full.".into()),
@@ -233,26 +235,70 @@ impl PrivateAuthority {
             (known.ip, known.or_port, known.ipv6) == (router.ip, router.or_port, router.ipv6)
                 && (!known.hibernating || router.hibernating)
         });
+        if known.is_none() && self.routers.len() >= self.max_relays {
+            let displaced = self.displaced_by(from);
+            let displaced = displaced.ok_or("This private network is full.")?;
+            self.forget(&displaced, now);
+        }
         let reach = self.reach.entry(router.rsa).or_default();
         reach.set_from(from);
         if !is_as_before {
             reach.test_soon();
         }
-        // A relay that came back with other keys is not listed with its old ones any more.
-        self.routers.retain(|id, known| {
-            *id == router.rsa || (known.ip, known.or_port) != (router.ip, router.or_port)
-        });
         self.microdescs
-            .insert(router.microdesc_digest, (router.microdesc.clone(), now));
-        self.descriptors
-            .insert(router.digest, (router.text.clone(), now));
-        self.routers.insert(router.rsa, router);
+            .add(router.microdesc_digest, &router.microdesc);
+        self.descriptors.add(router.digest, &router.text);
+        if let Some(old) = self.routers.insert(router.rsa, router) {
+            self.release(&old);
+        }
         self.first.get_or_insert(now);
         self.changed = true;
         Ok(Taken::New)
     }
 
-    fn take_extra_info(&mut self, text: &str, now: SystemTime) -> Result<Taken, String> {
+    /// The relay that gives way to a newcomer whose descriptor came `from` this network, if any does.
+    fn displaced_by(&self, from: IpAddr) -> Option<RsaIdentity> {
+        let others = self.routers.values();
+        let others = others.filter(|router| router.rsa != self.config.identity);
+        let place = |router: &Router| {
+            let reach = self.reach.get(&router.rsa).copied().unwrap_or_default();
+            Placed {
+                id: router.rsa,
+                from: reach.from(),
+                is_new: reach.is_new(),
+                published: router.published,
+            }
+        };
+        gives_way(&others.map(place).collect::<Vec<_>>(), from)
+    }
+
+    /// Forgets a relay.
+    fn forget(&mut self, id: &RsaIdentity, now: SystemTime) {
+        if let Some(router) = self.routers.remove(id) {
+            self.release(&router);
+            self.history.note_forgotten(*id, now);
+            self.changed = true;
+        }
+    }
+
+    /// Forgets the relays that `is_meant`.
+    fn forget_all(&mut self, now: SystemTime, is_meant: impl Fn(&Router) -> bool) {
+        let all = self.routers.values().filter(|router| is_meant(router));
+        let all: Vec<RsaIdentity> = all.map(|router| router.rsa).collect();
+        for id in all {
+            self.forget(&id, now);
+        }
+    }
+
+    /// Documents of a relay are not its newest any more.
+    fn release(&mut self, router: &Router) {
+        self.microdescs.release(&router.microdesc_digest);
+        for digest in router.digests() {
+            self.descriptors.release(&digest);
+        }
+    }
+
+    fn take_extra_info(&mut self, text: &str) -> Result<Taken, String> {
         // extra-info NICKNAME FINGERPRINT
         let id = router::line(text, "extra-info")
             .and_then(|line| line.split(' ').nth(1))
@@ -261,16 +307,17 @@ impl PrivateAuthority {
         let router = id
             .and_then(|id| self.routers.get_mut(&id))
             .ok_or("No corresponding router descriptor for extra-info descriptor")?;
-        if let Some(known) = &router.extra_info
-            && &*known.text == text
-        {
+        let known = router.extra_info.as_ref();
+        if known.is_some_and(|known| &*known.text == text) {
             return Ok(Taken::Known);
         }
-        router.take_extra_info(text)?;
-        if let Some(taken) = &router.extra_info {
-            self.descriptors
-                .insert(taken.digest, (taken.text.clone(), now));
+        let named = router.named_extra_info(text)?;
+        // A descriptor names one.
+        if known.is_some() {
+            return Ok(Taken::Known);
         }
+        self.descriptors.add(named.digest, &named.text);
+        router.extra_info = Some(named);
         Ok(Taken::New)
     }
 
@@ -283,10 +330,7 @@ impl PrivateAuthority {
     pub fn tick(&mut self, now: SystemTime) -> Result<SystemTime, AuthorityKeyError> {
         let started = *self.started.get_or_insert(now);
         self.history.downrate(now);
-        let before = self.routers.len();
-        self.routers
-            .retain(|_, router| router.published + router::MAX_AGE >= now);
-        self.changed |= self.routers.len() != before;
+        self.forget_all(now, |router| router.published + router::MAX_AGE < now);
         let routers = &self.routers;
         // What is still tested holds a place.
         self.reach
@@ -312,9 +356,8 @@ impl PrivateAuthority {
     }
 
     /// Follows other settings, for relays that are known, too.
-    pub fn configure(&mut self, config: AuthorityConfig) {
-        self.routers
-            .retain(|_, router| router.standing(&config.lists).is_ok());
+    pub fn configure(&mut self, config: AuthorityConfig, now: SystemTime) {
+        self.forget_all(now, |router| router.standing(&config.lists).is_err());
         self.config = config;
         self.changed = true;
     }
@@ -357,6 +400,11 @@ impl PrivateAuthority {
             let penalty = self.config.move_penalty();
             self.history
                 .note_reachable(test.rsa, test.address, now, penalty);
+            // Another relay that claims this port is not there, or not any more: a relay came back with other keys.
+            let own = self.config.identity;
+            self.forget_all(now, |router| {
+                router.or_addr() == test.address && router.rsa != test.rsa && router.rsa != own
+            });
         }
     }
 
@@ -394,22 +442,30 @@ impl PrivateAuthority {
         let mut history = std::mem::take(&mut self.history);
         let made = self.write_consensus(lifetime, &mut history, now);
         self.history = history;
-        let Some(current) = made? else {
+        let Some((current, listed)) = made? else {
             return Ok(());
         };
         self.current = Some(current);
         self.changed = false;
-        self.forget_old(now);
+        for router in listed.iter().filter_map(|id| self.routers.get(id)) {
+            self.microdescs.name(&router.microdesc_digest, now);
+            for digest in router.digests() {
+                self.descriptors.name(&digest, now);
+            }
+        }
+        self.microdescs.forget_old(now);
+        self.descriptors.forget_old(now);
         Ok(())
     }
 
-    /// The consensus of this time. C tor's authorities sign one without relays; it is of no use.
+    /// The consensus of this time, with the relays that it lists. C tor's authorities sign one without relays; it is of no
+    /// use.
     fn write_consensus(
         &self,
         lifetime: Lifetime,
         history: &mut History,
         now: SystemTime,
-    ) -> Result<Option<Current>, AuthorityKeyError> {
+    ) -> Result<Option<(Current, Vec<RsaIdentity>)>, AuthorityKeyError> {
         let relays = self.candidates(now);
         for down in relays.iter().filter(|relay| !relay.running) {
             let reach = self.reach.get(&down.router.rsa);
@@ -428,11 +484,13 @@ impl PrivateAuthority {
             consensus::write(flavour, &self.config, &self.keys, &listed, lifetime)
                 .map(Arc::<str>::from)
         };
-        Ok(Some(Current {
+        let current = Current {
             lifetime,
             ns: write(Flavour::Ns)?,
             microdesc: write(Flavour::Microdesc)?,
-        }))
+        };
+        let ids = listed.iter().map(|relay| relay.router.rsa).collect();
+        Ok(Some((current, ids)))
     }
 
     fn voter<'a>(&'a self, history: &'a History, lifetime: Lifetime) -> Voter<'a> {
@@ -455,26 +513,6 @@ impl PrivateAuthority {
             })
     }
 
-    /// Forgets documents that no consensus of the last day names.
-    fn forget_old(&mut self, now: SystemTime) {
-        for router in self.routers.values() {
-            if let Some((_, last)) = self.microdescs.get_mut(&router.microdesc_digest) {
-                *last = now;
-            }
-            let digests = [
-                Some(router.digest),
-                router.extra_info.as_ref().map(|extra| extra.digest),
-            ];
-            for digest in digests.into_iter().flatten() {
-                if let Some((_, last)) = self.descriptors.get_mut(&digest) {
-                    *last = now;
-                }
-            }
-        }
-        forget(&mut self.microdescs, now);
-        forget(&mut self.descriptors, now);
-    }
-
     /// How many relays are known.
     #[must_use]
     pub fn relays(&self) -> usize {
@@ -491,17 +529,6 @@ impl PrivateAuthority {
     #[must_use]
     pub fn keys(&self) -> &AuthorityKeys {
         &self.keys.own
-    }
-}
-
-fn forget<K: Ord + Copy>(held: &mut BTreeMap<K, (Arc<str>, SystemTime)>, now: SystemTime) {
-    held.retain(|_, (_, last)| *last + OLD >= now);
-    while held.len() > MAX_OLD {
-        let oldest = held.iter().min_by_key(|(_, (_, last))| *last);
-        let Some(oldest) = oldest.map(|(key, _)| *key) else {
-            return;
-        };
-        held.remove(&oldest);
     }
 }
 

@@ -206,6 +206,11 @@ impl Reach {
         self.ipv4.under_way || self.ipv6.under_way
     }
 
+    /// The network that sent its newest descriptor.
+    pub(super) fn from(&self) -> Option<IpAddr> {
+        self.from
+    }
+
     /// Its descriptor came from this network.
     pub(super) fn set_from(&mut self, from: IpAddr) {
         self.from = Some(from);

@@ -214,14 +214,20 @@ impl Router {
         (self.ip, self.or_port).into()
     }
 
+    /// The digests of its descriptor and of its extra-info document.
+    pub(super) fn digests(&self) -> impl Iterator<Item = [u8; 20]> + use<> {
+        let extra_info = self.extra_info.as_ref().map(|extra| extra.digest);
+        std::iter::once(self.digest).chain(extra_info)
+    }
+
     /// How long the relay has run (C tor `real_uptime`).
     pub(super) fn uptime(&self, now: SystemTime) -> Duration {
         let since = now.duration_since(self.published).unwrap_or_default();
         self.uptime.saturating_add(since)
     }
 
-    /// Takes the extra-info document that belongs to this descriptor; otherwise why not.
-    pub(super) fn take_extra_info(&mut self, text: &str) -> Result<(), String> {
+    /// The extra-info document that this descriptor names; otherwise why it is none.
+    pub(super) fn named_extra_info(&self, text: &str) -> Result<ExtraInfo, String> {
         if text.len() > MAX_EXTRA_INFO {
             return Err("Extrainfo document was too large".into());
         }
@@ -234,11 +240,10 @@ impl Router {
         {
             return Err("Extra-info document is not the one that the descriptor names".into());
         }
-        self.extra_info = Some(ExtraInfo {
+        Ok(ExtraInfo {
             text: text.into(),
             digest,
-        });
-        Ok(())
+        })
     }
 }
 

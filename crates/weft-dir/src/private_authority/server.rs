@@ -506,7 +506,8 @@ impl AuthorityHandle {
 
     /// Follows other settings.
     pub fn configure(&self, config: AuthorityConfig) {
-        self.server.authority().configure(config);
+        let now = self.server.clock.wall();
+        self.server.authority().configure(config, now);
         self.server.posted.notify_one();
     }
 

@@ -1,5 +1,6 @@
 //! An authority without sockets: what it takes, what it signs, what it serves.
 
+mod newcomers;
 mod rules;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -403,18 +404,6 @@ fn a_new_relay_is_listed_soon_and_otherwise_the_consensus_stays_until_it_is_stal
     // A relay that has not published for a day is not listed.
     authority.tick(now() + secs(25 * 3600)).unwrap();
     assert_eq!(authority.relays(), 0);
-}
-
-#[test]
-fn a_relay_that_comes_back_with_other_keys_is_one_relay() {
-    let mut authority = voted(&[1, 2]);
-    let reborn = OwnDescriptor {
-        ipv4: described(1).ipv4,
-        ..described(3)
-    };
-    let reborn = reborn.sign(&moment()).unwrap().upload_body();
-    assert_eq!(authority.post(&reborn, FROM, now()).status, 200);
-    assert_eq!(authority.relays(), 2);
 }
 
 #[test]

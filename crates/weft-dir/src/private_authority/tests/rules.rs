@@ -12,7 +12,7 @@ use crate::descriptor::Moment;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-fn authority_with(config: AuthorityConfig) -> PrivateAuthority {
+pub(super) fn authority_with(config: AuthorityConfig) -> PrivateAuthority {
     PrivateAuthority::new(config, keys(), None)
 }
 
@@ -37,7 +37,7 @@ fn compared(change: impl FnOnce(&mut FlagOptions)) -> AuthorityConfig {
     })
 }
 
-fn with_tests(change: impl FnOnce(&mut ReachabilityOptions)) -> AuthorityConfig {
+pub(super) fn with_tests(change: impl FnOnce(&mut ReachabilityOptions)) -> AuthorityConfig {
     let mut config = config();
     config.reachability.test = true;
     change(&mut config.reachability);
@@ -62,7 +62,10 @@ fn post(authority: &mut PrivateAuthority, relay: &OwnDescriptor) -> Answer {
 }
 
 /// Of the consensus that is made `after` this time: nicknames with all their lines.
-fn entries_after(authority: &mut PrivateAuthority, after: Duration) -> BTreeMap<String, String> {
+pub(super) fn entries_after(
+    authority: &mut PrivateAuthority,
+    after: Duration,
+) -> BTreeMap<String, String> {
     authority.changed = true;
     authority.tick(now() + after).unwrap();
     let text = body(&authority.get(MICRODESC, now() + after));
@@ -76,7 +79,7 @@ fn entries_after(authority: &mut PrivateAuthority, after: Duration) -> BTreeMap<
         .collect()
 }
 
-fn entries(authority: &mut PrivateAuthority) -> BTreeMap<String, String> {
+pub(super) fn entries(authority: &mut PrivateAuthority) -> BTreeMap<String, String> {
     entries_after(authority, secs(4))
 }
 
@@ -90,7 +93,7 @@ fn with_flag<'a>(entries: &'a BTreeMap<String, String>, flag: &str) -> Vec<&'a s
     with.map(|(name, _)| name.as_str()).collect()
 }
 
-fn names(entries: &BTreeMap<String, String>) -> Vec<&str> {
+pub(super) fn names(entries: &BTreeMap<String, String>) -> Vec<&str> {
     entries.keys().map(String::as_str).collect()
 }
 
@@ -137,7 +140,7 @@ fn bad_exits_middle_hops_and_invalid_relays_are_listed_as_torrc_has_them() {
     let known = "known-flags Authority BadExit Exit Fast Guard HSDir MiddleOnly NoEdConsensus ";
     assert!(body(&authority.get(MICRODESC, now())).contains(known));
     // Lists alone do not give flags.
-    authority.configure(with_lists(unlisted));
+    authority.configure(with_lists(unlisted), now());
     let found = entries_after(&mut authority, secs(8));
     assert!(with_flag(&found, "BadExit").is_empty() && with_flag(&found, "MiddleOnly").is_empty());
     assert_eq!(with_flag(&found, "Guard").len(), 3);
@@ -186,7 +189,7 @@ fn a_relay_that_is_rejected_from_now_on_is_forgotten() {
         reject: list("10.0.0.2"),
         ..Lists::default()
     };
-    authority.configure(with_lists(reject));
+    authority.configure(with_lists(reject), now());
     assert_eq!(authority.relays(), 1);
     let found = entries_after(&mut authority, secs(8));
     assert_eq!(names(&found), ["relay1"]);
@@ -235,7 +238,7 @@ fn of_relays_at_one_address_the_authority_and_the_fastest_are_listed() {
     assert_eq!(names(&found), ["relay1", "relay3", "relay5"]);
     let text = body(&authority.get(MICRODESC, now()));
     assert!(text.contains("\nparams AuthDirMaxServersPerAddr=2 "));
-    authority.configure(config());
+    authority.configure(config(), now());
     assert_eq!(entries_after(&mut authority, secs(8)).len(), 5);
 }
 
@@ -254,7 +257,7 @@ fn the_faster_half_of_uptimes_is_stable_until_mtbf_is_known() {
     // What is not Stable is neither a guard nor a directory of onion services.
     assert_eq!(with_flag(&found, "HSDir"), ["relay2", "relay3"]);
     assert_eq!(with_flag(&found, "Guard"), ["relay2", "relay3"]);
-    authority.configure(compared(|flags| flags.stable_uptime = secs(60)));
+    authority.configure(compared(|flags| flags.stable_uptime = secs(60)), now());
     let found = entries_after(&mut authority, secs(8));
     assert_eq!(with_flag(&found, "Stable").len(), 3);
 }
@@ -328,14 +331,14 @@ fn where_enough_is_measured_claims_do_not_count() {
     let found = entries(&mut authority);
     assert!(found["relay8"].contains("\nw Bandwidth=800\n"));
     assert_eq!(with_flag(&found, "Fast").len(), 7);
-    authority.configure(config(1));
+    authority.configure(config(1), now());
     let found = entries_after(&mut authority, secs(8));
     assert!(found["relay8"].contains("\nw Bandwidth=1\n"));
     assert_eq!(with_flag(&found, "Fast"), ["relay2", "relay3"]);
 }
 
 /// Runs the tests that are due; relays that are not reached are those of `down`.
-fn run_tests(authority: &mut PrivateAuthority, down: &[u64], at: SystemTime) -> usize {
+pub(super) fn run_tests(authority: &mut PrivateAuthority, down: &[u64], at: SystemTime) -> usize {
     let down: Vec<RsaIdentity> = down.iter().map(|seed| relay(*seed).rsa_id()).collect();
     let (tests, _) = authority.begin_tests(at);
     for test in &tests {
@@ -399,7 +402,7 @@ fn no_more_tests_run_than_there_are_places_and_each_place_is_free_after_its_test
     };
     let mut config = with_tests(|_| {});
     config.lists = rejected;
-    authority.configure(config);
+    authority.configure(config, now());
     assert_eq!(authority.relays(), 10);
     authority.tick(now()).unwrap();
     assert!(authority.begin_tests(now()).0.is_empty());
@@ -473,7 +476,7 @@ fn ipv6_addresses_are_listed_by_an_authority_that_reaches_them() {
     assert_eq!(run_tests(&mut authority, &[], now()), 1);
     let found = entries(&mut authority);
     assert!(!found["relay2"].contains("\na "), "{found:?}");
-    authority.configure(with_tests(|options| options.ipv6 = true));
+    authority.configure(with_tests(|options| options.ipv6 = true), now());
     let (tests, _) = authority.begin_tests(now() + secs(8));
     let v6: SocketAddr = "[2001:db8::1]:9001".parse().unwrap();
     assert_eq!(
@@ -542,10 +545,13 @@ fn guards_and_stable_relays_have_run_without_failing() {
     upload_at(&mut authority, 4, at);
     run_tests(&mut authority, &[], at);
     let mut guards = |uptime: f64, seconds: u64| {
-        authority.configure(steady(|flags| {
-            flags.guard_uptime_fraction = uptime;
-            flags.stable_mtbf = Duration::ZERO;
-        }));
+        authority.configure(
+            steady(|flags| {
+                flags.guard_uptime_fraction = uptime;
+                flags.stable_mtbf = Duration::ZERO;
+            }),
+            now(),
+        );
         let found = entries_after(&mut authority, secs(10 * HOUR + seconds));
         let guards = with_flag(&found, "Guard");
         guards
