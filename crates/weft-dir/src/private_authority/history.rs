@@ -24,9 +24,11 @@ const ENOUGH: i64 = 4 * 3600;
 const YEAR: i64 = 365 * 86_400;
 
 /// The history of all relays. Times are in seconds since 1970; 0 is none.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct History {
     relays: BTreeMap<RsaIdentity, Relay>,
+    /// Relays that are remembered at most.
+    max: usize,
     last_downrated: i64,
     tracked_since: i64,
 }
@@ -44,6 +46,17 @@ struct Relay {
     /// Of the seconds that it is known, those in which it ran, and all.
     uptime: i64,
     known: i64,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            relays: BTreeMap::new(),
+            max: MAX_KNOWN,
+            last_downrated: 0,
+            tracked_since: 0,
+        }
+    }
 }
 
 pub(super) fn unix(time: SystemTime) -> i64 {
@@ -117,9 +130,7 @@ impl History {
         penalty: Duration,
     ) {
         let when = unix(now);
-        let Some(relay) = self.relay(id, when) else {
-            return;
-        };
+        let relay = self.relay(id, when);
         let moved = relay.reached_at.is_some_and(|before| before != at);
         if moved && relay.down_start == 0 && relay.run_start != 0 {
             relay.end_run(when - i64::try_from(penalty.as_secs()).unwrap_or(0));
@@ -131,9 +142,7 @@ impl History {
     /// A relay has not run since `when`.
     pub(super) fn note_unreachable(&mut self, id: RsaIdentity, when: SystemTime) {
         let when = unix(when);
-        if let Some(relay) = self.relay(id, when) {
-            relay.end_run(when);
-        }
+        self.relay(id, when).end_run(when);
     }
 
     /// A relay is not known any more: nobody watches whether it runs.
@@ -150,24 +159,31 @@ impl History {
     /// A relay counts as one that has never run (`rep_hist_make_router_pessimal`).
     pub(super) fn make_pessimal(&mut self, id: RsaIdentity, now: SystemTime) {
         let when = unix(now);
-        if let Some(relay) = self.relay(id, when) {
-            relay.end_run(when);
-            (relay.run_length, relay.uptime) = (0, 0);
-        }
+        let relay = self.relay(id, when);
+        relay.end_run(when);
+        (relay.run_length, relay.uptime) = (0, 0);
     }
 
-    /// The history of a relay; of a new one nothing is known. `None`: too many are known.
-    fn relay(&mut self, id: RsaIdentity, now: i64) -> Option<&mut Relay> {
+    /// The history of a relay; of a new one nothing is known.
+    fn relay(&mut self, id: RsaIdentity, now: i64) -> &mut Relay {
         if self.tracked_since == 0 {
             self.tracked_since = now;
         }
-        if !self.relays.contains_key(&id) && self.relays.len() >= MAX_KNOWN {
-            self.clean();
-            if self.relays.len() >= MAX_KNOWN {
-                return None;
-            }
+        if !self.relays.contains_key(&id) && self.relays.len() >= self.max {
+            self.make_room();
         }
-        Some(self.relays.entry(id).or_default())
+        self.relays.entry(id).or_default()
+    }
+
+    /// Forgets the eighth of all relays that has run for the shortest time, of those that do not run as long as there are
+    /// any: whoever makes up relays has them run for a moment.
+    fn make_room(&mut self) {
+        let rank = |(id, relay): (&RsaIdentity, &Relay)| (relay.run_start != 0, relay.uptime, *id);
+        let mut ranks: Vec<(bool, i64, RsaIdentity)> = self.relays.iter().map(rank).collect();
+        ranks.sort_unstable();
+        for (.., id) in ranks.iter().take(self.max.div_ceil(8)) {
+            self.relays.remove(id);
+        }
     }
 
     /// Forgets relays that have not run for about half a year (`rep_history_clean`).
@@ -176,8 +192,18 @@ impl History {
             .retain(|_, relay| relay.run_weights >= EPSILON || relay.run_start != 0);
     }
 
+    /// The runs of relays that are not `known` have ended: nobody watches them. They are those of a file of an earlier
+    /// run that did not come back.
+    fn end_unwatched(&mut self, now: i64, known: impl Fn(&RsaIdentity) -> bool) {
+        for (id, relay) in &mut self.relays {
+            if relay.run_start != 0 && !known(id) {
+                relay.end_run(now);
+            }
+        }
+    }
+
     /// Lets old times count less, where it is time (`rep_hist_downrate_old_runs`).
-    pub(super) fn downrate(&mut self, now: SystemTime) {
+    pub(super) fn downrate(&mut self, now: SystemTime, known: impl Fn(&RsaIdentity) -> bool) {
         let now = unix(now);
         if self.last_downrated == 0 || self.last_downrated > now {
             self.last_downrated = now;
@@ -187,6 +213,7 @@ impl History {
             return;
         }
         self.last_downrated += intervals * INTERVAL;
+        self.end_unwatched(now, known);
         let alpha = ALPHA.powf(intervals as f64);
         #[allow(clippy::cast_possible_truncation)] // it only shrinks
         let shrink = |seconds: &mut i64| *seconds = (*seconds as f64 * alpha) as i64;
@@ -261,17 +288,18 @@ impl History {
         text + ".\n"
     }
 
-    /// Reads the file of an earlier run. The time in between does not count.
+    /// Reads the file of an earlier run. The time in between does not count. Lines that cannot be read are passed over, and
+    /// counted.
     ///
     /// # Errors
     /// It is no such file.
-    pub(super) fn read(text: &str, now: SystemTime) -> Result<Self, String> {
+    pub(super) fn read(text: &str, now: SystemTime) -> Result<(Self, usize), String> {
         let now = unix(now);
         let mut lines = text.lines();
         if lines.next() != Some("format 2") {
             return Err("it does not begin with \"format 2\"".into());
         }
-        let (mut stored, mut history) = (0, Self::default());
+        let (mut stored, mut history, mut corrupt) = (0, Self::default(), 0);
         for line in lines.by_ref().take_while(|line| *line != "data") {
             let (keyword, when) = line.split_once(' ').unwrap_or((line, ""));
             let time = match keyword {
@@ -280,10 +308,13 @@ impl History {
                 "last-downrated" => &mut history.last_downrated,
                 _ => continue,
             };
-            *time = parse_time(when).ok_or_else(|| format!("\"{line}\" has no time"))?;
+            match parse_time(when) {
+                Some(when) => *time = when,
+                None => corrupt += 1,
+            }
         }
         if stored == 0 {
-            return Err("it has no line stored-at".into());
+            return Err("it has no line stored-at with a time".into());
         }
         history.tracked_since = history.tracked_since.min(now);
         history.last_downrated = history.last_downrated.min(now);
@@ -291,53 +322,79 @@ impl History {
         let mut earliest = now;
         let mut id = None;
         for line in lines.take_while(|line| *line != ".") {
-            let mut words = line.split(' ');
-            let keyword = words.next().unwrap_or_default();
-            let (first, second) = (
-                words.next().unwrap_or_default(),
-                words.next().unwrap_or_default(),
-            );
-            let start = line.split_once(" S=").map(|(_, when)| parse_time(when));
-            let bad = || format!("\"{line}\" cannot be read");
-            if keyword == "R" {
-                let known = Some(first).filter(|hex| hex.len() == 40 && hex.is_ascii());
-                id = Some(known.and_then(RsaIdentity::from_hex).ok_or_else(bad)?);
+            if let Some(rest) = line.strip_prefix("R ") {
+                let hex = rest.split(' ').next().unwrap_or_default();
+                let known = Some(hex).filter(|hex| hex.len() == 40 && hex.is_ascii());
+                id = known.and_then(RsaIdentity::from_hex);
+                corrupt += usize::from(id.is_none());
                 continue;
             }
-            let Some(id) = id.filter(|_| history.relays.len() < MAX_KNOWN) else {
+            let Some(id) = id else {
                 continue;
             };
-            let start = match start {
-                None => 0,
-                Some(when) => correct(when.ok_or_else(bad)?, now, stored, since),
+            let Some(value) = Value::read(line) else {
+                corrupt += 1;
+                continue;
             };
-            let seconds = |word: &str| word.parse().ok().filter(|s: &i64| *s >= 0).ok_or_else(bad);
+            if !history.relays.contains_key(&id) && history.relays.len() >= history.max {
+                history.make_room();
+            }
             let relay = history.relays.entry(id).or_default();
-            match keyword {
-                "+MTBF" => {
-                    relay.run_length = seconds(first)?;
-                    relay.run_weights = second
-                        .parse()
-                        .ok()
-                        .filter(|weight: &f64| weight.is_finite() && *weight >= 0.0)
-                        .ok_or_else(bad)?;
-                    relay.run_start = start;
+            let correct = |start| match start {
+                0 => 0,
+                when => correct(when, now, stored, since),
+            };
+            match value {
+                Value::Mtbf(length, weights, start) => {
+                    let start = correct(start);
+                    (relay.run_length, relay.run_weights, relay.run_start) =
+                        (length, weights, start);
                     if start != 0 {
-                        earliest = earliest.min(start.saturating_sub(relay.run_length));
+                        earliest = earliest.min(start.saturating_sub(length));
                     }
                 }
-                "+WFU" => {
-                    (relay.uptime, relay.known) = (seconds(first)?, seconds(second)?);
-                    relay.down_start = start;
+                Value::Wfu(uptime, known, start) => {
+                    (relay.uptime, relay.known, relay.down_start) = (uptime, known, correct(start));
                 }
-                _ => {}
+                Value::Unknown => {}
             }
         }
         // C tor's way out of an insanely early value.
         if history.tracked_since < YEAR {
             history.tracked_since = earliest;
         }
-        Ok(history)
+        Ok((history, corrupt))
+    }
+}
+
+/// What a line of the file has of a relay.
+enum Value {
+    /// The length of runs, their weights, when the last began.
+    Mtbf(i64, f64, i64),
+    /// The seconds of runs, all seconds, since when it has been down.
+    Wfu(i64, i64, i64),
+    Unknown,
+}
+
+impl Value {
+    /// `None`: it cannot be read.
+    fn read(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let (keyword, first, second) = (words.next()?, words.next(), words.next());
+        let start = match line.split_once(" S=") {
+            None => 0,
+            Some((_, when)) => parse_time(when)?,
+        };
+        let seconds = |word: Option<&str>| word?.parse().ok().filter(|s: &i64| *s >= 0);
+        match keyword {
+            "+MTBF" => {
+                let weights = second?.parse().ok();
+                let weights = weights.filter(|one: &f64| one.is_finite() && *one >= 0.0)?;
+                Some(Self::Mtbf(seconds(first)?, weights, start))
+            }
+            "+WFU" => Some(Self::Wfu(seconds(first)?, seconds(second)?, start)),
+            _ => Some(Self::Unknown),
+        }
     }
 }
 
@@ -416,14 +473,14 @@ mod tests {
     #[test]
     fn old_times_count_less_and_relays_that_do_not_come_back_are_forgotten() {
         let (mut history, one) = (History::default(), id(1));
-        history.downrate(now());
+        history.downrate(now(), |_| true);
         history.note_reachable(one, at(1), now(), NO_PENALTY);
         history.note_unreachable(one, now() + secs(10_000));
-        history.downrate(now() + secs(DAY / 2 - 1));
+        history.downrate(now() + secs(DAY / 2 - 1), |_| true);
         assert_eq!(history.relays[&one].run_length, 10_000);
-        history.downrate(now() + secs(DAY));
+        history.downrate(now() + secs(DAY), |_| true);
         assert_eq!(history.relays[&one].run_length, 9025, "0.95 twice");
-        history.downrate(now() + secs(200 * DAY));
+        history.downrate(now() + secs(200 * DAY), |_| true);
         assert!(history.relays.is_empty());
     }
 
@@ -439,7 +496,7 @@ mod tests {
     #[test]
     fn the_file_keeps_everything_but_the_time_in_between() {
         let mut history = History::default();
-        history.downrate(now());
+        history.downrate(now(), |_| true);
         history.note_reachable(id(1), at(1), now(), NO_PENALTY);
         history.note_reachable(id(2), at(2), now(), NO_PENALTY);
         let stored = now() + secs(1000);
@@ -450,7 +507,8 @@ mod tests {
         let one = format!("R {}\n+MTBF 0 0.00000 {start}\n+WFU 0 0\n", "01".repeat(20));
         assert!(text.contains(&one), "{text}");
         let later = stored + secs(7777);
-        let read = History::read(&text, later).unwrap();
+        let (read, corrupt) = History::read(&text, later).unwrap();
+        assert_eq!(corrupt, 0);
         for (id, after) in [(id(1), secs(0)), (id(2), secs(60))] {
             let (then, now) = (stored + after, later + after);
             assert_eq!(read.mtbf(&id, now), history.mtbf(&id, then));
@@ -463,30 +521,83 @@ mod tests {
     }
 
     #[test]
+    fn where_too_many_are_known_those_that_ran_for_the_shortest_time_are_forgotten() {
+        let mut history = History {
+            max: 16,
+            ..History::default()
+        };
+        for byte in 0..16 {
+            history.note_reachable(id(byte), at(1), now(), NO_PENALTY);
+            if byte != 3 {
+                history.note_unreachable(id(byte), now() + secs(100 - u64::from(byte)));
+            }
+        }
+        // An eighth gives way at once: what is made up costs little.
+        history.note_reachable(id(99), at(1), now(), NO_PENALTY);
+        let known = Vec::from_iter(history.relays.keys().map(|id| id.as_bytes()[0]));
+        assert_eq!(known, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 99]);
+        let text = history.write(now() + secs(100));
+        let (read, corrupt) = History::read(&text, now() + secs(100)).unwrap();
+        assert_eq!((read.relays.len(), corrupt), (15, 0));
+    }
+
+    #[test]
+    fn relays_that_nobody_watches_do_not_run() {
+        let mut history = History::default();
+        history.downrate(now(), |_| true);
+        for byte in 1..=3 {
+            history.note_reachable(id(byte), at(1), now(), NO_PENALTY);
+        }
+        history.note_forgotten(id(1), now() + secs(9));
+        assert_eq!(history.mtbf(&id(1), now() + secs(DAY)), 9.0);
+        // One that was never reached leaves nothing.
+        history.note_unreachable(id(4), now());
+        history.note_forgotten(id(4), now());
+        assert_eq!(history.relays.len(), 3);
+        // Of an earlier run's file, those that do not come back.
+        let noon = now() + secs(DAY / 2);
+        history.downrate(noon, |known| *known == id(2));
+        assert_eq!(history.uptime(&id(2), noon), secs(DAY / 2));
+        assert_eq!(history.uptime(&id(3), noon), Duration::ZERO);
+    }
+
+    #[test]
     fn files_that_are_none_are_refused_with_a_reason() {
-        let good = "format 2\nstored-at 2026-11-21 01:16:40\n";
-        assert!(History::read(good, now()).is_ok());
-        let id = "01".repeat(20);
         for bad in [
             String::new(),
             "format 1\n".into(),
             "format 2\ndata\n.\n".into(),
             "format 2\nstored-at yesterday\n".into(),
-            format!("{good}data\nR 01\n"),
-            format!("{good}data\nR {id}\n+MTBF x 0.0\n"),
-            format!("{good}data\nR {id}\n+MTBF -1 0.0\n"),
-            format!("{good}data\nR {id}\n+MTBF 1 NaN\n"),
-            format!("{good}data\nR {id}\n+MTBF 1 1 S=now\n"),
-            format!("{good}data\nR {id}\n+WFU 1\n"),
         ] {
             assert!(History::read(&bad, now()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn one_torn_line_of_a_file_costs_no_other_relay_its_history() {
+        let good = "format 2\nstored-at 2026-11-21 01:16:40\ntracked-since x\ndata\n";
+        let (one, other) = ("01".repeat(20), "02".repeat(20));
+        for bad in [
+            "R 01\n+MTBF 1 1.0\n".to_owned(),
+            format!("R {one}\n+MTBF x 0.0\n"),
+            format!("R {one}\n+MTBF -1 0.0\n"),
+            format!("R {one}\n+MTBF 1 NaN\n"),
+            format!("R {one}\n+MTBF 1 1 S=now\n"),
+            format!("R {one}\n+WFU 1\n"),
+        ] {
+            let text = format!("{good}{bad}R {other}\n+MTBF 9 1.0\n+FUTURE\n+WFU 7 9\n.\n");
+            let (history, corrupt) = History::read(&text, now()).unwrap();
+            assert_eq!(corrupt, 2, "{bad}");
+            assert_eq!(history.relays.len(), 1, "{bad}");
+            assert_eq!(history.mtbf(&id(2), now()), 9.0);
+            assert_eq!(history.time_known(&id(2), now()), 9);
         }
     }
 
     proptest! {
         #[test]
         fn any_file_is_read_or_refused(text in "(format 2\nstored-at 2026-11-21 01:16:40\n)?(data\n)?\\PC*") {
-            if let Ok(history) = History::read(&text, now()) {
+            if let Ok((history, _)) = History::read(&text, now()) {
                 history.write(now());
             }
         }

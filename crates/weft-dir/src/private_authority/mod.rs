@@ -37,6 +37,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
 use config::Lifetime;
@@ -49,7 +50,7 @@ use history::History;
 use keys::Signers;
 pub use keys::{AuthorityKeyError, AuthorityKeys, CERTIFICATE};
 pub use lists::{AddressList, CountryTable, Lists, NamedRelays};
-use pins::{KeyPins, Pinned};
+use pins::KeyPins;
 use reach::{Reach, Running};
 pub use reach::{ReachabilityOptions, ReachabilityTest};
 use room::{Placed, gives_way};
@@ -58,6 +59,11 @@ pub use versions::is_tor_version;
 
 /// Relays that are known at most.
 const MAX_RELAYS: usize = 4096;
+/// The answer to a relay with one identity of its own and one of another.
+const OTHER_KEYS: &str = "Looks like your keypair has changed? This authority previously recorded a different RSA identity for \
+     this Ed25519 identity (or vice versa.) Did you replace or copy some of your key files, but not the others? You \
+     should either restore the expected keypair, or delete your keys and restart Tor to start your relay with a new \
+     identity.";
 /// Documents of one kind that are kept although no relay has them any more, at most.
 const MAX_OLD: usize = 4 * MAX_RELAYS;
 
@@ -213,19 +219,8 @@ impl PrivateAuthority {
     fn take_router(&mut self, text: &str, from: IpAddr, now: SystemTime) -> Result<Taken, String> {
         let router = Router::read(text, now)?;
         router.standing(&self.config.lists)?;
-        match (self.pins).check_and_add(router.rsa, router.ed, !self.config.pin_keys) {
-            Pinned::Matches => {}
-            Pinned::Full => return Err("This private network is full.".into()),
-            Pinned::Mismatch => {
-                return Err(
-                    "Looks like your keypair has changed? This authority previously \
-                            recorded a different RSA identity for this Ed25519 identity (or vice \
-                            versa.) Did you replace or copy some of your key files, but not the \
-                            others? You should either restore the expected keypair, or delete your \
-                            keys and restart Tor to start your relay with a new identity."
-                        .into(),
-                );
-            }
+        if self.config.pin_keys && self.has_other_keys(&router) {
+            return Err(OTHER_KEYS.into());
         }
         let known = self.routers.get(&router.rsa);
         if known.is_some_and(|known| known.published >= router.published) {
@@ -248,12 +243,29 @@ impl PrivateAuthority {
         self.microdescs
             .add(router.microdesc_digest, &router.microdesc);
         self.descriptors.add(router.digest, &router.text);
-        if let Some(old) = self.routers.insert(router.rsa, router) {
+        let (rsa, ed) = (router.rsa, router.ed);
+        if let Some(old) = self.routers.insert(rsa, router) {
             self.release(&old);
+        }
+        if !self.config.reachability.test || rsa == self.config.identity {
+            self.pin(rsa, ed);
         }
         self.first.get_or_insert(now);
         self.changed = true;
         Ok(Taken::New)
+    }
+
+    /// Whether one of the relay's identities belongs to another: of a relay that was reached, or that is known.
+    fn has_other_keys(&self, router: &Router) -> bool {
+        let (rsa, ed) = (&router.rsa, &router.ed);
+        self.pins.contradicts(rsa, ed)
+            || (self.routers.values()).any(|known| (known.rsa == *rsa) != (known.ed == *ed))
+    }
+
+    /// Keeps together what belongs together.
+    fn pin(&mut self, rsa: RsaIdentity, ed: Ed25519Identity) {
+        let routers = &self.routers;
+        self.pins.add(rsa, ed, |id| routers.contains_key(id));
     }
 
     /// The relay that gives way to a newcomer whose descriptor came `from` this network, if any does.
@@ -329,7 +341,8 @@ impl PrivateAuthority {
     /// Signing failed.
     pub fn tick(&mut self, now: SystemTime) -> Result<SystemTime, AuthorityKeyError> {
         let started = *self.started.get_or_insert(now);
-        self.history.downrate(now);
+        let routers = &self.routers;
+        self.history.downrate(now, |id| routers.contains_key(id));
         self.forget_all(now, |router| router.published + router::MAX_AGE < now);
         let routers = &self.routers;
         // What is still tested holds a place.
@@ -395,11 +408,13 @@ impl PrivateAuthority {
         };
         let reach = self.reach.entry(test.rsa).or_default();
         let finished = reach.finish(test, router, reached, now);
+        let ed = router.ed;
         self.changed |= finished.came_up;
         if finished.reached && test.address == router.or_addr() {
             let penalty = self.config.move_penalty();
             self.history
                 .note_reachable(test.rsa, test.address, now, penalty);
+            self.pin(test.rsa, ed);
             // Another relay that claims this port is not there, or not any more: a relay came back with other keys.
             let own = self.config.identity;
             self.forget_all(now, |router| {

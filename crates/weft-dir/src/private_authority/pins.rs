@@ -1,5 +1,5 @@
-//! Which Ed25519 identity belongs to which RSA identity, once it was seen (`AuthDirPinKeys`; C tor keypin.c), and the
-//! file that keeps it over a restart.
+//! Which Ed25519 identity belongs to which RSA identity, once a relay with both was reached (`AuthDirPinKeys`; C tor
+//! keypin.c), and the file that keeps it over a restart. C tor keeps every pair that it was ever sent, without end.
 
 use std::collections::BTreeMap;
 
@@ -13,23 +13,37 @@ const MAX_PINS: usize = 1 << 16;
 const LINE: usize = 27 + 1 + 43;
 
 /// The pairs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct KeyPins {
-    by_rsa: BTreeMap<RsaIdentity, Ed25519Identity>,
+    by_rsa: BTreeMap<RsaIdentity, Pin>,
     by_ed: BTreeMap<Ed25519Identity, RsaIdentity>,
+    /// RSA identities, those that were not seen for longest first.
+    by_use: BTreeMap<u64, RsaIdentity>,
+    /// Counts uses.
+    uses: u64,
+    max: usize,
+    /// Lines of the file, with those that wait.
+    lines: usize,
     /// Lines that are not in the file yet.
-    journal: String,
+    waiting: String,
+    /// Some of them were not written.
+    incomplete: bool,
 }
 
-/// The result of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pinned {
-    /// These two belong together: known, or from now on.
-    Matches,
-    /// One of them belongs to another.
-    Mismatch,
-    /// No more pairs can be kept.
-    Full,
+#[derive(Clone, Copy, Debug)]
+struct Pin {
+    ed: Ed25519Identity,
+    /// Its key in `by_use`.
+    used: u64,
+}
+
+/// What the file lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Journal {
+    /// These lines belong behind what is there.
+    More(String),
+    /// This belongs into it instead of what is there.
+    Whole(String),
 }
 
 /// What of a file could not be used.
@@ -40,52 +54,93 @@ pub(super) struct Loaded {
     pub(super) corrupt: usize,
 }
 
+impl Default for KeyPins {
+    fn default() -> Self {
+        Self::new(MAX_PINS)
+    }
+}
+
 impl KeyPins {
-    /// Checks a pair, and keeps one that is new. With `replace` it takes the place of every pair that it contradicts.
-    pub(super) fn check_and_add(
+    /// Keeps `max` pairs at most.
+    fn new(max: usize) -> Self {
+        Self {
+            by_rsa: BTreeMap::new(),
+            by_ed: BTreeMap::new(),
+            by_use: BTreeMap::new(),
+            uses: 0,
+            max,
+            lines: 0,
+            waiting: String::new(),
+            incomplete: false,
+        }
+    }
+
+    /// Whether one of these belongs to another.
+    pub(super) fn contradicts(&self, rsa: &RsaIdentity, ed: &Ed25519Identity) -> bool {
+        let has_other_ed = self.by_rsa.get(rsa).is_some_and(|pin| pin.ed != *ed);
+        has_other_ed || self.by_ed.get(ed).is_some_and(|other| other != rsa)
+    }
+
+    /// Keeps a pair in the place of every pair that it contradicts. Where there are too many, the one that was not seen
+    /// for longest is forgotten, of those that are not of a relay that is `known`.
+    pub(super) fn add(
         &mut self,
         rsa: RsaIdentity,
         ed: Ed25519Identity,
-        replace: bool,
-    ) -> Pinned {
-        if self.by_rsa.get(&rsa) == Some(&ed) {
-            return Pinned::Matches;
+        known: impl Fn(&RsaIdentity) -> bool,
+    ) {
+        if self.insert(rsa, ed, known) {
+            self.waiting += &line(&rsa, &ed);
+            self.lines += 1;
         }
-        if !replace && (self.by_rsa.contains_key(&rsa) || self.by_ed.contains_key(&ed)) {
-            return Pinned::Mismatch;
-        }
-        if self.by_rsa.len() >= MAX_PINS {
-            return Pinned::Full;
-        }
-        self.insert(rsa, ed);
-        let rsa = Base64Unpadded::encode_string(rsa.as_bytes());
-        let ed = Base64Unpadded::encode_string(ed.as_bytes());
-        self.journal += &format!("{rsa} {ed}\n");
-        Pinned::Matches
     }
 
-    fn insert(&mut self, rsa: RsaIdentity, ed: Ed25519Identity) {
-        if let Some(old) = self.by_rsa.insert(rsa, ed) {
-            self.by_ed.remove(&old);
+    /// The same without the file. Whether the pair is new.
+    fn insert(
+        &mut self,
+        rsa: RsaIdentity,
+        ed: Ed25519Identity,
+        known: impl Fn(&RsaIdentity) -> bool,
+    ) -> bool {
+        let is_new = self.by_rsa.get(&rsa).is_none_or(|pin| pin.ed != ed);
+        self.remove(&rsa);
+        if let Some(other) = self.by_ed.get(&ed).copied() {
+            self.remove(&other);
         }
-        if let Some(old) = self.by_ed.insert(ed, rsa)
-            && old != rsa
-        {
-            self.by_rsa.remove(&old);
+        while self.by_rsa.len() >= self.max {
+            let mut oldest = self.by_use.values();
+            match oldest.find(|id| !known(id)).copied() {
+                Some(oldest) => self.remove(&oldest),
+                None => return false,
+            }
+        }
+        self.uses += 1;
+        let used = self.uses;
+        self.by_rsa.insert(rsa, Pin { ed, used });
+        self.by_ed.insert(ed, rsa);
+        self.by_use.insert(used, rsa);
+        is_new
+    }
+
+    fn remove(&mut self, rsa: &RsaIdentity) {
+        if let Some(pin) = self.by_rsa.remove(rsa) {
+            self.by_ed.remove(&pin.ed);
+            self.by_use.remove(&pin.used);
         }
     }
 
     /// Reads a file; later lines win over earlier ones.
-    pub(super) fn load(&mut self, text: &str) -> Loaded {
+    pub(super) fn load(&mut self, text: &[u8]) -> Loaded {
         let mut loaded = Loaded::default();
-        for line in text.split('\n') {
+        for line in text.split(|byte| *byte == b'\n') {
+            self.lines += 1;
             // `@` is reserved, `#` a comment.
-            if line.trim().is_empty() || line.starts_with(['@', '#']) {
+            if line.trim_ascii().is_empty() || line.starts_with(b"@") || line.starts_with(b"#") {
                 continue;
             }
-            match pair(line).filter(|_| self.by_rsa.len() < MAX_PINS) {
+            match pair(line) {
                 Some((rsa, ed)) => {
-                    self.insert(rsa, ed);
+                    self.insert(rsa, ed, |_| false);
                     loaded.pairs += 1;
                 }
                 None => loaded.corrupt += 1,
@@ -94,13 +149,36 @@ impl KeyPins {
         loaded
     }
 
-    /// The lines to append to the file.
-    pub(super) fn take_journal(&mut self) -> String {
-        std::mem::take(&mut self.journal)
+    /// What the file lacks, if anything. One that has many lines without use, or lacks some, is written anew.
+    pub(super) fn take_journal(&mut self) -> Option<Journal> {
+        if self.waiting.is_empty() && !self.incomplete {
+            return None;
+        }
+        let more = std::mem::take(&mut self.waiting);
+        if !std::mem::take(&mut self.incomplete) && self.lines <= 2 * self.max {
+            return Some(Journal::More(more));
+        }
+        self.lines = self.by_rsa.len();
+        let pairs = self.by_use.values();
+        let pairs = pairs.filter_map(|rsa| Some((rsa, self.by_rsa.get(rsa)?)));
+        let lines = pairs.map(|(rsa, pin)| line(rsa, &pin.ed));
+        Some(Journal::Whole(lines.collect()))
+    }
+
+    /// What was taken was not written.
+    pub(super) fn not_written(&mut self) {
+        self.incomplete = true;
     }
 }
 
-fn pair(line: &str) -> Option<(RsaIdentity, Ed25519Identity)> {
+fn line(rsa: &RsaIdentity, ed: &Ed25519Identity) -> String {
+    let rsa = Base64Unpadded::encode_string(rsa.as_bytes());
+    let ed = Base64Unpadded::encode_string(ed.as_bytes());
+    format!("{rsa} {ed}\n")
+}
+
+fn pair(line: &[u8]) -> Option<(RsaIdentity, Ed25519Identity)> {
+    let line = std::str::from_utf8(line).ok()?;
     let (rsa, ed) = line.split_once(' ').filter(|_| line.len() == LINE)?;
     let rsa: [u8; 20] = Base64Unpadded::decode_vec(rsa).ok()?.try_into().ok()?;
     let ed: [u8; 32] = Base64Unpadded::decode_vec(ed).ok()?.try_into().ok()?;
@@ -119,55 +197,128 @@ mod tests {
         [byte; 32].into()
     }
 
+    fn add(pins: &mut KeyPins, one: u8, other: u8) {
+        pins.add(rsa(one), ed(other), |_| false);
+    }
+
+    /// Lines that belong behind those that are there.
+    fn more(pins: &mut KeyPins) -> String {
+        match pins.take_journal() {
+            Some(Journal::More(lines)) => lines,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn pairs(pins: &KeyPins) -> Vec<(u8, u8)> {
+        assert_eq!(pins.by_rsa.len(), pins.by_ed.len());
+        assert_eq!(pins.by_rsa.len(), pins.by_use.len());
+        let pairs = pins.by_use.values().map(|rsa| (rsa, pins.by_rsa[rsa].ed));
+        let first =
+            |(rsa, ed): (&RsaIdentity, Ed25519Identity)| (rsa.as_bytes()[0], ed.as_bytes()[0]);
+        pairs.map(first).collect()
+    }
+
     #[test]
     fn a_pair_stays_together_over_a_restart() {
         let mut pins = KeyPins::default();
-        assert_eq!(pins.check_and_add(rsa(1), ed(1), false), Pinned::Matches);
-        assert_eq!(pins.check_and_add(rsa(1), ed(1), false), Pinned::Matches);
-        assert_eq!(pins.check_and_add(rsa(1), ed(2), false), Pinned::Mismatch);
-        assert_eq!(pins.check_and_add(rsa(2), ed(1), false), Pinned::Mismatch);
-        let journal = pins.take_journal();
+        assert!(!pins.contradicts(&rsa(1), &ed(1)));
+        add(&mut pins, 1, 1);
+        add(&mut pins, 1, 1);
+        let journal = more(&mut pins);
         assert_eq!(journal.lines().count(), 1, "{journal}");
-        assert!(pins.take_journal().is_empty());
+        assert_eq!(pins.take_journal(), None);
         let mut again = KeyPins::default();
         let text = format!("\n@opened-at 2026-11-21 01:00:00\n{journal}");
         let loaded = Loaded {
             pairs: 1,
             corrupt: 0,
         };
-        assert_eq!(again.load(&text), loaded);
-        assert_eq!(again.check_and_add(rsa(1), ed(2), false), Pinned::Mismatch);
+        assert_eq!(again.load(text.as_bytes()), loaded);
+        for pins in [&pins, &again] {
+            assert!(!pins.contradicts(&rsa(1), &ed(1)));
+            assert!(pins.contradicts(&rsa(1), &ed(2)));
+            assert!(pins.contradicts(&rsa(2), &ed(1)));
+            assert!(!pins.contradicts(&rsa(2), &ed(2)));
+        }
     }
 
     #[test]
-    fn without_pinning_the_newest_pair_takes_the_place_of_all_that_it_contradicts() {
+    fn a_pair_takes_the_place_of_all_that_it_contradicts() {
         let mut pins = KeyPins::default();
         for (one, other) in [(1, 1), (2, 2), (1, 2)] {
-            assert_eq!(
-                pins.check_and_add(rsa(one), ed(other), true),
-                Pinned::Matches
-            );
+            add(&mut pins, one, other);
         }
         let mut again = KeyPins::default();
-        again.load(&pins.take_journal());
+        again.load(more(&mut pins).as_bytes());
         for pins in [&pins, &again] {
-            assert_eq!(pins.by_rsa, BTreeMap::from([(rsa(1), ed(2))]));
-            assert_eq!(pins.by_ed, BTreeMap::from([(ed(2), rsa(1))]));
+            assert_eq!(pairs(pins), [(1, 2)]);
         }
+    }
+
+    #[test]
+    fn of_too_many_pairs_those_that_were_not_seen_for_longest_are_forgotten() {
+        let mut pins = KeyPins::new(3);
+        for byte in 1..=3 {
+            add(&mut pins, byte, byte);
+        }
+        add(&mut pins, 1, 1);
+        pins.add(rsa(4), ed(4), |id| *id == rsa(2));
+        assert_eq!(
+            pairs(&pins),
+            [(2, 2), (1, 1), (4, 4)],
+            "2 is a known relay's"
+        );
+        pins.add(rsa(5), ed(5), |_| true);
+        assert_eq!(pairs(&pins), [(2, 2), (1, 1), (4, 4)], "all are");
+        // The newest of a file that has more are those that count.
+        let mut again = KeyPins::new(2);
+        again.load(more(&mut pins).as_bytes());
+        assert_eq!(pairs(&again), [(3, 3), (4, 4)]);
+    }
+
+    #[test]
+    fn a_file_does_not_grow_without_end() {
+        let mut pins = KeyPins::new(3);
+        let mut longest = 0;
+        let mut file = String::new();
+        for byte in 1..=100 {
+            add(&mut pins, byte, byte);
+            match pins.take_journal().unwrap() {
+                Journal::More(lines) => file += &lines,
+                Journal::Whole(lines) => file = lines,
+            }
+            longest = longest.max(file.lines().count());
+        }
+        assert_eq!(longest, 6, "twice as many lines as pairs");
+        let mut again = KeyPins::new(3);
+        again.load(file.as_bytes());
+        assert_eq!(pairs(&again), [(98, 98), (99, 99), (100, 100)]);
+    }
+
+    #[test]
+    fn lines_that_were_not_written_are_written_with_the_next_ones() {
+        let mut pins = KeyPins::default();
+        add(&mut pins, 1, 1);
+        let lines = more(&mut pins);
+        pins.not_written();
+        assert_eq!(pins.take_journal(), Some(Journal::Whole(lines)));
+        assert_eq!(pins.take_journal(), None);
     }
 
     #[test]
     fn torn_lines_of_the_file_are_passed_over() {
         let mut pins = KeyPins::default();
-        pins.check_and_add(rsa(3), ed(3), false);
-        let good = pins.take_journal();
+        add(&mut pins, 3, 3);
+        let good = more(&mut pins);
         let half = good.get(..40).unwrap();
-        let text = format!("{half}\n# by hand\nx\n{}\n{good}", "é".repeat(36));
+        let text = format!("{half}\n# by hand\nx\n{}\n", "é".repeat(36));
+        let text = [text.as_bytes(), b"\xff\xfe\n", good.as_bytes()].concat();
         let mut again = KeyPins::default();
         let loaded = Loaded {
             pairs: 1,
-            corrupt: 3,
+            corrupt: 4,
         };
         assert_eq!(again.load(&text), loaded);
+        assert_eq!(pairs(&again), [(3, 3)]);
     }
 }

@@ -94,12 +94,13 @@ impl AuthorityServer {
     }
 
     /// Keeps files in `folder`, and begins with what is there.
-    fn keep_files(&mut self, folder: PathBuf, log: &Log) {
+    fn keep_files(&mut self, folder: PathBuf, log: &Log) -> io::Result<()> {
         let storage = Storage::new(folder);
-        for (severity, line) in storage.load(&mut self.authority(), self.clock.wall()) {
+        for (severity, line) in storage.load(&mut self.authority(), self.clock.wall())? {
             log(severity, line);
         }
         self.storage = Some(Arc::new(Mutex::new(storage)));
+        Ok(())
     }
 
     /// Writes files that are due; `ends`: all.
@@ -439,7 +440,7 @@ impl AuthorityHandle {
     /// Starts an authority that answers on these listeners, by the machine's clocks.
     ///
     /// # Errors
-    /// The system has no thread or no epoll for it.
+    /// The system has no thread or no epoll for it, or a file of an earlier run cannot be read.
     pub fn start(
         authority: PrivateAuthority,
         listeners: Vec<std::net::TcpListener>,
@@ -465,7 +466,7 @@ impl AuthorityHandle {
         };
         let mut server = AuthorityServer::new(authority, Arc::new(SystemClock::default()));
         if let Some(folder) = folder {
-            server.keep_files(folder, &log);
+            server.keep_files(folder, &log)?;
         }
         let shared = server.clone();
         let (streams, mut waiting) = mpsc::channel::<(UnixStream, IpAddr)>(QUEUE);

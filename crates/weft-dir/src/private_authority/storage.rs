@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::PrivateAuthority;
 use super::history::History;
+use super::pins::Journal;
 use crate::cache;
 use crate::command::Severity;
 
@@ -34,42 +35,43 @@ impl Storage {
     }
 
     /// Lets the authority remember what earlier runs have written. Returns what to log.
+    ///
+    /// # Errors
+    /// There is a `key-pinning-journal` that cannot be read: without it relays could take on other identities. C tor does
+    /// not start, either.
     pub(super) fn load(
         &self,
         authority: &mut PrivateAuthority,
         now: SystemTime,
-    ) -> Vec<(Severity, String)> {
+    ) -> io::Result<Vec<(Severity, String)>> {
         let mut log = Vec::new();
-        match read(&self.folder.join(PINS)) {
-            Ok(None) => {}
-            Ok(Some(text)) => {
-                let loaded = authority.pins.load(&text);
-                let severity = match loaded.corrupt {
-                    0 => Severity::Info,
-                    _ => Severity::Notice,
-                };
-                let text = format!(
-                    "Loaded {} entries from keypin journal. Found {} corrupt lines (ignored).",
-                    loaded.pairs, loaded.corrupt
-                );
-                log.push((severity, text));
-            }
-            Err(error) => log.push((Severity::Warn, format!("Cannot read {PINS}: {error}."))),
+        if let Some(text) = read(&self.folder, PINS)? {
+            let loaded = authority.pins.load(&text);
+            let severity = match loaded.corrupt {
+                0 => Severity::Info,
+                _ => Severity::Notice,
+            };
+            let text = format!(
+                "Loaded {} entries from keypin journal. Found {} corrupt lines (ignored).",
+                loaded.pairs, loaded.corrupt
+            );
+            log.push((severity, text));
         }
-        let history = match read(&self.folder.join(STABILITY)) {
-            Ok(None) => return log,
-            Ok(Some(text)) => History::read(&text, now),
+        let history = match read(&self.folder, STABILITY) {
+            Ok(None) => return Ok(log),
+            Ok(Some(text)) => History::read(&String::from_utf8_lossy(&text), now)
+                .map_err(|why| format!("cannot read {STABILITY}: {why}")),
             Err(error) => Err(error.to_string()),
         };
-        match history {
-            Ok(history) => authority.history = history,
-            Err(why) => {
-                let text =
-                    format!("Cannot read {STABILITY}: {why}. No relay is known from before.");
-                log.push((Severity::Warn, text));
+        let warning = match history {
+            Ok((history, corrupt)) => {
+                authority.history = history;
+                (corrupt > 0).then(|| format!("{STABILITY}: {corrupt} line(s) cannot be read"))
             }
-        }
-        log
+            Err(why) => Some(format!("{why}; no relay is known from before")),
+        };
+        log.extend(warning.map(|text| (Severity::Warn, format!("{text}."))));
+        Ok(log)
     }
 
     /// Writes what is due; `ends`: everything.
@@ -79,31 +81,50 @@ impl Storage {
         now: SystemTime,
         ends: bool,
     ) -> Result<(), String> {
-        let journal = authority.pins.take_journal();
-        if !journal.is_empty() {
-            append(&self.folder.join(PINS), &journal)
-                .map_err(|error| format!("Cannot write {PINS}: {error}"))?;
+        let pins = match authority.pins.take_journal() {
+            None => Ok(()),
+            Some(Journal::More(lines)) => append(&self.folder.join(PINS), &lines)
+                .map_err(|error| format!("Cannot write {PINS}: {error}")),
+            Some(Journal::Whole(text)) => {
+                cache::write(&self.folder, PINS, text).map_err(|error| error.to_string())
+            }
+        };
+        if pins.is_err() {
+            authority.pins.not_written();
         }
         let due = *self.save.get_or_insert(now + SAVE);
         // A clock that was set back makes it due, too.
         if !ends && due > now && due <= now + SAVE {
-            return Ok(());
+            return pins;
         }
         self.save = Some(now + SAVE);
         let text = authority.history.write(now);
-        cache::write(&self.folder, STABILITY, text).map_err(|error| error.to_string())
+        let stability =
+            cache::write(&self.folder, STABILITY, text).map_err(|error| error.to_string());
+        pins.and(stability)
     }
 }
 
-fn read(path: &Path) -> io::Result<Option<String>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+fn read(folder: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let read = || {
+        let mut bytes = Vec::new();
+        let length = File::open(folder.join(name))?
+            .take(MAX_FILE + 1)
+            .read_to_end(&mut bytes)?;
+        if u64::try_from(length).is_ok_and(|length| length > MAX_FILE) {
+            let why = format!("it has more than {MAX_FILE} bytes");
+            return Err(io::Error::other(why));
+        }
+        Ok(bytes)
     };
-    let mut text = String::new();
-    file.take(MAX_FILE).read_to_string(&mut text)?;
-    Ok(Some(text))
+    match read() {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io::Error::new(
+            error.kind(),
+            format!("cannot read {name}: {error}"),
+        )),
+    }
 }
 
 fn append(path: &Path, text: &str) -> io::Result<()> {

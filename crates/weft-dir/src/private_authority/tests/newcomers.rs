@@ -1,6 +1,9 @@
 //! What newcomers, of whom anyone can make up any number, take from relays that an authority knows.
 
-use super::rules::{authority_with, entries, entries_after, names, run_tests, with_tests};
+use super::pins::Journal;
+use super::rules::{
+    authority_with, entries, entries_after, names, run_tests, with_rsa_of, with_tests,
+};
 use super::*;
 use crate::descriptor::Moment;
 
@@ -128,4 +131,62 @@ fn documents_that_no_consensus_named_are_not_kept_after_newer_ones() {
         404,
         "no consensus named it"
     );
+}
+
+#[test]
+fn identities_belong_together_once_a_relay_was_reached_with_both() {
+    let mut authority = authority_with(with_tests(|_| {}));
+    let mixed = with_rsa_of(&described(2), &described(3));
+    let refused = |answer: Answer| (answer.status == 400).then_some(answer.reason);
+    upload(&mut authority, 2);
+    // Nor while it is known.
+    let reason = refused(post_from(&mut authority, &mixed, 9)).unwrap();
+    assert!(reason.contains("keypair has changed"), "{reason}");
+    assert_eq!(
+        authority.pins.take_journal(),
+        None,
+        "made up is nothing to keep"
+    );
+    authority.tick(now() + router::MAX_AGE + secs(1)).unwrap();
+    assert_eq!(refused(post_from(&mut authority, &mixed, 9)), None);
+    run_tests(&mut authority, &[], now());
+    assert!(matches!(
+        authority.pins.take_journal(),
+        Some(Journal::More(_))
+    ));
+    // Now it is kept, although the relay goes.
+    authority.tick(now() + router::MAX_AGE + secs(1)).unwrap();
+    assert_eq!(authority.relays(), 0);
+    for other in [described(2), described(3)] {
+        assert!(refused(post_from(&mut authority, &other, 9)).is_some());
+    }
+    assert_eq!(refused(post_from(&mut authority, &described(4), 9)), None);
+}
+
+#[test]
+fn an_authority_without_the_journal_that_it_had_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = || {
+        let surroundings = server::Surroundings {
+            allowed: Arc::new(|_| true),
+            log: Arc::new(|_, _| {}),
+            tester: None,
+            folder: Some(folder.path().to_owned()),
+        };
+        let started = server::AuthorityHandle::start(authority(), Vec::new(), surroundings);
+        started.map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(start(), Ok(()));
+    let journal = folder.path().join("key-pinning-journal");
+    std::fs::create_dir(&journal).unwrap();
+    let error = start().unwrap_err();
+    assert!(
+        error.starts_with("cannot read key-pinning-journal: "),
+        "{error}"
+    );
+    std::fs::remove_dir(&journal).unwrap();
+    let file = std::fs::File::create(&journal).unwrap();
+    file.set_len((16 << 20) + 1).unwrap();
+    let error = start().unwrap_err();
+    assert!(error.contains("more than 16777216 bytes"), "{error}");
 }

@@ -615,7 +615,7 @@ fn guards_must_be_known_for_as_long_as_most_relays_or_for_a_guaranteed_time() {
 }
 
 /// A relay with the Ed25519 identity of one and the RSA identity of another, at the latter's address.
-fn with_rsa_of(ed: &OwnDescriptor, rsa: &OwnDescriptor) -> OwnDescriptor {
+pub(super) fn with_rsa_of(ed: &OwnDescriptor, rsa: &OwnDescriptor) -> OwnDescriptor {
     let (ed, id) = (&ed.keys, &rsa.keys.rsa_identity);
     OwnDescriptor {
         keys: Arc::new(crate::descriptor::DescriptorKeys {
@@ -773,13 +773,13 @@ fn an_authority_tests_relays_and_keeps_what_it_knows_in_files() {
     std::fs::write(&pins, text.trim_end()).unwrap();
     let storage = storage::Storage::new(folder.path().to_owned());
     let mut next = authority_with(config());
-    let log = storage.load(&mut next, SystemTime::now());
+    let log = storage.load(&mut next, SystemTime::now()).unwrap();
     assert!(log[0].1.starts_with("Loaded 1 entries"), "{log:?}");
     assert_eq!(next.history.write(started).matches("\nR ").count(), 1);
     let rsa = relay(2).rsa_id();
     let other = described(3).keys.ed_identity;
-    assert_eq!(next.pins.check_and_add(rsa, other, false), Pinned::Mismatch);
+    assert!(next.pins.contradicts(&rsa, &other));
     std::fs::write(folder.path().join("router-stability"), "nonsense").unwrap();
-    let log = storage.load(&mut next, SystemTime::now());
-    assert!(log[1].1.contains("Cannot read router-stability"), "{log:?}");
+    let log = storage.load(&mut next, SystemTime::now()).unwrap();
+    assert!(log[1].1.contains("cannot read router-stability"), "{log:?}");
 }
