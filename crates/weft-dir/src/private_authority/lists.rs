@@ -149,18 +149,18 @@ pub struct NamedRelays {
 
 impl NamedRelays {
     /// Reads lines such as `!badexit FINGERPRINT` (`dirserv_load_fingerprint_file`), where an Ed25519 identity, in
-    /// base64, may stand for the fingerprint. Lines that name no relay are passed over, and returned.
+    /// base64, may stand for the fingerprint. Lines that name no relay or are no text are passed over, and returned.
     #[must_use]
-    pub fn parse(text: &str) -> (Self, Vec<String>) {
+    pub fn parse(text: &[u8]) -> (Self, Vec<String>) {
         let (mut named, mut bad) = (Self::default(), Vec::new());
-        for line in text.lines() {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            let Some((word, id)) = line.split_once(char::is_whitespace) else {
-                bad.extend(
-                    Some(line)
-                        .filter(|line| !line.is_empty())
-                        .map(str::to_owned),
-                );
+        for line in text.split(|byte| *byte == b'\n') {
+            let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
+            let line = line.trim_ascii();
+            let text = std::str::from_utf8(line).unwrap_or_default();
+            let Some((word, id)) = text.split_once(char::is_whitespace) else {
+                if !line.is_empty() {
+                    bad.push(String::from_utf8_lossy(line).into_owned());
+                }
                 continue;
             };
             let id: String = id.chars().filter(|c| *c != ' ').collect();
@@ -172,7 +172,7 @@ impl NamedRelays {
                 (Some(rsa), _) => named.by_rsa.entry(rsa).or_default(),
                 (None, Some(ed)) => named.by_ed.entry(ed.into()).or_default(),
                 (None, None) => {
-                    bad.push(line.to_owned());
+                    bad.push(text.to_owned());
                     continue;
                 }
             };
@@ -254,7 +254,7 @@ mod tests {
             "# ours\n\nfriend {hex}\n!BadExit {hex} # bad\n!middleonly {hex}\n!reject {spaced}\n\
              !stripguard {ed}\n!striphsdir {ed}\n!stripv2dir {ed}\n!invalid 00\nlonely\n"
         );
-        let (named, bad) = NamedRelays::parse(&text);
+        let (named, bad) = NamedRelays::parse(text.as_bytes());
         assert_eq!(bad, ["!invalid 00", "lonely"]);
         let lists = Lists {
             named,

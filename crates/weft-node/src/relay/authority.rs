@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -20,11 +20,11 @@ use weft_dir::private_authority::{
     Lists, NamedRelays, PrivateAuthority, ReachabilityOptions, ReachabilityTest, is_tor_version,
     parse_bandwidths,
 };
-use weft_path::Countries;
+use weft_path::{Countries, TableReader};
 
 use super::address::Addresses;
 use super::{Relay, dir_port};
-use crate::client::countries::{TABLES, path_of, read};
+use crate::client::countries::{TABLES, path_of, read_lines};
 use crate::directory::granted;
 use crate::notice;
 use crate::reachability::reach;
@@ -50,14 +50,19 @@ pub enum AuthorityError {
         /// The system's error.
         source: io::Error,
     },
-    /// The bandwidth file.
-    #[error("cannot read V3BandwidthsFile {}: {source}", path.display())]
-    Bandwidths {
+    /// A file that decides about relays.
+    #[error("cannot read {what} {}: {source}", path.display())]
+    File {
+        /// The option that names it, or its name.
+        what: String,
         /// The file.
         path: PathBuf,
-        /// The system's error.
+        /// Why.
         source: io::Error,
     },
+    /// Countries are named, and no table of countries.
+    #[error("{0} is not set, and an option names countries of relays")]
+    NoTable(String),
     /// The system has no thread for it.
     #[error("cannot start the authority: {0}")]
     Start(io::Error),
@@ -186,7 +191,7 @@ fn config(
         exits: granted(&wanted.exits),
         hidden_service_dirs: granted(&wanted.hidden_service_dirs),
         flags: flags(wanted),
-        lists: lists(options, wanted),
+        lists: lists(options, wanted)?,
         reachability: ReachabilityOptions {
             test: wanted.test_reachability,
             test_ed25519: wanted.test_ed25519,
@@ -220,12 +225,12 @@ fn flags(wanted: &AuthorityOptions) -> FlagOptions {
     }
 }
 
-fn lists(options: &Options, wanted: &AuthorityOptions) -> Lists {
+fn lists(options: &Options, wanted: &AuthorityOptions) -> Result<Lists, AuthorityError> {
     let list = |set: &AddressSet| AddressList {
         rules: set.rules.clone(),
         countries: set.countries.clone(),
     };
-    Lists {
+    Ok(Lists {
         reject: list(&wanted.reject),
         invalid: list(&wanted.invalid),
         bad_exit: list(&wanted.bad_exit),
@@ -233,55 +238,64 @@ fn lists(options: &Options, wanted: &AuthorityOptions) -> Lists {
         list_bad_exits: wanted.list_bad_exits,
         list_middle_only: wanted.list_middle_only,
         minimal_version: wanted.minimal_version.clone(),
-        countries: countries(options, wanted),
-        named: named(options),
-    }
+        countries: countries(options, wanted)?,
+        named: named(options)?,
+    })
+}
+
+/// A file that decides about relays. Where it cannot be read whole, the relays that it keeps out would be let in.
+fn read_file(what: impl ToString, path: &Path, at_most: u64) -> Result<Vec<u8>, AuthorityError> {
+    let read = || {
+        let mut bytes = Vec::new();
+        let length = std::fs::File::open(path)?
+            .take(at_most + 1)
+            .read_to_end(&mut bytes)?;
+        if u64::try_from(length).is_ok_and(|length| length > at_most) {
+            return Err(io::Error::other(format!(
+                "it has more than {at_most} bytes"
+            )));
+        }
+        Ok(bytes)
+    };
+    read().map_err(|source| AuthorityError::File {
+        what: what.to_string(),
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// The relays that `approved-routers` in the DataDirectory names, if there is such a file.
-fn named(options: &Options) -> NamedRelays {
+fn named(options: &Options) -> Result<NamedRelays, AuthorityError> {
     let path = options.files.data_directory.join("approved-routers");
-    let read = || {
-        let mut text = String::new();
-        let file = std::fs::File::open(&path)?;
-        file.take(MAX_APPROVED).read_to_string(&mut text)?;
-        Ok::<_, io::Error>(text)
-    };
-    let text = match read() {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return NamedRelays::default(),
-        Err(error) => {
-            tracing::warn!("Cannot read {}: {error}", path.display());
-            return NamedRelays::default();
+    let text = match read_file("the file of relays", &path, MAX_APPROVED) {
+        Err(AuthorityError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(NamedRelays::default());
         }
+        text => text?,
     };
     let (named, bad) = NamedRelays::parse(&text);
     for line in bad {
         tracing::warn!("Invalid fingerprint in {}: {line:?}", path.display());
     }
-    named
+    Ok(named)
 }
 
 /// The countries of relays, where an option names countries. Lists go by IPv4 addresses.
-fn countries(options: &Options, wanted: &AuthorityOptions) -> CountryTable {
+fn countries(options: &Options, wanted: &AuthorityOptions) -> Result<CountryTable, AuthorityError> {
     let [table, _] = TABLES;
     if !wanted.names_countries() {
-        return CountryTable::default();
+        return Ok(CountryTable::default());
     }
-    let text = match path_of(&options.settings, table) {
-        Some(path) => read(path).map_err(|error| format!("{}: {error}", path.display())),
-        None => Err("not set".into()),
-    };
-    let countries = text.and_then(|text| {
-        Countries::parse(&text, "").map_err(|error| format!("it cannot be read: {error}"))
-    });
-    match countries {
-        Ok(countries) => CountryTable(Arc::new(move |address| countries.of(address))),
-        Err(why) => {
-            tracing::warn!("{table}: {why}; the authority knows no relay's country");
-            CountryTable::default()
-        }
-    }
+    let path = path_of(&options.settings, table);
+    let path = path.ok_or_else(|| AuthorityError::NoTable(table.to_string()))?;
+    let mut v4 = TableReader::v4();
+    read_lines(path, |line| v4.line(line)).map_err(|source| AuthorityError::File {
+        what: table.to_string(),
+        path: path.to_owned(),
+        source,
+    })?;
+    let countries = Countries::of_tables(v4, TableReader::v6());
+    Ok(CountryTable(Arc::new(move |address| countries.of(address))))
 }
 
 /// C tor's warnings about versions that are none.
@@ -302,17 +316,8 @@ fn bandwidths(wanted: &AuthorityOptions) -> Result<BTreeMap<RsaIdentity, u64>, A
     let Some(path) = &wanted.bandwidths else {
         return Ok(BTreeMap::new());
     };
-    let read = || {
-        let length = std::fs::metadata(path)?.len();
-        if length > MAX_BANDWIDTHS {
-            return Err(io::Error::other(format!("it has {length} bytes")));
-        }
-        std::fs::read_to_string(path)
-    };
-    let text = read().map_err(|source| AuthorityError::Bandwidths {
-        path: path.clone(),
-        source,
-    })?;
+    let text = read_file("V3BandwidthsFile", path, MAX_BANDWIDTHS)?;
+    let text = String::from_utf8_lossy(&text);
     Ok(parse_bandwidths(&text))
 }
 
@@ -353,44 +358,94 @@ mod tests {
                            ORPort 127.0.0.1:5000\nContactInfo x\nAuthoritativeDirectory 1\n\
                            V3AuthoritativeDirectory 1\nDirPort 127.0.0.1:7000\n";
 
-    fn read_files(lines: &str) -> (Lists, Result<AuthorityConfig, AuthorityError>) {
+    fn read_files(lines: &str) -> Result<AuthorityConfig, AuthorityError> {
         let options = options(&format!("{NETWORK}{lines}"));
         let wanted = options.authority.as_ref().unwrap();
-        let config = config(&options, wanted, [1; 20].into(), &Addresses::default());
-        (lists(&options, wanted), config)
+        config(&options, wanted, [1; 20].into(), &Addresses::default())
     }
 
-    #[test]
-    fn countries_relays_and_bandwidths_are_those_of_files() {
+    /// A folder with an authority's files, and torrc's lines about them.
+    fn files() -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         std::fs::write(path("geoip"), "1.0.0.0,1.0.0.255,AU\n").unwrap();
         let id = "01".repeat(20);
-        let approved = format!("!badexit {id}\nnobody\n");
-        std::fs::write(path("approved-routers"), approved).unwrap();
-        std::fs::write(path("bw"), format!("1700000000\nnode_id=${id} bw=7\n")).unwrap();
-        let files = format!(
+        let bandwidths = format!("1700000000\nnode_id=${id} bw=7\n");
+        std::fs::write(path("approved-routers"), format!("!badexit {id}\n")).unwrap();
+        std::fs::write(path("bw"), bandwidths).unwrap();
+        let lines = format!(
             "GeoIPFile {}\nDataDirectory {}\nV3BandwidthsFile {}\n",
             path("geoip").display(),
             folder.path().display(),
             path("bw").display()
         );
+        (folder, lines)
+    }
+
+    const REJECT: &str = "AuthDirRejectCCs au\n";
+
+    #[test]
+    fn countries_relays_and_bandwidths_are_those_of_files() {
+        let (folder, files) = files();
         let country = |lists: &Lists| (lists.countries.0)("1.0.0.1".parse().unwrap());
-        let (with, config) = read_files(&format!("{files}AuthDirRejectCCs au\n"));
-        assert_eq!(country(&with), *b"au");
-        assert_eq!(with.named, NamedRelays::parse(&format!("!badexit {id}")).0);
-        assert_eq!(config.unwrap().bandwidths.get(&[1; 20].into()), Some(&7));
+        let with = read_files(&format!("{files}{REJECT}")).unwrap();
+        assert_eq!(country(&with.lists), *b"au");
+        let id = "01".repeat(20);
+        let named = NamedRelays::parse(format!("!badexit {id}").as_bytes()).0;
+        assert_eq!(with.lists.named, named);
+        assert_eq!(with.bandwidths.get(&[1; 20].into()), Some(&7));
         // The table is large: it is not read for nothing.
-        assert_eq!(country(&read_files(&files).0), *b"??");
-        // Files that are missing.
-        std::fs::remove_file(path("geoip")).unwrap();
-        std::fs::remove_file(path("approved-routers")).unwrap();
-        std::fs::remove_file(path("bw")).unwrap();
-        let (with, config) = read_files(&format!("{files}AuthDirRejectCCs au\n"));
-        assert_eq!(country(&with), *b"??");
-        assert_eq!(with.named, NamedRelays::default());
-        let error = config.unwrap_err().to_string();
-        assert!(error.starts_with("cannot read V3BandwidthsFile"), "{error}");
+        assert_eq!(country(&read_files(&files).unwrap().lists), *b"??");
+        // No relay has to be named.
+        std::fs::remove_file(folder.path().join("approved-routers")).unwrap();
+        let without = read_files(&files).unwrap();
+        assert_eq!(without.lists.named, NamedRelays::default());
+    }
+
+    #[test]
+    fn a_file_that_keeps_relays_out_is_read_or_there_is_no_authority() {
+        let reason = |lines: &str| {
+            read_files(&format!("{lines}{REJECT}"))
+                .unwrap_err()
+                .to_string()
+        };
+        for (name, begin) in [
+            ("geoip", "cannot read GeoIPFile /"),
+            ("bw", "cannot read V3BandwidthsFile /"),
+            ("approved-routers", "cannot read the file of relays /"),
+        ] {
+            let (folder, files) = files();
+            let path = folder.path().join(name);
+            std::fs::remove_file(&path).unwrap();
+            std::fs::create_dir(&path).unwrap();
+            assert!(reason(&files).starts_with(begin), "{}", reason(&files));
+        }
+        let (folder, files) = files();
+        std::fs::write(folder.path().join("geoip"), "1.0.0.0,1.0.0.255,AU\nx\n").unwrap();
+        assert!(reason(&files).starts_with("cannot read GeoIPFile /"));
+        assert!(reason("GeoIPFile \n").starts_with("GeoIPFile is not set"));
+    }
+
+    #[test]
+    fn lines_of_approved_routers_that_are_no_text_cost_the_others_nothing() {
+        let (folder, files) = files();
+        let path = folder.path().join("approved-routers");
+        let (one, other) = ("01".repeat(20), "02".repeat(20));
+        let text = [
+            b"# M\xfcller\n\xff!reject ",
+            other.as_bytes(),
+            b"\n!badexit ",
+            one.as_bytes(),
+            b"\n",
+        ];
+        std::fs::write(&path, text.concat()).unwrap();
+        let named = NamedRelays::parse(format!("!badexit {one}").as_bytes()).0;
+        assert_eq!(read_files(&files).unwrap().lists.named, named);
+        // Nor are lines dropped because there are too many.
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(MAX_APPROVED + 1).unwrap();
+        let error = read_files(&files).unwrap_err().to_string();
+        assert!(error.ends_with("it has more than 4194304 bytes"), "{error}");
     }
 
     #[test]

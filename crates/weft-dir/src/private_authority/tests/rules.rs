@@ -158,7 +158,7 @@ fn relays_that_approved_routers_names_lose_flags() {
         id(3),
         id(4)
     );
-    let (named, bad) = NamedRelays::parse(&text);
+    let (named, bad) = NamedRelays::parse(text.as_bytes());
     assert!(bad.is_empty());
     let mut authority = authority_with(with_lists(Lists {
         named,
@@ -392,12 +392,10 @@ fn no_more_tests_run_than_there_are_places_and_each_place_is_free_after_its_test
     assert_eq!(first.len(), 8, "none of them was ever reached");
     assert!(authority.begin_tests(now()).0.is_empty());
     // A relay that is forgotten meanwhile keeps its place until its test ends.
+    let first_id = first[0].rsa.to_string();
+    let rejected = format!("!reject {}", first_id.trim_start_matches('$'));
     let rejected = Lists {
-        named: NamedRelays::parse(&format!(
-            "!reject {}",
-            first[0].rsa.to_string().trim_start_matches('$')
-        ))
-        .0,
+        named: NamedRelays::parse(rejected.as_bytes()).0,
         ..Lists::default()
     };
     let mut config = with_tests(|_| {});
