@@ -348,6 +348,22 @@ mod private_network {
                 );
                 sleep(Duration::from_millis(100));
             }
+            // Over circuits, as all that comes later; a consensus is seconds old here.
+            bridge.wait_for("Asking bauth over a circuit.")?;
+            bridge.wait_for("Asking $")?;
+            let before = bridge.log()?.matches("Asking $").count();
+            let end = Instant::now() + PATIENCE;
+            while bridge.log()?.matches("Asking $").count() < before + 2 {
+                ensure!(Instant::now() < end, "no consensus is asked for");
+                sleep(Duration::from_millis(100));
+            }
+            ensure!(
+                !bridge
+                    .log()?
+                    .contains("cannot ask over a circuit: relay 1 of the path"),
+                "{}",
+                bridge.log()?
+            );
             // It came from a relay, not from the bridge.
             let log = authority.log()?;
             ensure!(!log.contains("[warn] http"), "{log}");

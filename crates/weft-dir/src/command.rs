@@ -1,6 +1,6 @@
 //! Messages between a node and its directory task: commands to the task, events from it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -108,47 +108,10 @@ pub enum Command {
     Bandwidth(Totals),
     /// The statistics of the next extra-info document, without histories of bandwidth: whole lines in each.
     Statistics(Vec<String>),
-    /// The answer to an [`Event::Upload`], or why there is none.
-    Uploaded {
-        /// The upload's.
-        generation: u64,
-        /// The upload's.
-        authority: RsaIdentity,
-        /// What the authority sent.
-        answer: Result<Vec<u8>, String>,
-    },
     /// We were overloaded at this moment (onionskins dropped, memory or bandwidth exhausted).
     Overloaded(SystemTime),
     /// Write caches, send the state, end.
     Shutdown,
-}
-
-/// A relay of a circuit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hop {
-    /// Its ORPort.
-    pub addr: SocketAddr,
-    /// Its RSA identity.
-    pub rsa: RsaIdentity,
-    /// Its Ed25519 identity.
-    pub ed25519: Option<[u8; 32]>,
-    /// Its ntor onion key.
-    pub ntor: [u8; 32],
-}
-
-/// A request to an authority of bridges.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upload {
-    /// Of the descriptor.
-    pub generation: u64,
-    /// Which authority.
-    pub authority: RsaIdentity,
-    /// Its nickname, for log lines.
-    pub nickname: String,
-    /// What is sent on the stream, by BEGIN_DIR.
-    pub request: Vec<u8>,
-    /// The circuit's hops; the last is the authority.
-    pub path: Vec<Hop>,
 }
 
 /// How one upload ended.
@@ -203,8 +166,6 @@ pub enum Event {
         /// What is being done.
         summary: &'static str,
     },
-    /// A bridge's descriptor is to be sent over a circuit. It is answered by [`Command::Uploaded`].
-    Upload(Box<Upload>),
     /// One authority answered an upload, or failed to.
     Uploaded {
         /// Nickname of the authority.

@@ -41,6 +41,7 @@ pub mod authority;
 pub mod bandwidth;
 pub mod cache;
 pub mod cache_server;
+pub mod circuits;
 pub mod client;
 pub mod clock;
 pub mod command;

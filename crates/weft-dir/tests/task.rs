@@ -4,14 +4,18 @@
 #[allow(dead_code)]
 mod testing;
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use testing::{TestAuthority, TestConsensus, now, secs};
+use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_dir::authority::Authority;
 use weft_dir::bandwidth::Totals;
 use weft_dir::cache;
+use weft_dir::circuits::{AnswerFuture, CircuitRequest, Circuits, NoCircuits};
 use weft_dir::clock::ManualClock;
 use weft_dir::command::{Command, DirectoryOptions, Event, Severity, UploadOutcome};
 use weft_dir::task::{Config, DirectoryTask};
@@ -51,6 +55,15 @@ impl Server {
             }
         });
         Self { address, requests }
+    }
+
+    /// How many requests began so.
+    fn asked(&self, request: &str) -> usize {
+        let requests = self.requests.lock().unwrap();
+        requests
+            .iter()
+            .filter(|text| text.starts_with(request))
+            .count()
     }
 
     /// Bodies of the descriptors that were posted.
@@ -95,6 +108,10 @@ struct Node {
 
 impl Node {
     fn start(options: DirectoryOptions) -> Self {
+        Self::with_circuits(options, Arc::new(NoCircuits))
+    }
+
+    fn with_circuits(options: DirectoryOptions, circuits: Arc<dyn Circuits>) -> Self {
         let clock = Arc::new(ManualClock::new(now()));
         let (commands, receiver) = tokio::sync::mpsc::channel(64);
         let (sender, events) = mpsc::channel();
@@ -106,6 +123,7 @@ impl Node {
                 options,
                 state: Vec::new(),
                 seed: [1; 32],
+                circuits,
             },
             clock.clone(),
             sink,
@@ -487,5 +505,157 @@ fn a_descriptor_that_another_of_the_same_second_overtook_is_published_again() {
     assert_eq!(posted.len(), 2);
     assert!(published(&posted[0]).as_str() <= "2026-11-21 01:01:00");
     assert!(published(&posted[1]).as_str() > "2026-11-21 01:01:00");
+    node.shutdown();
+}
+
+/// Circuits to directories that answer as the test has it; what they are asked is kept.
+struct FakeCircuits {
+    asked: Mutex<Vec<(Vec<RsaIdentity>, String)>>,
+    answers: fn(&str) -> std::io::Result<Vec<u8>>,
+}
+
+impl FakeCircuits {
+    fn new(answers: fn(&str) -> std::io::Result<Vec<u8>>) -> Arc<Self> {
+        Arc::new(Self {
+            asked: Mutex::default(),
+            answers,
+        })
+    }
+
+    /// The paths of requests that begin so.
+    fn paths(&self, of: &str) -> Vec<Vec<RsaIdentity>> {
+        let asked = self.asked.lock().unwrap();
+        let asked = asked.iter().filter(|(_, line)| line.starts_with(of));
+        asked.map(|(path, _)| path.clone()).collect()
+    }
+}
+
+impl Circuits for FakeCircuits {
+    fn ask(&self, request: CircuitRequest) -> AnswerFuture {
+        let path = request.path.iter().map(|hop| hop.rsa).collect();
+        let text = String::from_utf8(request.request).unwrap();
+        let line = text.lines().next().unwrap_or_default().to_string();
+        let answer = (self.answers)(&line);
+        self.asked.lock().unwrap().push((path, line));
+        Box::pin(async { answer })
+    }
+}
+
+/// The authority of bridges, which the consensus lists.
+const OF_BRIDGES: [u8; 20] = [7; 20];
+const CONSENSUS: &str = "GET /tor/status-vote/current/consensus-microdesc/";
+
+/// A consensus of that many minutes after the first.
+fn minutes_later(minutes: u64) -> String {
+    let directory = "Fast Guard Running V2Dir Valid";
+    let mut relays: Vec<(RsaIdentity, &str)> =
+        (1..=4).map(|id| ([id; 20].into(), directory)).collect();
+    relays.push((OF_BRIDGES.into(), "Authority Running Valid"));
+    TestConsensus {
+        valid_after: now() - secs(60) + secs(60 * minutes),
+        interval: 60,
+        relays,
+        ..TestConsensus::default()
+    }
+    .signed_by(&[&TestAuthority::new(1)])
+}
+
+/// What a directory has, with this consensus.
+fn directory(line: &str, consensus: &str) -> Vec<u8> {
+    if line.starts_with(CONSENSUS) {
+        answer("200 OK", "", consensus)
+    } else if line.starts_with("GET /tor/keys/fp-sk/") {
+        answer("200 OK", "", &TestAuthority::new(1).cert)
+    } else if line.starts_with("GET /tor/micro/d/") {
+        let ids = [[1; 20], [2; 20], [3; 20], [4; 20], OF_BRIDGES];
+        let all: Vec<String> = ids.map(|id| testing::microdesc(&id.into())).to_vec();
+        answer("200 OK", "", &all.concat())
+    } else if line.starts_with("POST /tor/ ") {
+        answer("200 OK", "", "")
+    } else {
+        answer("404 Not found", "", "")
+    }
+}
+
+/// A bridge with these circuits that knows its address; its authority.
+fn bridge(cache: &std::path::Path, circuits: Arc<FakeCircuits>) -> (Node, Server) {
+    let (authority, mut asked) = (TestAuthority::new(1), 0);
+    let server = Server::start(Box::new(move |line| {
+        asked += u64::from(line.starts_with(CONSENSUS));
+        directory(line, &minutes_later(asked.max(1) - 1))
+    }));
+    let of_bridges = Authority {
+        nickname: "bauth".to_owned(),
+        identity: OF_BRIDGES.into(),
+        v3_ident: None,
+        bridge: true,
+        ..authority.configured(server.address)
+    };
+    let options = DirectoryOptions {
+        max_stall: secs(86_400),
+        bridge: true,
+        dir_cache: true,
+        ..DirectoryOptions::new(
+            vec![authority.configured(server.address), of_bridges],
+            cache.to_path_buf(),
+            true,
+        )
+    };
+    let node = Node::with_circuits(options, circuits);
+    node.send(Command::Descriptor(Box::new(testing::relay(9))));
+    node.send(Command::Reachable {
+        ipv4: true,
+        ipv6: true,
+    });
+    (node, server)
+}
+
+#[test]
+fn a_bridge_asks_its_guard_and_uploads_over_three_hops() {
+    let cache = tempfile::tempdir().unwrap();
+    let circuits = FakeCircuits::new(|line| Ok(directory(line, &minutes_later(1))));
+    let (node, server) = bridge(cache.path(), circuits.clone());
+    let (published, consensus) = (Cell::new(false), Cell::new(false));
+    node.until("publication and the second consensus", |event| {
+        published.set(published.get() || matches!(event, Event::Published { accepted: 1, .. }));
+        let is_second =
+            matches!(event, Event::Consensus(consensus) if consensus.valid_after == now());
+        consensus.set(consensus.get() || is_second);
+        (published.get() && consensus.get()).then_some(())
+    });
+    // The first consensus is the authority's.
+    assert_eq!(server.asked(CONSENSUS), 1);
+    assert!(server.posted().is_empty());
+    let uploads = circuits.paths("POST");
+    let [guard, middle, last] = uploads[0][..] else {
+        panic!("{uploads:?}");
+    };
+    assert_eq!(last, OF_BRIDGES.into());
+    assert!(guard != middle && middle != last);
+    // Also of the flavour that it keeps for its clients.
+    let asked = circuits.paths("GET /tor/status-vote");
+    assert!(!asked.is_empty() && asked.iter().all(|path| *path == [guard]));
+    node.shutdown();
+}
+
+#[test]
+fn a_bridge_whose_directories_fail_asks_others_and_then_an_authority() {
+    let cache = tempfile::tempdir().unwrap();
+    let circuits = FakeCircuits::new(|_| Err(std::io::Error::other("it is down")));
+    let (node, _server) = bridge(cache.path(), circuits.clone());
+    let down = UploadOutcome::Failed("cannot ask over a circuit: it is down".to_owned());
+    let (failed, consensus) = (Cell::new(false), Cell::new(false));
+    node.until("a failure and the second consensus", |event| {
+        failed.set(
+            failed.get() || matches!(&event, Event::Uploaded { outcome, .. } if *outcome == down),
+        );
+        let is_second =
+            matches!(event, Event::Consensus(consensus) if consensus.valid_after == now());
+        consensus.set(consensus.get() || is_second);
+        (failed.get() && consensus.get()).then_some(())
+    });
+    let asked = circuits.paths("GET");
+    assert!(asked.len() >= 3, "{asked:?}");
+    assert!(asked.iter().any(|path| *path != asked[0]), "{asked:?}");
     node.shutdown();
 }

@@ -15,10 +15,10 @@
 use weft_cell::identity::RsaIdentity;
 
 pub(crate) mod bandwidth_test;
+mod circuit_request;
 mod error;
 mod link;
 mod probe;
-mod request;
 #[cfg(test)]
 mod tests;
 
@@ -27,10 +27,10 @@ use std::time::{Duration, Instant};
 
 use rand::CryptoRng;
 
+pub use circuit_request::CircuitRequests;
 pub use error::{LinkFault, ProbeError, Step};
 use probe::LONGEST_TIMEOUT;
 pub use probe::{Probe, reach};
-pub use request::{CircuitRequest, RequestError};
 
 /// Relays that are asked one after the other before a pause: one of them may be down, or behind a firewall
 /// itself.

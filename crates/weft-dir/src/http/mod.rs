@@ -270,6 +270,21 @@ async fn converse(
             break;
         }
     }
+    response(received, head, limits)
+}
+
+/// What the bytes are that a directory sent before it ended the stream.
+pub(crate) fn answer(received: Vec<u8>, limits: Limits) -> Result<Response, HttpError> {
+    let head = parse_head(&received)?;
+    response(received, head, limits)
+}
+
+/// The answer of which all has arrived that will.
+fn response(
+    mut received: Vec<u8>,
+    head: Option<Head>,
+    limits: Limits,
+) -> Result<Response, HttpError> {
     let truncated = HttpError::Truncated {
         received: received.len(),
     };

@@ -1,9 +1,13 @@
-//! Publication of a bridge's descriptor: to authorities of bridges alone, over a circuit of three hops, so that neither they
-//! nor an observer of them or of us learns from the upload's connection where a bridge is (C tor: `DIRIND_ANONYMOUS`).
+//! How a bridge asks directories: so that neither an observer of its line nor an authority learns from its requests where it is.
+//! Its descriptor goes to authorities of bridges alone, over circuits of three hops (C tor: `DIRIND_ANONYMOUS`). Everything else
+//! it asks of the first relay of these circuits, as clients ask their guards; an authority is asked without a circuit while
+//! nothing else is known.
 //!
-//! The path is chosen here, where the documents are; the node makes the circuit.
+//! The path is chosen here, where the documents are; [`Circuits`](crate::circuits::Circuits) makes the circuit.
 
+use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use base64ct::{Base64, Base64Unpadded, Encoding as _};
 use rand::seq::IndexedRandom as _;
@@ -11,94 +15,176 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::relay_flags::RelayFlag;
 
 use super::DirectoryTask;
-use crate::command::{Event, Hop, Upload, UploadOutcome};
-use crate::consensus::KnownRelay;
-use crate::http::{Request, parse_head};
+use super::request::{Finished, Purpose};
+use crate::authority::Authority;
+use crate::circuits::{CircuitRequest, Hop};
+use crate::command::{Event, Severity};
+use crate::consensus::{Consensus, KnownRelay};
+use crate::http::{self, HttpError, Limits, Request, Response};
+
+/// Directories that fail in a row before an authority is asked without a circuit (as C tor's clients do).
+const MOST_FAILURES: u8 = 3;
+/// A circuit and an answer have this long, at least: three links and as many handshakes.
+const CIRCUIT_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Whom a bridge asks over circuits.
+#[derive(Debug, Default)]
+pub(super) struct BridgePaths {
+    /// The first relay of circuits, and the directory: the same as long as it is listed, as a guard is.
+    guard: Option<RsaIdentity>,
+    /// Directories that have failed in a row.
+    failures: u8,
+}
 
 impl DirectoryTask {
-    /// Hands an upload to the node.
-    pub(super) fn upload_by_circuit(&mut self, authority: &RsaIdentity, request: &Request) {
-        let generation = self.generation;
-        let known = self.options.authorities.iter();
-        let Some(nickname) = known
-            .filter(|known| known.identity == *authority)
-            .map(|known| known.nickname.clone())
-            .next()
-        else {
-            return;
+    /// Makes a request over a circuit. What comes back is for the authority, without a circuit.
+    pub(super) fn request_by_circuit(
+        &mut self,
+        authority: &Authority,
+        purpose: Purpose,
+        request: &Request,
+    ) -> Result<(), Purpose> {
+        let (path, nickname) = match purpose.is_of_authority() {
+            true => (
+                self.path_to(&authority.identity),
+                authority.nickname.clone(),
+            ),
+            false => match self.directory() {
+                Some(directory) => {
+                    let name = hex::encode_upper(directory.rsa.as_bytes());
+                    (Some(vec![directory]), format!("${name}"))
+                }
+                None => return Err(purpose),
+            },
         };
-        match self.path_to(authority) {
-            Some(path) => (self.events)(Event::Upload(Box::new(Upload {
-                generation,
-                authority: *authority,
-                nickname,
-                request: request.encode(None, None),
+        let text = format!("Asking {nickname} over a circuit.");
+        (self.events)(Event::Message(Severity::Info, text));
+        let limits = Limits::with_stall(self.options.max_stall);
+        let asking = path.map(|path| {
+            let socket = self.sockets.count(path.first().map(|hop| hop.addr.ip()));
+            let asking = self.circuits.ask(CircuitRequest {
                 path,
-            }))),
-            None => {
-                let why = "no circuit can be built to it with what is known of the network";
-                let outcome = UploadOutcome::Failed(why.to_owned());
-                self.uploaded(generation, *authority, nickname, outcome);
+                route: self.options.route.clone(),
+                request: request.encode(None, None),
+                longest: limits.head.saturating_add(limits.body),
+                timeout: self.options.max_stall.max(CIRCUIT_TIMEOUT),
+            });
+            (socket, asking)
+        });
+        let (sent, authority) = (self.clock.wall(), authority.identity);
+        let mut stop = self.stop.subscribe();
+        self.requests.spawn(async move {
+            let failed = |source| HttpError::Io {
+                action: "ask over a circuit",
+                source,
+            };
+            let result = match asking {
+                None => Err(failed(io::Error::other(
+                    "none can be built with what is known of the network",
+                ))),
+                Some((_open, asking)) => tokio::select! {
+                    answer = asking => answer.map_err(failed).and_then(|bytes| http::answer(bytes, limits)),
+                    Ok(_) = stop.wait_for(|stop| *stop) => Err(HttpError::Unreachable),
+                },
+            };
+            Finished {
+                purpose,
+                authority,
+                nickname,
+                by_circuit: true,
+                sent,
+                result,
             }
+        });
+        Ok(())
+    }
+
+    /// A directory that was asked over a circuit has answered, or not.
+    pub(super) fn directory_answered(&mut self, result: &Result<Response, HttpError>) {
+        let is_good = result.as_ref().is_ok_and(|answer| answer.status < 500);
+        self.paths.failures = match is_good {
+            true => 0,
+            false => self.paths.failures.saturating_add(1),
+        };
+    }
+
+    /// Whom to ask for what every directory has. `None`: nobody is known yet, or several have failed, or our own address is
+    /// not known, which only an authority is believed about.
+    fn directory(&mut self) -> Option<Hop> {
+        let consensus = self.fetcher.consensus()?.clone();
+        let own = self.descriptor.as_ref()?.rsa_id();
+        match self.paths.failures {
+            0 => {
+                let (id, guard) = self.guard(&consensus, &[own])?;
+                let is_directory = |relay: &KnownRelay| relay.has(RelayFlag::V2Dir);
+                consensus
+                    .relay(&id)
+                    .filter(|relay| is_directory(relay))
+                    .map(|_| guard)
+            }
+            MOST_FAILURES.. => {
+                // The authority's turn; then directories again.
+                self.paths.failures = 0;
+                None
+            }
+            _ => self
+                .pick(&consensus, &[RelayFlag::V2Dir], &[own])
+                .map(|(_, hop)| hop),
         }
     }
 
-    /// The answer that an upload got.
-    pub(super) fn upload_answered(
-        &mut self,
-        upload: (u64, RsaIdentity),
-        answer: Result<Vec<u8>, String>,
-    ) {
-        let (generation, authority) = upload;
-        let known = self.options.authorities.iter();
-        let Some(nickname) = known
-            .filter(|known| known.identity == authority)
-            .map(|known| known.nickname.clone())
-            .next()
-        else {
-            return;
-        };
-        let outcome = match answer {
-            Ok(bytes) => outcome(&bytes),
-            Err(why) => UploadOutcome::Failed(why),
-        };
-        self.uploaded(generation, authority, nickname, outcome);
-    }
-
-    /// Two relays, and the authority. The first stays the same as long as it is listed, as a guard does.
+    /// Two relays, and the authority.
     fn path_to(&mut self, authority: &RsaIdentity) -> Option<Vec<Hop>> {
         let consensus = self.fetcher.consensus()?.clone();
         let own = self.descriptor.as_ref()?.rsa_id();
-        let last = consensus.relay(authority)?;
-        let last = self.hop(authority, last)?;
-        let usable = |id: &RsaIdentity, relay: &KnownRelay| {
-            *id != own && *id != *authority && relay.has(RelayFlag::Fast)
-        };
-        let pick = |task: &mut Self, flag: Option<RelayFlag>, not: Option<&RsaIdentity>| {
-            let relays: Vec<(&RsaIdentity, &KnownRelay)> = consensus
-                .relays()
-                .filter(|(id, relay)| usable(id, relay) && Some(*id) != not)
-                .filter(|(_, relay)| flag.is_none_or(|flag| relay.has(flag)))
-                .collect();
-            for _ in 0..16 {
-                let (id, relay) = relays.choose(&mut task.rng)?;
-                if let Some(hop) = task.hop(id, relay) {
-                    return Some((**id, hop));
-                }
-            }
-            None
-        };
-        let kept = self.upload_guard.and_then(|id| {
-            let relay = consensus.relay(&id).filter(|relay| usable(&id, relay))?;
-            Some((id, self.hop(&id, relay)?))
-        });
-        let (first_id, first) = match kept {
-            Some(kept) => kept,
-            None => pick(self, Some(RelayFlag::Guard), None).or_else(|| pick(self, None, None))?,
-        };
-        self.upload_guard = Some(first_id);
-        let (_, middle) = pick(self, None, Some(&first_id))?;
+        let last = self.hop(authority, consensus.relay(authority)?)?;
+        let (first_id, first) = self.guard(&consensus, &[own, *authority])?;
+        let (_, middle) = self.pick(&consensus, &[], &[own, *authority, first_id])?;
         Some(vec![first, middle, last])
+    }
+
+    /// The first relay of circuits: a guard that is a directory, where there is one.
+    fn guard(&mut self, consensus: &Consensus, not: &[RsaIdentity]) -> Option<(RsaIdentity, Hop)> {
+        let kept = self
+            .paths
+            .guard
+            .filter(|id| !not.contains(id))
+            .and_then(|id| {
+                let relay = consensus
+                    .relay(&id)
+                    .filter(|relay| relay.has(RelayFlag::Fast))?;
+                Some((id, self.hop(&id, relay)?))
+            });
+        let chosen = match kept {
+            Some(kept) => kept,
+            None => self
+                .pick(consensus, &[RelayFlag::Guard, RelayFlag::V2Dir], not)
+                .or_else(|| self.pick(consensus, &[RelayFlag::V2Dir], not))
+                .or_else(|| self.pick(consensus, &[], not))?,
+        };
+        self.paths.guard = Some(chosen.0);
+        Some(chosen)
+    }
+
+    /// A fast relay with these flags, which is none of those.
+    fn pick(
+        &mut self,
+        consensus: &Consensus,
+        flags: &[RelayFlag],
+        not: &[RsaIdentity],
+    ) -> Option<(RsaIdentity, Hop)> {
+        let relays: Vec<(&RsaIdentity, &KnownRelay)> = consensus
+            .relays()
+            .filter(|(id, relay)| relay.has(RelayFlag::Fast) && !not.contains(id))
+            .filter(|(_, relay)| flags.iter().all(|flag| relay.has(*flag)))
+            .collect();
+        for _ in 0..16 {
+            let (id, relay) = relays.choose(&mut self.rng)?;
+            if let Some(hop) = self.hop(id, relay) {
+                return Some((**id, hop));
+            }
+        }
+        None
     }
 
     /// A relay as the consensus and its microdescriptor have it.
@@ -135,15 +221,6 @@ impl Hop {
     }
 }
 
-/// What the answer to an upload means.
-fn outcome(bytes: &[u8]) -> UploadOutcome {
-    match parse_head(bytes) {
-        Ok(Some(head)) => super::requests::outcome_of(head.status, head.not_new, head.reason),
-        Ok(None) => UploadOutcome::Failed("the answer was cut off".to_owned()),
-        Err(error) => UploadOutcome::Failed(error.to_string()),
-    }
-}
-
 /// Whether a descriptor goes to this authority, by whether it is a bridge's.
 pub(super) fn takes(authority: &crate::authority::Authority, bridge: bool) -> bool {
     match bridge {
@@ -169,24 +246,6 @@ mod tests {
         assert_eq!(of(&padded).unwrap().ntor, [7; 32]);
         assert!(of("onion-key\n").is_none());
         assert!(of("onion-key\nntor-onion-key AAAA\n").is_none());
-    }
-
-    #[test]
-    fn the_answer_is_what_its_first_line_says() {
-        let of = |text: &str| outcome(text.as_bytes());
-        assert_eq!(of("HTTP/1.0 200 OK\r\n\r\n"), UploadOutcome::Accepted);
-        assert_eq!(
-            of("HTTP/1.0 400 Bad key\r\n\r\n"),
-            UploadOutcome::Refused("Bad key".to_owned())
-        );
-        for bad in [
-            "",
-            "HTTP/1.0 200",
-            "nonsense\r\n\r\n",
-            "HTTP/1.0 503 Busy\r\n\r\n",
-        ] {
-            assert!(matches!(of(bad), UploadOutcome::Failed(_)), "{bad:?}");
-        }
     }
 
     #[test]

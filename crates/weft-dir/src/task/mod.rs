@@ -22,12 +22,12 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::relay_flags::RelayFlags;
 
 use crate::bandwidth::BandwidthHistory;
 use crate::cache;
 use crate::cache_server::CachedDocuments;
+use crate::circuits::Circuits;
 use crate::clock::{Clock, signed_seconds};
 use crate::command::{Command, DirectoryOptions, Event, Severity};
 use crate::consensus::{Consensus, EARLY_NOTICE};
@@ -41,6 +41,7 @@ use crate::publish::{OwnListing, Publisher, Situation};
 use crate::sockets::Sockets;
 use crate::tap::TapForm;
 
+use bridge::BridgePaths;
 use making::Making;
 use request::{Finished, Purpose};
 
@@ -56,7 +57,7 @@ const CHECK_INTERVAL_TESTING: Duration = Duration::from_secs(5);
 const STATE_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// How a directory task starts.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// Settings.
     pub options: DirectoryOptions,
@@ -64,6 +65,8 @@ pub struct Config {
     pub state: Vec<(String, String)>,
     /// Seed of its randomness: random in a node, fixed in a test.
     pub seed: [u8; 32],
+    /// Makes a bridge's requests.
+    pub circuits: Arc<dyn Circuits>,
 }
 
 /// Where a directory task sends its events; called on its thread, must not block.
@@ -128,8 +131,9 @@ pub struct DirectoryTask {
     turn_of: usize,
     /// Connections to authorities.
     sockets: Arc<Sockets>,
-    /// The first relay of circuits for a bridge's uploads.
-    upload_guard: Option<RsaIdentity>,
+    /// Makes a bridge's requests, and by which relays.
+    circuits: Arc<dyn Circuits>,
+    paths: BridgePaths,
 }
 
 impl DirectoryTask {
@@ -178,7 +182,8 @@ impl DirectoryTask {
             stop: watch::Sender::new(false),
             turn_of: 0,
             sockets: Arc::default(),
-            upload_guard: None,
+            circuits: config.circuits,
+            paths: BridgePaths::default(),
         }
     }
 
@@ -340,11 +345,6 @@ impl DirectoryTask {
             }
             Command::Publish(reason) => self.publisher.mark_dirty(reason),
             Command::Reachable { ipv4, ipv6 } => self.reachable = (ipv4, ipv6),
-            Command::Uploaded {
-                generation,
-                authority,
-                answer,
-            } => self.upload_answered((generation, authority), answer),
             Command::Bandwidth(totals) => self.bandwidth.note(now, totals),
             Command::Statistics(lines) => self.statistics = lines,
             Command::Overloaded(when) => self.overloaded = Some(start_of_hour(when)),
@@ -423,10 +423,6 @@ impl DirectoryTask {
                 reason,
                 body: signed.upload_body(),
             };
-            if self.options.bridge {
-                self.upload_by_circuit(&id, &request);
-                continue;
-            }
             let Some(index) = self
                 .options
                 .authorities

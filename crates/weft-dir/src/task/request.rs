@@ -25,6 +25,13 @@ pub(super) enum Purpose {
     Held(u64),
 }
 
+impl Purpose {
+    /// Whether this is about our descriptor, which an authority has to be asked; everything else directories have, too.
+    pub(super) fn is_of_authority(&self) -> bool {
+        matches!(self, Self::Upload(_) | Self::Held(_))
+    }
+}
+
 /// A request that ended.
 #[derive(Debug)]
 pub(super) struct Finished {
@@ -32,6 +39,8 @@ pub(super) struct Finished {
     pub(super) purpose: Purpose,
     pub(super) authority: RsaIdentity,
     pub(super) nickname: String,
+    /// Whether it was asked over a circuit; a fetch then was not answered by the authority.
+    pub(super) by_circuit: bool,
     /// Wall clock when it was sent.
     pub(super) sent: SystemTime,
     /// How it ended.

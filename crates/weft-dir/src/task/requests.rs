@@ -23,6 +23,13 @@ impl DirectoryTask {
         let Some(authority) = self.options.authorities.get(index).cloned() else {
             return;
         };
+        let purpose = match self.options.bridge {
+            true => match self.request_by_circuit(&authority, purpose, &request) {
+                Ok(()) => return,
+                Err(purpose) => purpose,
+            },
+            false => purpose,
+        };
         let (clock, route) = (self.clock.clone(), self.options.route.clone());
         let limits = Limits::with_stall(self.options.max_stall);
         let mut stop = self.stop.subscribe();
@@ -38,6 +45,7 @@ impl DirectoryTask {
                 purpose,
                 authority: authority.identity,
                 nickname: authority.nickname,
+                by_circuit: false,
                 sent,
                 result,
             }
@@ -51,11 +59,15 @@ impl DirectoryTask {
             purpose,
             authority,
             nickname,
+            by_circuit,
             sent,
             result,
         } = finished;
-        if let Ok(response) = &result {
-            self.note_headers(response, &nickname, sent, monotonic);
+        match (&result, by_circuit) {
+            // Only authorities are believed about the time and our address.
+            (Ok(response), false) => self.note_headers(response, &nickname, sent, monotonic),
+            (_, true) if !purpose.is_of_authority() => self.directory_answered(&result),
+            _ => {}
         }
         match purpose {
             Purpose::Fetch => {
@@ -214,21 +226,21 @@ impl DirectoryTask {
 fn outcome(result: Result<Response, HttpError>) -> UploadOutcome {
     match result {
         Ok(Response {
-            status,
+            status: 200,
             not_new,
+            ..
+        }) => match not_new {
+            true => UploadOutcome::NotNew,
+            false => UploadOutcome::Accepted,
+        },
+        Ok(Response {
+            status: 400,
             reason,
             ..
-        }) => outcome_of(status, not_new, reason),
+        }) => UploadOutcome::Refused(reason),
+        Ok(Response { status, reason, .. }) => {
+            UploadOutcome::Failed(format!("status {status} ({reason})"))
+        }
         Err(error) => UploadOutcome::Failed(error.to_string()),
-    }
-}
-
-/// What an answer with this status and reason means.
-pub(super) fn outcome_of(status: u16, not_new: bool, reason: String) -> UploadOutcome {
-    match status {
-        200 if not_new => UploadOutcome::NotNew,
-        200 => UploadOutcome::Accepted,
-        400 => UploadOutcome::Refused(reason),
-        _ => UploadOutcome::Failed(format!("status {status} ({reason})")),
     }
 }

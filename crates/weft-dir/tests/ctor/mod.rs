@@ -260,6 +260,7 @@ impl Node {
             options,
             state: Vec::new(),
             seed: [3; 32],
+            circuits: std::sync::Arc::new(weft_dir::circuits::NoCircuits),
         };
         let sink = Box::new(move |event| {
             let _ = sender.send(event);

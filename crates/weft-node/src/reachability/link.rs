@@ -24,8 +24,9 @@ pub(super) struct Link {
     socket: TcpStream,
     session: LinkSession,
     deadline: Instant,
-    /// Bytes read from the socket so far.
+    /// Bytes read from the socket so far, and the most that may be.
     received: usize,
+    most: usize,
     /// Decrypted bytes that have not been used.
     plain: Vec<u8>,
 }
@@ -37,8 +38,15 @@ impl Link {
             session,
             deadline,
             received: 0,
+            most: MAX_RECEIVED,
             plain: Vec::new(),
         }
+    }
+
+    /// The same, for a peer that sends so many bytes more.
+    pub(super) fn with_room(mut self, bytes: usize) -> Self {
+        self.most = self.most.saturating_add(bytes);
+        self
     }
 
     /// Runs the TLS handshake.
@@ -131,10 +139,8 @@ impl Link {
             }
         };
         self.received = self.received.saturating_add(read);
-        if self.received > MAX_RECEIVED {
-            return Err(LinkFault::TooMuch {
-                limit: MAX_RECEIVED,
-            });
+        if self.received > self.most {
+            return Err(LinkFault::TooMuch { limit: self.most });
         }
         let decrypted = decrypt(self.session.tls(), &mut self.plain);
         // Flush even after an error, to send the alert.

@@ -1,34 +1,18 @@
-//! What only a bridge does: it counts its users, and has its descriptor sent over circuits.
+//! What only a bridge does: it counts its users.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::thread::JoinHandle;
-use std::time::Duration;
 
-use rand::SeedableRng as _;
-use rand::rngs::StdRng;
-use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_core::address::ConnectionId;
 use weft_core::handshake::PeerIdentity;
 use weft_core::message::ToController;
-use weft_dir::command::{Command, Upload};
 
 use super::Relay;
 use crate::notice;
-use crate::reachability::{CircuitRequest, RequestError};
-
-/// How long an upload may take.
-const UPLOAD_TIMEOUT: Duration = Duration::from_secs(120);
-/// Uploads at once, at most: as many as there are authorities of bridges, and more.
-const MOST_UPLOADS: usize = 8;
-
-/// An upload that runs: of which generation, to which authority.
-type Running = (u64, RsaIdentity, JoinHandle<Result<Vec<u8>, RequestError>>);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct BridgeRelay {
-    uploads: Vec<Running>,
     /// Whose links are not open yet, and by which transport they come. There are as many as connections.
     arriving: BTreeMap<ConnectionId, (IpAddr, Option<String>)>,
 }
@@ -78,65 +62,6 @@ impl Relay {
         if let Some(users) = self.new_bridge_users() {
             // C tor's text.
             notice!("Heartbeat: Since last heartbeat message, I have seen {users} unique clients.");
-        }
-    }
-
-    /// Begins to send the descriptor to an authority of bridges.
-    pub(super) fn upload(&mut self, upload: Upload) {
-        let (generation, authority) = (upload.generation, upload.authority);
-        match self.start_upload(upload) {
-            Ok(handle) => self
-                .bridge_relay
-                .uploads
-                .push((generation, authority, handle)),
-            Err(why) => self.directory(Command::Uploaded {
-                generation,
-                authority,
-                answer: Err(why),
-            }),
-        }
-    }
-
-    fn start_upload(
-        &mut self,
-        upload: Upload,
-    ) -> Result<JoinHandle<Result<Vec<u8>, RequestError>>, String> {
-        let first = upload.path.first().ok_or("no path")?.addr;
-        if self.bridge_relay.uploads.len() >= MOST_UPLOADS {
-            return Err("too many uploads are under way".to_owned());
-        }
-        let nickname = &upload.nickname;
-        tracing::info!("Sending our descriptor to the bridge authority '{nickname}'");
-        let request = CircuitRequest {
-            path: upload.path,
-            route: self.options.network.route(first),
-            request: upload.request,
-            timeout: UPLOAD_TIMEOUT,
-        };
-        let mut rng = StdRng::from_rng(&mut self.rng);
-        std::thread::Builder::new()
-            .name("bridge-upload".into())
-            .spawn(move || request.run(&mut rng))
-            .map_err(|error| error.to_string())
-    }
-
-    /// Collects uploads, once a second.
-    pub(super) fn tick_bridge_relay(&mut self) {
-        let (done, running): (Vec<Running>, Vec<Running>) =
-            std::mem::take(&mut self.bridge_relay.uploads)
-                .into_iter()
-                .partition(|(_, _, handle)| handle.is_finished());
-        self.bridge_relay.uploads = running;
-        for (generation, authority, handle) in done {
-            let answer = match handle.join() {
-                Ok(answer) => answer.map_err(|error| error.to_string()),
-                Err(_) => Err("the upload ended by an error of ours".to_owned()),
-            };
-            self.directory(Command::Uploaded {
-                generation,
-                authority,
-                answer,
-            });
         }
     }
 }

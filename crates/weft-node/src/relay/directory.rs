@@ -21,6 +21,7 @@ use crate::control::view::long_name;
 use crate::logging::{self, safe};
 use crate::metrics::{ListenerCounts, TypedConnections};
 use crate::notice;
+use crate::reachability::CircuitRequests;
 use crate::thread::mesh::WakeUp;
 use weft_datadir::state;
 
@@ -65,10 +66,11 @@ impl DirectorySide {
         options: &Options,
         authority: Option<AuthoritySide>,
         state: Vec<(String, String)>,
-        seed: [u8; 32],
+        [seed, circuit_seed]: [[u8; 32]; 2],
         main: WakeUp,
     ) -> io::Result<Self> {
         let (sender, events) = mpsc::sync_channel(EVENTS);
+        let circuits = Arc::new(CircuitRequests::new(circuit_seed));
         let handle = match options.is_relay() {
             false => None,
             true => Some(DirectoryHandle::start(
@@ -76,6 +78,7 @@ impl DirectorySide {
                     options: descriptor::directory_options(options),
                     state,
                     seed,
+                    circuits,
                 },
                 Box::new(move |event| {
                     // Only a main thread that is stuck has a thousand events waiting.
@@ -169,7 +172,6 @@ impl Relay {
                 tag,
                 summary,
             } => notice!("Bootstrapped {percent}% ({tag}): {summary}"),
-            Event::Upload(upload) => self.upload(*upload),
             Event::Uploaded { authority, outcome } => {
                 self.report_upload(&authority, &outcome);
                 self.network.accepted |=

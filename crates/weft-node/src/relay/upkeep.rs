@@ -78,7 +78,6 @@ impl Relay {
         self.tick_hs_dir(now);
         self.tick_dir_port(now);
         self.turn_bridge_transports(now);
-        self.tick_bridge_relay();
         self.publish_metrics(now);
         if let Some(period) = self.options.log.heartbeat_period
             && self.process.heartbeat.due(now, period)
