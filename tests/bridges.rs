@@ -380,7 +380,9 @@ mod private_network {
             let args = fetched.client.file("pt_state/args")?;
             ensure!(args == "one=1\\;2;two=\\\\x|\0", "{args:?}");
             let log = fetched.client.log();
-            ensure!(log.contains("Bootstrapped 1% (conn_pt)"), "{log}");
+            for phase in ["1% (conn_pt)", "2% (conn_done_pt)", "10% (conn_done)"] {
+                ensure!(log.contains(&format!("Bootstrapped {phase}")), "{log}");
+            }
             Ok(())
         });
     }

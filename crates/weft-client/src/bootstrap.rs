@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use weft_cell::identity::RsaIdentity;
-use weft_core::origin::{LinkFailure, LinkState};
+use weft_core::origin::{LinkFailure, LinkState, LinkStep};
 
 use crate::events::{Bootstrap, CircuitPurpose, CircuitStatus};
 
@@ -15,15 +15,41 @@ type Phase = (u8, &'static str, &'static str);
 
 const STARTING: Phase = (0, "starting", "Starting");
 const CONN_PT: Phase = (1, "conn_pt", "Connecting to pluggable transport");
+const CONN_DONE_PT: Phase = (2, "conn_done_pt", "Connected to pluggable transport");
 const CONN_PROXY: Phase = (3, "conn_proxy", "Connecting to proxy");
+const CONN_DONE_PROXY: Phase = (4, "conn_done_proxy", "Connected to proxy");
 const CONN: Phase = (5, "conn", "Connecting to a relay");
+const CONN_DONE: Phase = (10, "conn_done", "Connected to a relay");
+const HANDSHAKE: Phase = (14, "handshake", "Handshaking with a relay");
 const HANDSHAKE_DONE: Phase = (15, "handshake_done", "Handshake with a relay done");
 const ONEHOP_CREATE: Phase = (
     20,
     "onehop_create",
     "Establishing an encrypted directory connection",
 );
+const AP_CONN_PT: Phase = (
+    76,
+    "ap_conn_pt",
+    "Connecting to pluggable transport to build circuits",
+);
+const AP_CONN_DONE_PT: Phase = (
+    77,
+    "ap_conn_done_pt",
+    "Connected to pluggable transport to build circuits",
+);
+const AP_CONN_PROXY: Phase = (78, "ap_conn_proxy", "Connecting to proxy to build circuits");
+const AP_CONN_DONE_PROXY: Phase = (
+    79,
+    "ap_conn_done_proxy",
+    "Connected to proxy to build circuits",
+);
 const AP_CONN: Phase = (80, "ap_conn", "Connecting to a relay to build circuits");
+const AP_CONN_DONE: Phase = (85, "ap_conn_done", "Connected to a relay to build circuits");
+const AP_HANDSHAKE: Phase = (
+    89,
+    "ap_handshake",
+    "Finishing handshake with a relay to build circuits",
+);
 const AP_HANDSHAKE_DONE: Phase = (
     90,
     "ap_handshake_done",
@@ -164,32 +190,40 @@ impl Progress {
         None
     }
 
-    /// Something happened to a link.
-    pub fn link(&mut self, state: LinkState) -> Option<Bootstrap> {
-        match (state, self.enough) {
-            (LinkState::Launched, false) => self.reach(CONN),
-            (LinkState::Launched, true) => self.reach(AP_CONN),
-            (LinkState::Connected, false) => self.reach(HANDSHAKE_DONE),
-            (LinkState::Connected, true) => self.reach(AP_HANDSHAKE_DONE),
-            (LinkState::Failed(_) | LinkState::Closed, _) => None,
-        }
+    /// Something happened to a link, which is made this way.
+    pub fn link(&mut self, state: LinkState, via: Via) -> Option<Bootstrap> {
+        let phase = match (state, via, self.enough) {
+            (LinkState::Launched, Via::Transport, false) => CONN_PT,
+            (LinkState::Launched, Via::Proxy, false) => CONN_PROXY,
+            (LinkState::Launched, Via::Direct, false) => CONN,
+            (LinkState::Launched, Via::Transport, true) => AP_CONN_PT,
+            (LinkState::Launched, Via::Proxy, true) => AP_CONN_PROXY,
+            (LinkState::Launched, Via::Direct, true) => AP_CONN,
+            (LinkState::Connected, _, false) => HANDSHAKE_DONE,
+            (LinkState::Connected, _, true) => AP_HANDSHAKE_DONE,
+            (LinkState::Failed(_) | LinkState::Closed, ..) => return None,
+        };
+        self.reach(phase)
     }
 
-    /// Something happened to a circuit, to whose first hop connections are made this way.
-    pub fn circuit(
-        &mut self,
-        purpose: CircuitPurpose,
-        status: CircuitStatus,
-        via: Via,
-    ) -> Option<Bootstrap> {
+    /// A link that is being opened, this way, has come further.
+    pub fn link_step(&mut self, step: LinkStep, via: Via) -> Option<Bootstrap> {
+        let phase = match (step, via, self.enough) {
+            (LinkStep::ProxyConnected, Via::Transport, false) => CONN_DONE_PT,
+            (LinkStep::ProxyConnected, _, false) => CONN_DONE_PROXY,
+            (LinkStep::ProxyConnected, Via::Transport, true) => AP_CONN_DONE_PT,
+            (LinkStep::ProxyConnected, _, true) => AP_CONN_DONE_PROXY,
+            (LinkStep::Connected, _, false) => CONN_DONE,
+            (LinkStep::Connected, _, true) => AP_CONN_DONE,
+            (LinkStep::Encrypted, _, false) => HANDSHAKE,
+            (LinkStep::Encrypted, _, true) => AP_HANDSHAKE,
+        };
+        self.reach(phase)
+    }
+
+    /// Something happened to a circuit.
+    pub fn circuit(&mut self, purpose: CircuitPurpose, status: CircuitStatus) -> Option<Bootstrap> {
         match (purpose, status) {
-            (CircuitPurpose::Directory, CircuitStatus::Launched) if !self.enough => {
-                self.reach(match via {
-                    Via::Transport => CONN_PT,
-                    Via::Proxy => CONN_PROXY,
-                    Via::Direct => CONN,
-                })
-            }
             (purpose, CircuitStatus::Extended) if purpose.is_for_streams() => {
                 self.reach(CIRCUIT_CREATE)
             }
@@ -305,7 +339,7 @@ mod tests {
         let now = Instant::now();
         let mut progress = Progress::default();
         progress.start();
-        progress.link(LinkState::Launched);
+        progress.link(LinkState::Launched, Via::Direct);
         for count in 1..PROBLEMS {
             let problem = refuse(&mut progress, now).unwrap();
             assert_eq!((problem.count, problem.warn), (count, false));
@@ -314,7 +348,7 @@ mod tests {
         assert_eq!((problem.count, problem.warn), (PROBLEMS, true));
         assert_eq!(progress.create_sent().map(|phase| phase.percent), Some(20));
         assert!(!refuse(&mut progress, now).unwrap().warn);
-        progress.circuit(CircuitPurpose::General, CircuitStatus::Built, Via::Direct);
+        progress.circuit(CircuitPurpose::General, CircuitStatus::Built);
         assert_eq!(refuse(&mut progress, now), None);
     }
 
@@ -338,7 +372,7 @@ mod tests {
         let now = Instant::now();
         let mut progress = Progress::default();
         progress.start();
-        progress.link(LinkState::Launched);
+        progress.link(LinkState::Launched, Via::Direct);
         let host = "ABABABABABABABABABABABABABABABABABABABAB";
         let problem = refuse(&mut progress, now).unwrap();
         assert_eq!(
@@ -362,43 +396,79 @@ mod tests {
         assert!(problem.to_string().ends_with(&format!("host {host} at ?)")));
     }
 
+    fn percent(phase: Option<Bootstrap>) -> Option<u8> {
+        phase.map(|phase| phase.percent)
+    }
+
     #[test]
     fn phases_only_go_forward_and_each_is_reported_once() {
         let mut progress = Progress::default();
-        let percent = |phase: Option<Bootstrap>| phase.map(|phase| phase.percent);
         assert_eq!(percent(progress.start()), Some(0));
-        let (directory, launched) = (CircuitPurpose::Directory, CircuitStatus::Launched);
         for (via, wanted) in [
             (Via::Transport, Some(1)),
             (Via::Proxy, Some(3)),
             (Via::Direct, Some(5)),
             (Via::Transport, None),
         ] {
-            assert_eq!(percent(progress.circuit(directory, launched, via)), wanted);
+            assert_eq!(percent(progress.link(LinkState::Launched, via)), wanted);
         }
-        assert_eq!(percent(progress.link(LinkState::Launched)), None);
-        assert_eq!(percent(progress.link(LinkState::Connected)), Some(15));
+        let connected = |progress: &mut Progress| progress.link(LinkState::Connected, Via::Proxy);
+        assert_eq!(percent(connected(&mut progress)), Some(15));
         assert_eq!(
             percent(progress.directory(25, "requesting_status", "")),
             Some(25)
         );
-        assert_eq!(percent(progress.link(LinkState::Connected)), None);
+        assert_eq!(percent(connected(&mut progress)), None);
         assert_eq!(
             percent(progress.directory(75, "enough_dirinfo", "")),
             Some(75)
         );
         progress.enough();
-        assert_eq!(percent(progress.link(LinkState::Launched)), Some(80));
+        assert_eq!(
+            percent(progress.link(LinkState::Launched, Via::Direct)),
+            Some(80)
+        );
         let circuit = CircuitPurpose::General;
         assert_eq!(
-            percent(progress.circuit(circuit, CircuitStatus::Built, Via::Direct)),
+            percent(progress.circuit(circuit, CircuitStatus::Built)),
             Some(100)
         );
         assert!(progress.is_done());
         assert_eq!(
-            percent(progress.circuit(circuit, CircuitStatus::Extended, Via::Direct)),
+            percent(progress.circuit(circuit, CircuitStatus::Extended)),
             None
         );
         assert_eq!(progress.current().map(|phase| phase.tag), Some("done"));
+    }
+
+    /// The tags of a link's phases.
+    fn tags(via: Via, enough: bool) -> Vec<&'static str> {
+        let mut progress = Progress::default();
+        if enough {
+            progress.enough();
+        }
+        let mut phases = vec![progress.link(LinkState::Launched, via)];
+        let mut steps = vec![LinkStep::Connected, LinkStep::Encrypted];
+        if via != Via::Direct {
+            steps.insert(0, LinkStep::ProxyConnected);
+        }
+        phases.extend(steps.iter().map(|step| progress.link_step(*step, via)));
+        phases.push(progress.link(LinkState::Connected, via));
+        phases.into_iter().map(|phase| phase.unwrap().tag).collect()
+    }
+
+    #[test]
+    fn a_link_has_the_phases_of_what_it_is_made_by() {
+        let rest = ["conn_done", "handshake", "handshake_done"];
+        for (via, before) in [
+            (Via::Transport, &["conn_pt", "conn_done_pt"][..]),
+            (Via::Proxy, &["conn_proxy", "conn_done_proxy"]),
+            (Via::Direct, &["conn"]),
+        ] {
+            let all = [before, &rest].concat();
+            assert_eq!(tags(via, false), all);
+            let of_circuits: Vec<String> = all.iter().map(|tag| format!("ap_{tag}")).collect();
+            assert_eq!(tags(via, true), of_circuits);
+        }
     }
 }

@@ -294,6 +294,13 @@ pub enum OriginEvent {
         /// What happened.
         state: LinkState,
     },
+    /// A link that is being opened has come further.
+    LinkStep {
+        /// The relay's RSA identity digest; zero: not known.
+        rsa: RsaIdentity,
+        /// How far.
+        step: LinkStep,
+    },
     /// An application asks.
     Request {
         /// Its connection.
@@ -360,6 +367,17 @@ pub enum LinkState {
     Failed(LinkFailure),
     /// Closed after having been open.
     Closed,
+}
+
+/// How far a link is that is being opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkStep {
+    /// A proxy or a pluggable transport is connected to, and is asked for the rest.
+    ProxyConnected,
+    /// The relay is connected to; TLS begins.
+    Connected,
+    /// TLS is there; the link handshake begins.
+    Encrypted,
 }
 
 /// Why a link could not be opened, as C tor classifies it (`errno_to_orconn_end_reason`, control-spec 4.1.3).

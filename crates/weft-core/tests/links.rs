@@ -5,10 +5,14 @@ mod world;
 
 use std::time::Duration;
 
+use weft_cell::circ_msg::CreateRequest;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::controller::{ControllerParams, Sharing};
 use weft_core::dos::DosParams;
+use weft_core::handshake::PeerIdentity;
 use weft_core::manager::{Expiry, ProtocolViolation};
+use weft_core::message::ToController;
+use weft_core::origin::{LinkState, LinkStep, LinkTarget, OriginCommand, OriginEvent, OriginId};
 use weft_core::params::RelayParams;
 
 use world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, relay_identity};
@@ -215,4 +219,62 @@ fn a_link_of_a_week_gets_no_new_circuits() {
     circuit.send(&mut world, 1, RelayCmd::DATA, b"still here");
     world.settle();
     assert_eq!(circuit.at_next(&mut world).2, b"still here");
+}
+
+/// What a client learns of links.
+fn of_links(world: &mut World) -> Vec<String> {
+    world.do_actions();
+    let events = std::mem::take(&mut world.events).into_iter();
+    let of_link = |event| match event {
+        OriginEvent::Link { rsa, state, .. } => Some(format!("{rsa} {state:?}")),
+        OriginEvent::LinkStep { rsa, step } => Some(format!("{rsa} {step:?}")),
+        _ => None,
+    };
+    events.filter_map(of_link).collect()
+}
+
+#[test]
+fn a_client_learns_how_far_the_links_are_that_its_node_opens() {
+    for is_client in [true, false] {
+        let mut world = World::new(1, 1);
+        if is_client {
+            world.controller.serve_client();
+        }
+        let stranger = world.link_from("127.0.0.66:1", 0, CLIENT);
+        let launch = OriginCommand::Launch {
+            circuit: OriginId(7),
+            first: LinkTarget {
+                addrs: vec!["127.0.0.9:9001".parse().unwrap()],
+                rsa: OWN_RSA,
+                ed25519: Some(OWN_ED),
+            },
+            create: CreateRequest::Fast { x: [1; 20] },
+        };
+        world.controller.origin(launch, world.now);
+        world.do_actions();
+        let connect = world.connects.pop().unwrap();
+        let report = |world: &mut World, connection, step| {
+            let reached = ToController::LinkStep { connection, step };
+            world.controller.handle(reached, world.now);
+        };
+        report(&mut world, connect.connection, LinkStep::ProxyConnected);
+        report(&mut world, connect.connection, LinkStep::Connected);
+        report(&mut world, stranger, LinkStep::Connected);
+        let identity = PeerIdentity::Relay {
+            rsa: OWN_RSA,
+            ed25519: OWN_ED,
+        };
+        let thread = usize::from(connect.thread.0);
+        world.open(connect.connection, thread, true, identity);
+        world.settle();
+        report(&mut world, connect.connection, LinkStep::Encrypted);
+        let expected = [
+            format!("{OWN_RSA} {:?}", LinkState::Launched),
+            format!("{OWN_RSA} {:?}", LinkStep::ProxyConnected),
+            format!("{OWN_RSA} {:?}", LinkStep::Connected),
+            format!("{OWN_RSA} {:?}", LinkState::Connected),
+        ];
+        let expected: Vec<String> = expected.into_iter().filter(|_| is_client).collect();
+        assert_eq!(of_links(&mut world), expected);
+    }
 }

@@ -228,6 +228,8 @@ impl<C: Chooser> Client<C> {
                     state,
                 });
             }
+            // Of use for the phases of bootstrapping alone.
+            OriginEvent::LinkStep { .. } => {}
             OriginEvent::Request { stream, request } => self.on_request(stream, &request, now),
             OriginEvent::Connected {
                 stream,

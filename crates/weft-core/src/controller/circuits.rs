@@ -14,6 +14,7 @@ use super::onionskins::{Create, Room};
 use super::{Action, Notice, RelayController, Sharing};
 use crate::address::{ConnectionId, HalfAddr};
 use crate::message::{ExtendRequest, FromController, Requester};
+use crate::origin::LinkState;
 
 impl RelayController {
     pub(super) fn on_create(
@@ -203,6 +204,7 @@ impl RelayController {
         let thread = self.placement.place();
         let state = State::Connecting { rsa };
         self.connections.add(connection, thread, addr, state, now);
+        self.link_changed(connection, rsa, addr, LinkState::Launched);
         self.actions.push_back(Action::Connect {
             connection,
             thread,

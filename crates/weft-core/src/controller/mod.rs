@@ -261,6 +261,7 @@ impl RelayController {
                 clock_skew,
                 my_addr,
             } => self.on_opened(connection, &peer, canonical, clock_skew, my_addr, now),
+            ToController::LinkStep { connection, step } => self.on_link_step(connection, step),
             ToController::LinkWorn { connection } => self.connections.wear_out(connection),
             ToController::LinkLoad {
                 connection,

@@ -9,12 +9,13 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{End, Resolved};
 use weft_share::PreviousHop;
 
+use super::connections::State;
 use super::{Action, EdgeCounts, EdgePeer, RelayController};
 use crate::address::{ConnectionId, HalfAddr, OriginId, StreamAddr, ThreadId};
 use crate::message::{
     ExtendRequest, FromController, LegRequest, Requester, StreamRequest, TunnelOrder,
 };
-use crate::origin::{AppRefusal, EndedBy, LinkState, OriginCommand, OriginEvent};
+use crate::origin::{AppRefusal, EndedBy, LinkState, LinkStep, OriginCommand, OriginEvent};
 use crate::tunnel::TunnelName;
 
 /// How far a circuit of our own has come.
@@ -392,6 +393,17 @@ impl RelayController {
                 addr,
                 state,
             });
+        }
+    }
+
+    /// A link to a relay that we open has come further.
+    pub(super) fn on_link_step(&mut self, connection: ConnectionId, step: LinkStep) {
+        let opening = self.connections.get(connection).map(|one| &one.state);
+        if self.origins.client
+            && let Some(State::Connecting { rsa }) = opening
+        {
+            let rsa = *rsa;
+            self.send_to_client(OriginEvent::LinkStep { rsa, step });
         }
     }
 

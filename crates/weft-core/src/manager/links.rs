@@ -14,7 +14,7 @@ use crate::address::ConnectionId;
 use crate::handshake::{Established, PeerIdentity};
 use crate::link::{Link, MAX_DESTROYS};
 use crate::message::ToController;
-use crate::origin::LinkFailure;
+use crate::origin::{LinkFailure, LinkStep};
 use crate::padding::LinkPadding;
 use crate::slots::LinkKey;
 
@@ -140,6 +140,12 @@ impl LocalConnectionManager {
             connection,
             failure,
         });
+    }
+
+    /// A connection that we open has come further: the controller is notified.
+    pub fn connection_reached(&mut self, connection: ConnectionId, step: LinkStep) {
+        self.to_controller
+            .push(ToController::LinkStep { connection, step });
     }
 
     /// The link of a connection.

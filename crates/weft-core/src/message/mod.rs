@@ -20,7 +20,7 @@ use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
 use crate::handshake::PeerIdentity;
 use crate::ledger::Cut;
-use crate::origin::{AppRefusal, HopFlow, LinkFailure, OriginEvent, StreamOpening};
+use crate::origin::{AppRefusal, HopFlow, LinkFailure, LinkStep, OriginEvent, StreamOpening};
 use crate::params::RelayParams;
 use crate::transfer::{TransferCell, TransferControl};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
@@ -329,6 +329,13 @@ pub enum ToController {
         clock_skew: Option<i64>,
         /// Our address as the peer sees it.
         my_addr: Option<IpAddr>,
+    },
+    /// A connection that we open has come further.
+    LinkStep {
+        /// The connection.
+        connection: ConnectionId,
+        /// How far.
+        step: LinkStep,
     },
     /// The TLS keys of a link near their end: it shall get no new circuits.
     LinkWorn {

@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use weft_cell::identity::RsaIdentity;
 use weft_client::{
     Bootstrap, BootstrapProblem, Chooser as _, CircuitInfo, CircuitStatus, Client, ClientEvent,
-    EndOfCircuit, Now, Output, Paths, Progress, Remembered, Via, guard_events,
+    EndOfCircuit, Now, Output, Paths, Progress, Remembered, guard_events,
 };
 use weft_core::address::ConnectionId;
 use weft_core::origin::{LinkState, OriginCommand, OriginEvent};
@@ -259,7 +259,12 @@ impl Task {
                         self.report_problem(problem);
                         None
                     }
-                    OriginEvent::Link { state, .. } => self.progress.link(*state),
+                    OriginEvent::Link { state, rsa, .. } => {
+                        self.progress.link(*state, self.bridges.via(rsa))
+                    }
+                    OriginEvent::LinkStep { rsa, step } => {
+                        self.progress.link_step(*step, self.bridges.via(rsa))
+                    }
                     OriginEvent::Launched { .. } => self.progress.create_sent(),
                     _ => None,
                 };
@@ -588,9 +593,7 @@ impl Task {
     /// Handles an event of the client.
     fn on_client_event(&mut self, event: ClientEvent) {
         if let ClientEvent::Circuit { circuit, reason } = &event {
-            let first = circuit.path.first();
-            let via = first.map_or(Via::Direct, |(rsa, _)| self.bridges.via(rsa));
-            let phase = self.progress.circuit(circuit.purpose, circuit.status, via);
+            let phase = self.progress.circuit(circuit.purpose, circuit.status);
             self.report_progress(phase);
             // A first hop without a link is reported with the link.
             let refused = circuit.status == CircuitStatus::Failed && circuit.built == 0;

@@ -12,6 +12,7 @@ use weft_core::address::ConnectionId;
 use weft_core::cells::Empties;
 use weft_core::handshake::LinkHandshake;
 use weft_core::manager::{LinkError, LocalConnectionManager};
+use weft_core::origin::LinkStep;
 use weft_core::scheduler::kist::KnownLimit;
 use weft_core::slots::LinkKey;
 use weft_proxy::{Proxy, ProxyError};
@@ -54,6 +55,8 @@ pub(super) struct Handshaking {
     pub(super) session: LinkSession,
     /// What goes on inside TLS.
     pub(super) handshake: LinkHandshake,
+    /// The step that the last call of [`new_step`](Self::new_step) found.
+    step: Option<LinkStep>,
     /// Bytes that came.
     bytes: usize,
     /// Records that came with nothing for the link in them.
@@ -91,9 +94,20 @@ impl Handshaking {
             proxy,
             session,
             handshake,
+            step: None,
             bytes: 0,
             empty_records: 0,
         }
+    }
+
+    /// How far it has come, once TCP is connected; `None`: no further than at the last call.
+    pub(super) fn new_step(&mut self) -> Option<LinkStep> {
+        let step = match self.proxy {
+            Some(_) => LinkStep::ProxyConnected,
+            None if self.session.tls().is_handshaking() => LinkStep::Connected,
+            None => LinkStep::Encrypted,
+        };
+        (self.step.replace(step) != Some(step)).then_some(step)
     }
 
     /// Gives TLS a whole record and appends what it decrypts to. True: the peer has closed the
@@ -193,6 +207,16 @@ pub(super) struct ReadOutcome {
 }
 
 impl Connection {
+    /// Reports how far a connection of ours has come that is no link yet. TCP is connected.
+    pub(super) fn report_step(&mut self, manager: &mut LocalConnectionManager) {
+        if self.initiated
+            && let Phase::Handshake(handshaking) = &mut self.phase
+            && let Some(step) = handshaking.new_step()
+        {
+            manager.connection_reached(self.id, step);
+        }
+    }
+
     /// Reads up to `max` bytes from the socket to `scratch`, behind what an earlier read left.
     /// `scratch` is large, so that a busy socket costs few system calls.
     ///

@@ -289,7 +289,9 @@ impl ConnectionThread {
             if let Some(error) = connection.socket.take_error()? {
                 return Err(error.into());
             }
+            connection.report_step(&mut self.manager);
             connection.flush_handshake()?;
+            connection.report_step(&mut self.manager);
         }
         // Out of `self` while its records are at work in it.
         let mut scratch = std::mem::take(&mut self.reading.scratch);
@@ -321,6 +323,7 @@ impl ConnectionThread {
         while let Some(connection) = self.sockets.all.get_mut(token) {
             if let Some(taken) = connection.receive_from_proxy(rest) {
                 taken?;
+                connection.report_step(&mut self.manager);
                 break;
             }
             let handshaking = matches!(connection.phase, Phase::Handshake(_));
@@ -379,6 +382,10 @@ impl ConnectionThread {
             connection.flush_handshake()?;
             return Ok(ended);
         }
+        connection.report_step(&mut self.manager);
+        let Phase::Handshake(handshaking) = &mut connection.phase else {
+            return Ok(ended);
+        };
         let used = handshaking.handshake.receive(
             &self.reading.plain,
             &handshaking.session,

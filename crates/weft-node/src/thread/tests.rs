@@ -15,7 +15,9 @@ use weft_core::edge::StreamAt;
 use weft_core::flow::Terms;
 use weft_core::handshake::{EphemeralKeys, HANDSHAKE_TIMEOUT, LinkHandshake};
 use weft_core::message::ToController;
+use weft_core::origin::LinkStep;
 use weft_core::slots::HalfKey;
+use weft_proxy::{Protocol, Proxy};
 use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
 
@@ -510,4 +512,87 @@ fn a_link_whose_keys_cannot_be_renewed_is_reported_once_as_worn() {
         }
         assert_eq!(worn, times);
     }
+}
+
+/// A connection of the first thread's to the second one, by a SOCKS4 proxy or without one: what is reported of each.
+fn steps(by_proxy: bool) -> [Vec<LinkStep>; 2] {
+    let mut bench = Bench::of(2);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let place = listener.local_addr().unwrap();
+    let socket = std::net::TcpStream::connect(place).unwrap();
+    let (mut accepted, peer) = listener.accept().unwrap();
+    socket.set_nonblocking(true).unwrap();
+    accepted.set_nonblocking(true).unwrap();
+    let opened = Adopt {
+        id: FIRST,
+        socket,
+        peer: place,
+        role: Role::Initiator {
+            expected_rsa: None,
+            expected_ed: None,
+        },
+        proxy: by_proxy.then(|| {
+            Arc::new(Proxy {
+                addr: place,
+                protocol: Protocol::Socks4(None),
+            })
+        }),
+        handed_over: false,
+    };
+    bench.main.send(ToThread::Adopt(Box::new(opened)));
+    bench.main.flush();
+    if by_proxy {
+        // A request for an address without a user's name, and that it is granted.
+        let mut request = Vec::new();
+        for _ in 0..MANY_TURNS {
+            bench.turn();
+            let mut bytes = [0; 9];
+            if let Ok(count) = accepted.read(&mut bytes) {
+                request.extend_from_slice(&bytes[..count]);
+            }
+            if request.len() == 9 {
+                break;
+            }
+        }
+        assert_eq!(request.len(), 9);
+        accepted.write_all(&[0, 90, 0, 0, 0, 0, 0, 0]).unwrap();
+    }
+    let other = Adopt {
+        id: FIRST,
+        socket: accepted,
+        peer,
+        role: Role::Responder,
+        proxy: None,
+        handed_over: false,
+    };
+    let (thread, main) = &mut bench.others[0];
+    main.send(ToThread::Adopt(Box::new(other)));
+    main.flush();
+    let mut steps = [Vec::new(), Vec::new()];
+    for _ in 0..MANY_TURNS {
+        bench.thread.turn(Duration::from_millis(1)).unwrap();
+        thread.turn(Duration::from_millis(1)).unwrap();
+        for (main, steps) in [&mut bench.main, &mut *main].into_iter().zip(&mut steps) {
+            let messages = std::iter::from_fn(|| main.from.pop());
+            steps.extend(messages.filter_map(|message| match message {
+                ToController::LinkStep { connection, step } => {
+                    assert_eq!(connection, FIRST);
+                    Some(step)
+                }
+                _ => None,
+            }));
+        }
+        if bench.thread.manager.links() == 1 && thread.manager.links() == 1 {
+            return steps;
+        }
+    }
+    panic!("the link never opened");
+}
+
+#[test]
+fn how_far_a_connection_of_ours_has_come_is_reported_once_each() {
+    let direct = [LinkStep::Connected, LinkStep::Encrypted];
+    let by_proxy = [&[LinkStep::ProxyConnected][..], &direct].concat();
+    assert_eq!(steps(false), [direct.to_vec(), Vec::new()]);
+    assert_eq!(steps(true), [by_proxy, Vec::new()]);
 }
