@@ -377,6 +377,8 @@ mod private_network {
                 "it went there directly"
             );
             ensure!(fetched.ports.len() == 1, "{:?}", fetched.ports);
+            let kept = fetched.client.file("cached-bridge-descriptors")?;
+            ensure!(kept.starts_with("router "), "{kept}");
             let args = fetched.client.file("pt_state/args")?;
             ensure!(args == "one=1\\;2;two=\\\\x|\0", "{args:?}");
             let log = fetched.client.log();

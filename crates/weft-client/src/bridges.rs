@@ -260,6 +260,25 @@ impl Bridges {
         }
     }
 
+    /// Takes descriptors that were kept in an earlier run, for bridges of which nothing is known yet: they can be used, and are
+    /// asked for new ones all the same. True: path selection has to know.
+    pub fn restore(&mut self, kept: impl Fn(SocketAddr, RsaIdentity) -> Option<Hop>) -> bool {
+        let mut is_new = false;
+        for known in self.all.iter_mut().filter(|known| known.hop.is_none()) {
+            let addr = known.line.addr;
+            let hop = known.rsa.and_then(|rsa| kept(addr, rsa));
+            let Some(hop) = hop.filter(|hop| known.rsa == Some(hop.rsa)) else {
+                continue;
+            };
+            let (rsa, name) = (hop.rsa, &hop.nickname);
+            let text = format!("new bridge descriptor '{name}' (cached): ${rsa}~{name} at ");
+            self.lines.push(Line::notice(text).client(addr.ip()));
+            known.hop = Some(hop);
+            is_new = true;
+        }
+        is_new
+    }
+
     /// Bridges that failed may be up again: those without a descriptor are asked at once (entrynodes.c,
     /// `mark_guard_maybe_reachable`).
     pub fn retry(&mut self, now: Instant) {
@@ -405,6 +424,37 @@ mod tests {
         // Another line for the same address is another bridge.
         assert!(world.configure(&[&line()]));
         assert_eq!(world.bridges.for_paths()[0].hop, None);
+    }
+
+    #[test]
+    fn a_descriptor_that_was_kept_is_of_use_at_once_and_a_new_one_is_asked_for() {
+        let mut world = World::new(&[&line(), "192.0.2.2:443"]);
+        let other = "192.0.2.2:443".parse().unwrap();
+        // Another relay's is not taken, nor one of a bridge whose identity is not known.
+        assert!(!world.bridges.restore(|_, _| Some(hop(2))));
+        assert!(
+            world
+                .bridges
+                .restore(|at, rsa| { (at == addr() && rsa == hop(1).rsa).then(|| hop(1)) })
+        );
+        let bridges = world.bridges.for_paths();
+        assert_eq!((&bridges[0].hop, &bridges[1].hop), (&Some(hop(1)), &None));
+        assert!(
+            world
+                .log()
+                .contains("new bridge descriptor 'bridge1' (cached)")
+        );
+        let ask = BridgeTask::Ask(addr(), hop(1).rsa);
+        assert_eq!(world.due(), [ask, BridgeTask::Meet(other)]);
+        // What is known is not replaced by what was kept.
+        let newer = Hop {
+            ntor: [7; 32],
+            ..hop(1)
+        };
+        let answer = Ok(newer.clone());
+        assert!(world.bridges.answered(addr(), answer, world.now));
+        assert!(!world.bridges.restore(|_, _| Some(hop(1))));
+        assert_eq!(world.bridges.for_paths()[0].hop, Some(newer));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The descriptor of a bridge, of which no consensus has anything: asked of itself (dir-spec 6, `/tor/server/authority`).
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -13,12 +14,20 @@ use super::asking::{Answered, ask};
 use super::options::DirServer;
 use super::sources::Candidate;
 use super::streams::{DirOutcome, DirSource, DirStreams};
+use crate::cache::{self, CacheError};
 use crate::clock::Clock;
 use crate::descriptor::MAX_ROUTER_DESCRIPTOR;
+use crate::descriptors::{DocumentKind, split};
 use crate::http::{Limits, Request, Response};
 
 /// Where a relay has its own descriptor.
 const PATH: &str = "/tor/server/authority";
+
+/// File name of the descriptors of a client's bridges. C tor has them in `cached-descriptors`, which a relay of Weft serves to anybody.
+const KEPT: &str = "cached-bridge-descriptors";
+
+/// As many are read of it.
+const MOST_KEPT: usize = 256;
 
 /// What a bridge's descriptor has.
 #[derive(Clone, Debug)]
@@ -33,6 +42,8 @@ pub struct BridgeDescriptor {
     pub ntor: [u8; 32],
     /// What it speaks.
     pub protocols: Protocols,
+    /// The document.
+    pub text: String,
 }
 
 /// Asks a bridge for its descriptor.
@@ -109,7 +120,36 @@ pub fn parse_bridge_descriptor(body: &[u8], now: SystemTime) -> Result<BridgeDes
         ed25519: *descriptor.ed_identity(),
         ntor: *descriptor.ntor_onion_key().as_bytes(),
         protocols: descriptor.protocols().clone(),
+        text: text.to_owned(),
     })
+}
+
+/// Reads the descriptors that were kept in CacheDirectory. What is wrong by now, or was cut off, is left out.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn read_bridges(
+    directory: &Path,
+    now: SystemTime,
+) -> Result<Vec<BridgeDescriptor>, CacheError> {
+    let bytes = cache::read_bytes(directory, KEPT)?.unwrap_or_default();
+    let pieces = split(DocumentKind::Descriptor, &bytes).take(MOST_KEPT);
+    let parsed = pieces.filter_map(|piece| parse_bridge_descriptor(piece.bytes, now).ok());
+    Ok(parsed.collect())
+}
+
+/// Keeps descriptors in CacheDirectory, in place of those that were there.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn keep_bridges<'a>(
+    directory: &Path,
+    descriptors: impl Iterator<Item = &'a BridgeDescriptor>,
+) -> Result<(), CacheError> {
+    let texts: String = descriptors.map(|one| one.text.as_str()).collect();
+    cache::write(directory, KEPT, texts)
 }
 
 /// The nickname in a descriptor; tor-netdoc has read the same line, and shows it to nobody.
@@ -141,6 +181,31 @@ mod tests {
         assert_eq!(parsed.rsa, relay(1).rsa_id());
         assert_eq!(parsed.nickname, relay(1).nickname);
         assert!(parsed.protocols.supports_subver("Relay", 2));
+    }
+
+    #[test]
+    fn what_was_kept_is_read_again_but_for_what_is_wrong_or_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |at| read_bridges(folder.path(), at).unwrap();
+        assert!(read(now()).is_empty());
+        let parse = |number| parse_bridge_descriptor(text(number).as_bytes(), now()).unwrap();
+        let both = [parse(1), parse(2)];
+        keep_bridges(folder.path(), both.iter()).unwrap();
+        let ids =
+            |all: Vec<BridgeDescriptor>| -> Vec<_> { all.iter().map(|one| one.rsa).collect() };
+        assert_eq!(ids(read(now())), [both[0].rsa, both[1].rsa]);
+        assert!(read(now() + Duration::from_secs(21 * 86_400)).is_empty());
+        // A disk that is full, or another hand.
+        let file = folder.path().join(KEPT);
+        let whole = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, &whole[..whole.len() - 9]).unwrap();
+        assert_eq!(ids(read(now())), [both[0].rsa]);
+        std::fs::write(&file, whole.replacen("uptime 77", "uptime 78", 1)).unwrap();
+        assert_eq!(ids(read(now())), [both[1].rsa]);
+        std::fs::write(&file, [0xff; 9]).unwrap();
+        assert!(read(now()).is_empty());
+        keep_bridges(folder.path(), both[1..].iter()).unwrap();
+        assert_eq!(ids(read(now())), [both[1].rsa]);
     }
 
     #[test]

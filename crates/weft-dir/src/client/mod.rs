@@ -25,7 +25,9 @@ use tor_netdir::NetDir;
 use crate::consensus::Consensus;
 use crate::params::Params;
 
-pub use bridge::{BridgeDescriptor, fetch_bridge, parse_bridge_descriptor};
+pub use bridge::{
+    BridgeDescriptor, fetch_bridge, keep_bridges, parse_bridge_descriptor, read_bridges,
+};
 pub use options::{BootstrapOptions, ClientOptions, DirServer};
 pub use streams::{
     DirConnection, DirIo, DirOutcome, DirSource, DirStreams, OpenFuture, PlainStreams,

@@ -1,25 +1,41 @@
 //! The bridges of the client: carries out what [`weft_client::Bridges`] wants.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::mpsc;
 use weft_cell::identity::RsaIdentity;
 use weft_client::{BridgeTask, Bridges, Now, Via};
-use weft_dir::client::{DirServer, DirStreams, fetch_bridge};
+use weft_dir::client::{
+    BridgeDescriptor, DirServer, DirStreams, fetch_bridge, keep_bridges, read_bridges,
+};
 use weft_dir::clock::SystemClock;
 use weft_path::Hop;
 
 use super::task::{Task, now};
 use crate::logging;
 
-/// A bridge's answer: from where, and what.
-pub(super) type BridgeAnswer = (SocketAddr, Result<Hop, String>);
+/// A bridge's answer.
+pub(super) struct BridgeAnswer {
+    addr: SocketAddr,
+    /// What was asked.
+    rsa: RsaIdentity,
+    descriptor: Result<BridgeDescriptor, String>,
+}
+
+fn hop_of(addr: SocketAddr, of: &BridgeDescriptor) -> Hop {
+    let ids = (of.rsa.into(), of.ed25519.into());
+    Hop::of_bridge(addr, of.nickname.clone(), ids, of.ntor, &of.protocols)
+}
 
 /// The bridges of a client, and what they are asked.
 pub(super) struct BridgeSide {
     pub(super) bridges: Bridges,
+    /// Descriptors that are on disk, or shall be.
+    kept: BTreeMap<RsaIdentity, BridgeDescriptor>,
     /// Opens streams to them.
     pub(super) streams: Arc<dyn DirStreams>,
     /// A request that stands still this long fails.
@@ -40,6 +56,7 @@ impl BridgeSide {
         let (answers, receiver) = mpsc::unbounded_channel();
         let side = BridgeSide {
             bridges: Bridges::default(),
+            kept: BTreeMap::new(),
             streams,
             max_stall,
             answers,
@@ -58,6 +75,38 @@ impl BridgeSide {
         }
     }
 
+    /// Takes the descriptors of bridges that were kept in CacheDirectory. True: path selection has to know.
+    pub(super) fn restore(&mut self, directory: Option<&Path>, now: SystemTime) -> bool {
+        let Some(directory) = directory.filter(|_| self.bridges.are_used()) else {
+            return false;
+        };
+        match read_bridges(directory, now) {
+            Ok(found) => {
+                for descriptor in found {
+                    let rsa = descriptor.rsa.into();
+                    self.kept.entry(rsa).or_insert(descriptor);
+                }
+            }
+            Err(error) => tracing::warn!("Could not read the descriptors of bridges: {error}"),
+        }
+        let kept = &self.kept;
+        self.bridges
+            .restore(|addr, rsa| kept.get(&rsa).map(|of| hop_of(addr, of)))
+    }
+
+    /// Keeps a descriptor, with those of the other bridges of torrc.
+    fn keep(&mut self, descriptor: BridgeDescriptor, directory: Option<&Path>) {
+        self.kept.insert(descriptor.rsa.into(), descriptor);
+        let bridges = self.bridges.for_paths();
+        self.kept
+            .retain(|rsa, _| bridges.iter().any(|bridge| bridge.rsa == Some(*rsa)));
+        if let Some(directory) = directory
+            && let Err(error) = keep_bridges(directory, self.kept.values())
+        {
+            tracing::warn!("Could not keep the descriptors of bridges: {error}");
+        }
+    }
+
     /// Asks a bridge for its descriptor. The bridges that are asked at once are at most those of torrc.
     fn ask(&self, addr: SocketAddr, rsa: RsaIdentity) {
         let server = DirServer {
@@ -73,13 +122,13 @@ impl BridgeSide {
         let answers = self.answers.clone();
         tokio::spawn(async move {
             let clock = Arc::new(SystemClock::default());
-            let answer = fetch_bridge(streams, server, stall, clock).await;
-            let hop = answer.map(|of| {
-                let (rsa, ed25519) = (of.rsa.into(), of.ed25519.into());
-                Hop::of_bridge(addr, of.nickname, (rsa, ed25519), of.ntor, &of.protocols)
-            });
+            let descriptor = fetch_bridge(streams, server, stall, clock).await;
             // Without a receiver the client is ending.
-            let _ = answers.send((addr, hop));
+            let _ = answers.send(BridgeAnswer {
+                addr,
+                rsa,
+                descriptor,
+            });
         });
     }
 }
@@ -96,10 +145,24 @@ impl Task {
     }
 
     /// A bridge has sent its descriptor, or not.
-    pub(super) fn on_bridge_answer(&mut self, (addr, answer): BridgeAnswer) {
+    pub(super) fn on_bridge_answer(&mut self, answer: BridgeAnswer) {
         let now = now();
-        if self.bridges.bridges.answered(addr, answer, now.mono) {
+        let BridgeAnswer {
+            addr,
+            rsa,
+            descriptor,
+        } = answer;
+        let hop = descriptor.as_ref().map(|of| hop_of(addr, of));
+        let hop = hop.map_err(String::clone);
+        if self.bridges.bridges.answered(addr, hop, now.mono) {
             self.bridges_changed(now);
+        }
+        // Another relay's was refused.
+        if let Ok(descriptor) = descriptor
+            && rsa == descriptor.rsa.into()
+        {
+            let directory = self.directory_options.cache_directory.as_deref();
+            self.bridges.keep(descriptor, directory);
         }
         self.run_bridges(now);
     }

@@ -70,7 +70,7 @@ pub(super) struct Task {
     dir_asked: BTreeMap<u64, RsaIdentity>,
     pub(super) directory: ClientHandle,
     /// Its settings, as torrc has them.
-    directory_options: ClientOptions,
+    pub(super) directory_options: ClientOptions,
     /// The client was dormant when the directory got its settings.
     dormant: bool,
     network: watch::Receiver<Option<Arc<Network>>>,
@@ -123,6 +123,7 @@ impl Task {
         let (mut bridges, bridge_answers) =
             BridgeSide::new(tunnels.clone(), max_stall, settings.proxied);
         bridges.bridges.configure(&settings.bridges, now.mono);
+        bridges.restore(settings.directory.cache_directory.as_deref(), now.wall);
         let (events, dir_events) = mpsc::unbounded_channel();
         let dormant = client.is_dormant();
         let (directory_task, directory) = ClientDirectory::new(
@@ -311,7 +312,13 @@ impl Task {
         let options = directory_of(&self.directory_options, self.dormant);
         self.directory.set_options(options);
         self.always_congestion_control = settings.always_congestion_control;
-        if self.bridges.bridges.configure(&settings.bridges, now.mono) {
+        let mut changed = self.bridges.bridges.configure(&settings.bridges, now.mono);
+        // ReconfigDropsBridgeDescs: they are asked for anew.
+        if changed && !settings.bridges.reload_drops_descriptors {
+            let directory = self.directory_options.cache_directory.as_deref();
+            changed |= self.bridges.restore(directory, now.wall);
+        }
+        if changed {
             tracing::info!("Other bridges are wanted: circuits so far are abandoned");
             self.bridges_changed(now);
             self.client.abandon_circuits();
