@@ -21,6 +21,7 @@ mod keys;
 mod lists;
 mod lookup;
 mod pins;
+mod posts;
 mod reach;
 mod room;
 mod router;
@@ -37,7 +38,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
 use config::Lifetime;
@@ -53,17 +53,11 @@ pub use lists::{AddressList, CountryTable, Lists, NamedRelays};
 use pins::KeyPins;
 use reach::{Reach, Running};
 pub use reach::{ReachabilityOptions, ReachabilityTest};
-use room::{Placed, gives_way};
 use router::Router;
 pub use versions::is_tor_version;
 
 /// Relays that are known at most.
 const MAX_RELAYS: usize = 4096;
-/// The answer to a relay with one identity of its own and one of another.
-const OTHER_KEYS: &str = "Looks like your keypair has changed? This authority previously recorded a different RSA identity for \
-     this Ed25519 identity (or vice versa.) Did you replace or copy some of your key files, but not the others? You \
-     should either restore the expected keypair, or delete your keys and restart Tor to start your relay with a new \
-     identity.";
 /// Documents of one kind that are kept although no relay has them any more, at most.
 const MAX_OLD: usize = 4 * MAX_RELAYS;
 
@@ -143,8 +137,10 @@ pub struct PrivateAuthority {
     started: Option<SystemTime>,
     /// When the first relay came.
     first: Option<SystemTime>,
-    /// Whether a relay came, changed or went since the newest consensus.
+    /// Whether a relay that runs came, changed or went since the newest consensus.
     changed: bool,
+    /// Whether any relay came or changed since that was asked.
+    has_news: bool,
     current: Option<Current>,
 }
 
@@ -171,117 +167,9 @@ impl PrivateAuthority {
             started: None,
             first: None,
             changed: false,
+            has_news: false,
             current: None,
         }
-    }
-
-    /// Takes what a relay has posted to `/tor/`: descriptors, extra-info documents, in any order.
-    /// C tor answers that a descriptor is accepted also where it could not read it; this authority
-    /// answers with what is wrong.
-    /// `from`: the network that sent it, which shares tests with others.
-    pub fn post(&mut self, body: &[u8], from: IpAddr, now: SystemTime) -> Answer {
-        let Ok(text) = std::str::from_utf8(body) else {
-            return Answer::short(
-                400,
-                "descriptor(s) or extrainfo(s) not valid UTF-8 or had BOM.",
-            );
-        };
-        let mut worst: Option<Answer> = None;
-        let mut any = false;
-        for document in documents(text) {
-            any = true;
-            let outcome = match document.starts_with("router ") {
-                true => self.take_router(document, from, now),
-                false => self.take_extra_info(document),
-            };
-            let answer = match outcome {
-                Ok(Taken::New) => continue,
-                Ok(Taken::Known) => Answer {
-                    not_new: true,
-                    ..Answer::short(200, "OK")
-                },
-                Err(reason) => Answer::short(400, one_line(&reason)),
-            };
-            if worst
-                .as_ref()
-                .is_none_or(|worst| worst.status < answer.status)
-            {
-                worst = Some(answer);
-            }
-        }
-        match worst {
-            Some(answer) => answer,
-            None if any => Answer::short(200, "Descriptor accepted"),
-            None => Answer::short(400, "No descriptors found in your POST."),
-        }
-    }
-
-    fn take_router(&mut self, text: &str, from: IpAddr, now: SystemTime) -> Result<Taken, String> {
-        let router = Router::read(text, now)?;
-        router.standing(&self.config.lists)?;
-        if self.config.pin_keys && self.has_other_keys(&router) {
-            return Err(OTHER_KEYS.into());
-        }
-        let known = self.routers.get(&router.rsa);
-        if known.is_some_and(|known| known.published >= router.published) {
-            return Ok(Taken::Known);
-        }
-        let is_as_before = known.is_some_and(|known| {
-            (known.ip, known.or_port, known.ipv6) == (router.ip, router.or_port, router.ipv6)
-                && (!known.hibernating || router.hibernating)
-        });
-        if known.is_none() && self.routers.len() >= self.max_relays {
-            let displaced = self.displaced_by(from);
-            let displaced = displaced.ok_or("This private network is full.")?;
-            self.forget(&displaced, now);
-        }
-        let reach = self.reach.entry(router.rsa).or_default();
-        reach.set_from(from);
-        if !is_as_before {
-            reach.test_soon();
-        }
-        self.microdescs
-            .add(router.microdesc_digest, &router.microdesc);
-        self.descriptors.add(router.digest, &router.text);
-        let (rsa, ed) = (router.rsa, router.ed);
-        if let Some(old) = self.routers.insert(rsa, router) {
-            self.release(&old);
-        }
-        if !self.config.reachability.test || rsa == self.config.identity {
-            self.pin(rsa, ed);
-        }
-        self.first.get_or_insert(now);
-        self.changed = true;
-        Ok(Taken::New)
-    }
-
-    /// Whether one of the relay's identities belongs to another: of a relay that was reached, or that is known.
-    fn has_other_keys(&self, router: &Router) -> bool {
-        let (rsa, ed) = (&router.rsa, &router.ed);
-        self.pins.contradicts(rsa, ed)
-            || (self.routers.values()).any(|known| (known.rsa == *rsa) != (known.ed == *ed))
-    }
-
-    /// Keeps together what belongs together.
-    fn pin(&mut self, rsa: RsaIdentity, ed: Ed25519Identity) {
-        let routers = &self.routers;
-        self.pins.add(rsa, ed, |id| routers.contains_key(id));
-    }
-
-    /// The relay that gives way to a newcomer whose descriptor came `from` this network, if any does.
-    fn displaced_by(&self, from: IpAddr) -> Option<RsaIdentity> {
-        let others = self.routers.values();
-        let others = others.filter(|router| router.rsa != self.config.identity);
-        let place = |router: &Router| {
-            let reach = self.reach.get(&router.rsa).copied().unwrap_or_default();
-            Placed {
-                id: router.rsa,
-                from: reach.from(),
-                is_new: reach.is_new(),
-                published: router.published,
-            }
-        };
-        gives_way(&others.map(place).collect::<Vec<_>>(), from)
     }
 
     /// Forgets a relay.
@@ -289,7 +177,7 @@ impl PrivateAuthority {
         if let Some(router) = self.routers.remove(id) {
             self.release(&router);
             self.history.note_forgotten(*id, now);
-            self.changed = true;
+            self.changed |= self.runs(&router, now);
         }
     }
 
@@ -308,29 +196,6 @@ impl PrivateAuthority {
         for digest in router.digests() {
             self.descriptors.release(&digest);
         }
-    }
-
-    fn take_extra_info(&mut self, text: &str) -> Result<Taken, String> {
-        // extra-info NICKNAME FINGERPRINT
-        let id = router::line(text, "extra-info")
-            .and_then(|line| line.split(' ').nth(1))
-            .filter(|id| id.is_ascii())
-            .and_then(RsaIdentity::from_hex);
-        let router = id
-            .and_then(|id| self.routers.get_mut(&id))
-            .ok_or("No corresponding router descriptor for extra-info descriptor")?;
-        let known = router.extra_info.as_ref();
-        if known.is_some_and(|known| &*known.text == text) {
-            return Ok(Taken::Known);
-        }
-        let named = router.named_extra_info(text)?;
-        // A descriptor names one.
-        if known.is_some() {
-            return Ok(Taken::Known);
-        }
-        self.descriptors.add(named.digest, &named.text);
-        router.extra_info = Some(named);
-        Ok(Taken::New)
     }
 
     /// Does what is due: forgets relays that have not published for a day, and makes a consensus
@@ -384,6 +249,9 @@ impl PrivateAuthority {
         }
         let mut running = Running::default();
         self.reach.values().for_each(|reach| running.add(reach));
+        if running.is_full() {
+            return (Vec::new(), None);
+        }
         let (mut due, mut next) = (Vec::new(), None);
         let others = self.routers.values();
         for router in others.filter(|router| router.rsa != self.config.identity) {
@@ -545,39 +413,4 @@ impl PrivateAuthority {
     pub fn keys(&self) -> &AuthorityKeys {
         &self.keys.own
     }
-}
-
-/// The result for a document that was posted.
-enum Taken {
-    /// It is new.
-    New,
-    /// We have it, or a newer one.
-    Known,
-}
-
-/// Cuts an upload into documents.
-fn documents(text: &str) -> impl Iterator<Item = &str> {
-    let begins = |at: usize| {
-        text.get(at..)
-            .is_some_and(|rest| rest.starts_with("router ") || rest.starts_with("extra-info "))
-    };
-    let mut starts: Vec<usize> = std::iter::once(0)
-        .chain(text.match_indices('\n').map(|(at, _)| at + 1))
-        .filter(|at| begins(*at))
-        .collect();
-    starts.push(text.len());
-    let pairs: Vec<(usize, usize)> = starts
-        .iter()
-        .copied()
-        .zip(starts.iter().copied().skip(1))
-        .collect();
-    pairs
-        .into_iter()
-        .filter_map(move |(from, to)| text.get(from..to))
-}
-
-/// A reason that fits in a status line.
-fn one_line(text: &str) -> String {
-    let kept = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    kept.take(400).collect()
 }

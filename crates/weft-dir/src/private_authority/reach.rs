@@ -128,6 +128,11 @@ impl Running {
         }
     }
 
+    /// Whether no test has a place.
+    pub(super) fn is_full(&self) -> bool {
+        self.all >= TESTS_AT_ONCE
+    }
+
     fn begin(&mut self, is_new: bool, from: Option<IpAddr>) {
         self.all += 1;
         self.new += usize::from(is_new);
@@ -139,7 +144,7 @@ impl Running {
     pub(super) fn choose(mut self, mut due: Vec<Due>) -> Vec<ReachabilityTest> {
         due.sort_by_key(|due| due.since);
         let mut tests = Vec::new();
-        while self.all < TESTS_AT_ONCE {
+        while !self.is_full() {
             let may_begin = due
                 .iter()
                 .enumerate()

@@ -12,6 +12,7 @@ use tor_llcrypto::d::{Sha1, Sha256};
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::routerdesc::RouterDesc;
+use tor_netdoc::types::Iso8601TimeSp;
 use tor_netdoc::types::policy::{IpPattern, RuleKind};
 use weft_policy::{PortSummary, Rule};
 
@@ -19,6 +20,10 @@ use super::lists::{Lists, Standing};
 use super::versions::Platform;
 use crate::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
 
+/// Descriptors that are further apart differ in any case (C tor `ROUTER_MAX_COSMETIC_TIME_DIFFERENCE`).
+const COSMETIC_AGE: Duration = Duration::from_secs(2 * 3600);
+/// By how much an uptime may differ from what the older descriptor has one expect (C tor `ROUTER_ALLOW_UPTIME_DRIFT`).
+const UPTIME_DRIFT: Duration = Duration::from_secs(6 * 3600);
 /// How far in the future a descriptor may be published (C tor `ROUTER_ALLOW_SKEW`).
 const SKEW: Duration = Duration::from_secs(12 * 3600);
 /// How old a descriptor may be when it comes (C tor `ROUTER_MAX_AGE_TO_PUBLISH`).
@@ -151,16 +156,8 @@ impl Router {
         }
         let summary = policy.write();
         let microdesc: Arc<str> = microdesc(text, &parsed, &rsa, &summary).into();
-        // average, burst, observed
-        let rates: Vec<u64> = line(text, "bandwidth")
-            .unwrap_or_default()
-            .split(' ')
-            .map_while(|rate| rate.parse().ok())
-            .collect();
-        let (average, observed) = match rates.as_slice() {
-            [average, _, observed, ..] => (*average, *observed),
-            _ => return Err("Malformed router descriptor: no bandwidth".into()),
-        };
+        let [average, _, observed] =
+            rates(text).ok_or("Malformed router descriptor: no bandwidth")?;
         Ok(Self {
             text: text.into(),
             digest: signed_digest(text),
@@ -214,6 +211,51 @@ impl Router {
         (self.ip, self.or_port).into()
     }
 
+    /// Whether a newer descriptor of the same relay has nothing new (C tor `router_differences_are_cosmetic`). What the
+    /// consensus and the microdescriptor have of it is the same, other than in C tor also its subprotocols, its ntor key
+    /// and whether it holds onion services' descriptors.
+    pub(super) fn is_cosmetic(&self, newer: &Self) -> bool {
+        let key = |router: &Self| {
+            let addresses = (router.ip, router.or_port, router.dir_port, router.ipv6);
+            let flags = (
+                router.hibernating,
+                router.directory,
+                router.hidden_service_dir,
+            );
+            (addresses, flags, router.microdesc_digest)
+        };
+        let texts = |router: &Self| {
+            let text = &*router.text;
+            let (average, burst) =
+                rates(text).map_or((0, 0), |[average, burst, _]| (average, burst));
+            let contact = line(text, "contact").map(str::to_ascii_lowercase);
+            let platform = line(text, "platform").map(str::to_ascii_lowercase);
+            (
+                average,
+                burst,
+                contact,
+                platform,
+                router.nickname.to_ascii_lowercase(),
+            )
+        };
+        let (low, high) = (
+            self.observed.min(newer.observed),
+            self.observed.max(newer.observed),
+        );
+        let since = newer.published.duration_since(self.published).ok();
+        let expected = self.uptime.saturating_add(since.unwrap_or_default());
+        let drift = newer.uptime.abs_diff(expected);
+        let is_much = |uptime: Duration| drift > uptime.mul_f64(0.05);
+        let restarted = drift > UPTIME_DRIFT && is_much(self.uptime) && is_much(newer.uptime);
+        key(self) == key(newer)
+            && texts(self) == texts(newer)
+            && self.protocols == newer.protocols
+            && exit_rules(&self.text).eq(exit_rules(&newer.text))
+            && low >= high / 2
+            && since.is_some_and(|since| since <= COSMETIC_AGE)
+            && !restarted
+    }
+
     /// The digests of its descriptor and of its extra-info document.
     pub(super) fn digests(&self) -> impl Iterator<Item = [u8; 20]> + use<> {
         let extra_info = self.extra_info.as_ref().map(|extra| extra.digest);
@@ -224,6 +266,12 @@ impl Router {
     pub(super) fn uptime(&self, now: SystemTime) -> Duration {
         let since = now.duration_since(self.published).unwrap_or_default();
         self.uptime.saturating_add(since)
+    }
+
+    /// Whether an extra-info document is newer than this descriptor.
+    pub(super) fn is_older_than(&self, extra_info: &str) -> bool {
+        let published = line(extra_info, "published").and_then(|time| time.parse().ok());
+        published.is_some_and(|published: Iso8601TimeSp| *published > self.published)
     }
 
     /// The extra-info document that this descriptor names; otherwise why it is none.
@@ -245,6 +293,19 @@ impl Router {
             digest,
         })
     }
+}
+
+/// The average, burst and observed bandwidth of a descriptor, in bytes per second.
+fn rates(text: &str) -> Option<[u64; 3]> {
+    let mut rates = line(text, "bandwidth")?.split(' ').map(str::parse);
+    let mut next = || rates.next()?.ok();
+    Some([next()?, next()?, next()?])
+}
+
+/// The rules of a descriptor's exit policy.
+fn exit_rules(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .filter(|line| line.starts_with("accept ") || line.starts_with("reject "))
 }
 
 /// The rest of the first line that begins with `keyword`.

@@ -69,7 +69,7 @@ pub struct Surroundings {
 pub struct AuthorityServer {
     authority: Arc<Mutex<PrivateAuthority>>,
     clock: Arc<dyn Clock>,
-    /// A descriptor came.
+    /// A relay came or changed, or a test ended.
     posted: Arc<Notify>,
     places: Arc<Places<IpAddr, oneshot::Sender<()>>>,
     /// Connections to the DirPort.
@@ -257,8 +257,16 @@ impl AuthorityServer {
         let answer = match &request.upload {
             Some(_) if request.path != "/tor/" => Answer::short(404, "Not found"),
             Some(body) => {
-                let answer = self.authority().post(body, network(peer), now);
-                self.posted.notify_one();
+                let (answer, has_news) = {
+                    let mut authority = self.authority();
+                    (
+                        authority.post(body, network(peer), now),
+                        authority.take_news(),
+                    )
+                };
+                if has_news {
+                    self.posted.notify_one();
+                }
                 answer
             }
             None => self.authority().get(&request.path, now),

@@ -27,6 +27,14 @@ fn later(seconds: u64) -> Moment {
     }
 }
 
+/// A relay that has something new.
+fn with_contact(seed: u64, contact: &str) -> OwnDescriptor {
+    OwnDescriptor {
+        contact: Some(contact.into()),
+        ..described(seed)
+    }
+}
+
 #[test]
 fn a_relay_that_claims_another_s_port_takes_its_place_only_once_it_is_reached_there() {
     let mut authority = authority_with(with_tests(|_| {}));
@@ -87,7 +95,7 @@ fn where_an_authority_knows_all_that_it_can_made_up_relays_give_way_to_a_newcome
         (400, "This private network is full.")
     );
     // A relay that is known publishes all the same.
-    let newer = described(2).sign(&later(9)).unwrap().upload_body();
+    let newer = with_contact(2, "we").sign(&later(9)).unwrap().upload_body();
     let answer = authority.post(&newer, FROM, now() + secs(9));
     assert_eq!(answer.reason, "Descriptor accepted");
 }
@@ -108,7 +116,8 @@ fn documents_that_no_consensus_named_are_not_kept_after_newer_ones() {
     assert_eq!(status(&authority, &first.router), 200);
     let mut newest = first.router;
     for seconds in 1..=9 {
-        let next = signed(2, now() + secs(seconds));
+        let next = with_contact(2, &seconds.to_string());
+        let next = next.sign(&later(seconds)).unwrap();
         authority.post(&next.upload_body(), FROM, now() + secs(seconds));
         assert_eq!(status(&authority, &newest), 404, "{seconds}");
         newest = next.router;
@@ -116,7 +125,7 @@ fn documents_that_no_consensus_named_are_not_kept_after_newer_ones() {
     // One that was listed is kept.
     run_tests(&mut authority, &[], now() + secs(9));
     assert_eq!(entries_after(&mut authority, secs(10)).len(), 1);
-    let next = signed(2, now() + secs(20));
+    let next = with_contact(2, "20").sign(&later(20)).unwrap();
     authority.post(&next.upload_body(), FROM, now() + secs(20));
     assert_eq!(status(&authority, &newest), 200);
     assert_eq!(status(&authority, &next.router), 200);
