@@ -101,7 +101,7 @@ pub use key::Key;
 pub use load::{Loaded, load, load_text, torrc_path};
 pub use options::Options;
 pub use ports::{OrPort, PortNumber};
-pub use private_authority::{AddressSet, AuthorityOptions, FlagThresholds, GrantedFlag};
+pub use private_authority::{AuthorityOptions, GrantedFlag};
 pub use reload::{change, reload, reload_text};
 pub use report::{Message, Origin, Report};
 pub use settings::Settings;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weft_cell::identity::RsaIdentity;
-use weft_policy::{PolicyEntry, parse_rules};
+use weft_policy::{AddressSet, FlagThresholds, parse_rules};
 
 use super::authority::parse_fingerprint;
 use super::directory::dir_ports;
@@ -93,44 +93,6 @@ impl AuthorityOptions {
         ];
         lists.iter().any(|list| !list.countries.is_empty())
     }
-}
-
-/// Addresses, by rules and by countries.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AddressSet {
-    /// Rules: the first that matches decides, and those that reject put an address into the set. Ports do not count.
-    pub rules: Vec<PolicyEntry>,
-    /// Codes of countries.
-    pub countries: Vec<String>,
-}
-
-/// What relays need for flags.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FlagThresholds {
-    /// `AuthDirFastGuarantee`, in bytes per second.
-    pub fast_guarantee: u64,
-    /// `AuthDirGuardBWGuarantee`, in bytes per second.
-    pub guard_bandwidth_guarantee: u64,
-    /// `AuthDirVoteGuardBwThresholdFraction`.
-    pub guard_bandwidth_fraction: f64,
-    /// `AuthDirVoteGuardGuaranteeTimeKnown`.
-    pub guard_time_known: Duration,
-    /// `AuthDirVoteGuardGuaranteeWFU`.
-    pub guard_uptime_fraction: f64,
-    /// `AuthDirVoteStableGuaranteeMinUptime`.
-    pub stable_uptime: Duration,
-    /// `AuthDirVoteStableGuaranteeMTBF`.
-    pub stable_mtbf: Duration,
-    /// `MinMeasuredBWsForAuthToIgnoreAdvertised`.
-    pub min_measured: i64,
-    /// `TestingMinExitFlagThreshold`, in bytes per second.
-    pub min_exit: u64,
-    /// `TestingMinFastFlagThreshold`, in bytes per second.
-    pub min_fast: u64,
-    /// `MinUptimeHidServDirectoryV2`.
-    pub hs_dir_uptime: Duration,
-    /// `AuthDirMaxServersPerAddr`; 0: any number.
-    pub max_per_address: usize,
 }
 
 /// The relays that get a flag whatever they are like: `TestingDirAuthVoteGuard` and its like.

@@ -5,7 +5,7 @@
 //! connection, [`ExitPolicy::summary`] writes the ports that are open for (nearly) all addresses.
 //! [`parse_rules`] reads the rules of other policies, such as torrc's `SocksPolicy`.
 //! [`PortSummary`] makes the same summary from the rules of somebody else's descriptor, as an
-//! authority does.
+//! authority does. [`AddressSet`] and [`FlagThresholds`] are what an authority's own options decide.
 //!
 //! Not here: which policy is in force, the addresses of this machine (`weft-config`, `weft-node`).
 //! It is state without I/O, clock or randomness.
@@ -22,11 +22,13 @@
     )
 )]
 
+mod authority;
 mod policy;
 mod port_summary;
 mod rule;
 pub mod strtol;
 
+pub use authority::{AddressSet, FlagThresholds};
 pub use policy::{DEFAULT_EXIT_POLICY, ExitPolicy, PolicySettings};
 pub use port_summary::{MAX_SUMMARY_LEN, PortSummary, Rule};
 pub use rule::{Family, PRIVATE_NETS, PolicyEntry, parse_rules};

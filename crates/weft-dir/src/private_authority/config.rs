@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_policy::FlagThresholds;
 
-use super::flags::FlagOptions;
 use super::lists::Lists;
 use super::reach::ReachabilityOptions;
 
@@ -49,11 +49,13 @@ pub struct AuthorityConfig {
     /// TestingDirAuthVoteHSDir.
     pub hidden_service_dirs: Granted,
     /// Thresholds of flags.
-    pub flags: FlagOptions,
+    pub flags: FlagThresholds,
     /// Relays that are not taken as they are.
     pub lists: Lists,
     /// How it finds out which relays run.
     pub reachability: ReachabilityOptions,
+    /// Relays that are known at most ([`MAX_RELAYS`](super::MAX_RELAYS)).
+    pub max_relays: usize,
     /// AuthDirPinKeys: an RSA and an Ed25519 identity that were seen together stay together.
     pub pin_keys: bool,
     /// AuthDirRejectRequestsUnderLoad: while the bandwidth is used up, only relays are answered at the DirPort.

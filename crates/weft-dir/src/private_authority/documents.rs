@@ -47,6 +47,24 @@ impl<K: Ord + Copy> Documents<K> {
         held.relays += 1;
     }
 
+    /// Compares the counts of relays with these, which are right.
+    pub(super) fn audit(&self, counts: &BTreeMap<K, usize>) -> Result<(), String> {
+        for (digest, count) in counts {
+            let held = self.held.get(digest).map(|held| held.relays);
+            if held != Some(*count) {
+                return Err(format!("{held:?} relay(s) have a document of {count}"));
+            }
+        }
+        let held = self.held.iter();
+        match held
+            .filter(|(digest, held)| held.relays > 0 && !counts.contains_key(digest))
+            .count()
+        {
+            0 => Ok(()),
+            leaked => Err(format!("{leaked} document(s) are of no relay")),
+        }
+    }
+
     /// A relay that had this document has another one now, or is forgotten.
     pub(super) fn release(&mut self, digest: &K) {
         let Some(held) = self.held.get_mut(digest) else {

@@ -17,35 +17,6 @@ const STALE: Duration = Duration::from_secs(18 * 3600);
 /// what relays must have (`RELAY_REQUIRED_MIN_BANDWIDTH`).
 const SLOW: u64 = 38;
 
-/// Thresholds of flags.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FlagOptions {
-    /// AuthDirFastGuarantee, in bytes per second; 0: none.
-    pub fast_guarantee: u64,
-    /// AuthDirGuardBWGuarantee, in bytes per second; 0: none.
-    pub guard_bandwidth_guarantee: u64,
-    /// AuthDirVoteGuardBwThresholdFraction.
-    pub guard_bandwidth_fraction: f64,
-    /// AuthDirVoteGuardGuaranteeTimeKnown.
-    pub guard_time_known: Duration,
-    /// AuthDirVoteGuardGuaranteeWFU.
-    pub guard_uptime_fraction: f64,
-    /// AuthDirVoteStableGuaranteeMinUptime.
-    pub stable_uptime: Duration,
-    /// AuthDirVoteStableGuaranteeMTBF.
-    pub stable_mtbf: Duration,
-    /// MinMeasuredBWsForAuthToIgnoreAdvertised; negative: what relays claim never counts.
-    pub min_measured: i64,
-    /// TestingMinExitFlagThreshold, in bytes per second.
-    pub min_exit: u64,
-    /// TestingMinFastFlagThreshold, in bytes per second.
-    pub min_fast: u64,
-    /// MinUptimeHidServDirectoryV2: how long a relay must run to get the flag HSDir.
-    pub hs_dir_uptime: Duration,
-    /// AuthDirMaxServersPerAddr: more relays at one address are not listed; 0: any number.
-    pub max_per_address: usize,
-}
-
 /// A relay and what is known of it besides its descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate<'a> {

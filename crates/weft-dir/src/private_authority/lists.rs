@@ -10,7 +10,7 @@ use std::sync::Arc;
 use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
-use weft_policy::PolicyEntry;
+use weft_policy::AddressSet;
 
 use super::versions::{Platform, TorVersion};
 
@@ -23,32 +23,6 @@ const SUSPICIOUS: &str = "Suspicious relay address range -- if you think this is
 const REJECTED: &str = "Fingerprint and/or ed25519 identity is marked rejected -- if you think this is a mistake please \
      set a valid email address in ContactInfo and send an email to bad-relays@lists.torproject.org mentioning your \
      fingerprint(s)?";
-
-/// Addresses, by rules and by countries.
-#[derive(Clone, Debug, Default)]
-pub struct AddressList {
-    /// Rules as of an exit policy, without ports: the first that matches decides, and `reject` puts an address on
-    /// the list.
-    pub rules: Vec<PolicyEntry>,
-    /// Codes of countries, in any case; `??` is an address of no known country.
-    pub countries: Vec<String>,
-}
-
-impl AddressList {
-    fn names(&self, address: Ipv4Addr, countries: &CountryTable) -> bool {
-        let address = IpAddr::V4(address);
-        let rule = self.rules.iter().find(|rule| rule.covers_address(address));
-        if rule.is_some_and(|rule| !rule.accept) {
-            return true;
-        }
-        if self.countries.is_empty() {
-            return false;
-        }
-        let country = countries.of(address);
-        let mut listed = self.countries.iter();
-        listed.any(|one| one.as_bytes().eq_ignore_ascii_case(&country))
-    }
-}
 
 /// The countries of addresses (`GeoIPFile`).
 #[derive(Clone)]
@@ -77,13 +51,13 @@ impl fmt::Debug for CountryTable {
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
     /// AuthDirReject, AuthDirRejectCCs.
-    pub reject: AddressList,
+    pub reject: AddressSet,
     /// AuthDirInvalid, AuthDirInvalidCCs.
-    pub invalid: AddressList,
+    pub invalid: AddressSet,
     /// AuthDirBadExit, AuthDirBadExitCCs.
-    pub bad_exit: AddressList,
+    pub bad_exit: AddressSet,
     /// AuthDirMiddleOnly, AuthDirMiddleOnlyCCs.
-    pub middle_only: AddressList,
+    pub middle_only: AddressSet,
     /// AuthDirListBadExits: the flag BadExit is given at all.
     pub list_bad_exits: bool,
     /// AuthDirListMiddleOnly: the flag MiddleOnly is given at all.
@@ -210,7 +184,7 @@ impl Lists {
         if named.rejected {
             return Err(REJECTED);
         }
-        let is_in = |list: &AddressList| list.names(address, &self.countries);
+        let is_in = |set: &AddressSet| set.contains(address, |address| self.countries.of(address));
         if is_in(&self.reject) {
             return Err(SUSPICIOUS);
         }
@@ -228,10 +202,10 @@ mod tests {
     use super::*;
     use weft_policy::parse_rules;
 
-    fn list(rules: &str, countries: &[&str]) -> AddressList {
+    fn list(rules: &str, countries: &[&str]) -> AddressSet {
         let mut parsed = Vec::new();
         parse_rules(rules, Some(false), &mut parsed, &mut Vec::new()).unwrap();
-        AddressList {
+        AddressSet {
             rules: parsed,
             countries: countries.iter().map(|one| (*one).to_owned()).collect(),
         }

@@ -12,6 +12,7 @@
 //!
 //! [`PrivateAuthority`] takes the time as an argument and does no I/O; [`server`] answers HTTP and has relays tested.
 
+mod audit;
 mod config;
 mod consensus;
 mod documents;
@@ -44,12 +45,11 @@ use config::Lifetime;
 pub use config::{AuthorityConfig, Granted, parse_bandwidths};
 use consensus::Flavour;
 use documents::Documents;
-pub use flags::FlagOptions;
 use flags::{Candidate, Voter};
 use history::History;
 use keys::Signers;
 pub use keys::{AuthorityKeyError, AuthorityKeys, CERTIFICATE};
-pub use lists::{AddressList, CountryTable, Lists, NamedRelays};
+pub use lists::{CountryTable, Lists, NamedRelays};
 use pins::KeyPins;
 use reach::{Reach, Running};
 pub use reach::{ReachabilityOptions, ReachabilityTest};
@@ -57,7 +57,7 @@ use router::Router;
 pub use versions::is_tor_version;
 
 /// Relays that are known at most.
-const MAX_RELAYS: usize = 4096;
+pub const MAX_RELAYS: usize = 4096;
 /// Documents of one kind that are kept although no relay has them any more, at most.
 const MAX_OLD: usize = 4 * MAX_RELAYS;
 
@@ -123,8 +123,6 @@ pub struct PrivateAuthority {
     /// The certificates of our keys, in the same order.
     certificates: Vec<Arc<str>>,
     routers: BTreeMap<RsaIdentity, Router>,
-    /// Relays that are known at most.
-    max_relays: usize,
     /// Microdescriptors by SHA-256.
     microdescs: Documents<[u8; 32]>,
     /// Descriptors and extra-info documents by SHA-1.
@@ -158,7 +156,6 @@ impl PrivateAuthority {
             certificates: keys.all().map(|keys| keys.certificate().into()).collect(),
             keys,
             routers: BTreeMap::new(),
-            max_relays: MAX_RELAYS,
             microdescs: Documents::new(MAX_OLD),
             descriptors: Documents::new(2 * MAX_OLD),
             reach: BTreeMap::new(),

@@ -129,6 +129,21 @@ impl KeyPins {
         }
     }
 
+    /// Whether the tables agree.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        let agree = self.by_rsa.iter().all(|(rsa, pin)| {
+            self.by_ed.get(&pin.ed) == Some(rsa) && self.by_use.get(&pin.used) == Some(rsa)
+        });
+        let lengths = [self.by_ed.len(), self.by_use.len()];
+        match agree && lengths == [self.by_rsa.len(); 2] && self.by_rsa.len() <= self.max {
+            true => Ok(()),
+            false => Err(format!(
+                "{} pair(s), by other keys {lengths:?}",
+                self.by_rsa.len()
+            )),
+        }
+    }
+
     /// Reads a file; later lines win over earlier ones.
     pub(super) fn load(&mut self, text: &[u8]) -> Loaded {
         let mut loaded = Loaded::default();
@@ -210,8 +225,7 @@ mod tests {
     }
 
     fn pairs(pins: &KeyPins) -> Vec<(u8, u8)> {
-        assert_eq!(pins.by_rsa.len(), pins.by_ed.len());
-        assert_eq!(pins.by_rsa.len(), pins.by_use.len());
+        pins.audit().unwrap();
         let pairs = pins.by_use.values().map(|rsa| (rsa, pins.by_rsa[rsa].ed));
         let first =
             |(rsa, ed): (&RsaIdentity, Ed25519Identity)| (rsa.as_bytes()[0], ed.as_bytes()[0]);

@@ -86,7 +86,7 @@ impl PrivateAuthority {
             (known.ip, known.or_port, known.ipv6) == (router.ip, router.or_port, router.ipv6)
                 && (!known.hibernating || router.hibernating)
         });
-        if known.is_none() && self.routers.len() >= self.max_relays {
+        if known.is_none() && self.routers.len() >= self.config.max_relays {
             let displaced = self.displaced_by(from);
             let displaced = displaced.ok_or("This private network is full.")?;
             self.forget(&displaced, now);

@@ -128,6 +128,10 @@ impl Running {
         }
     }
 
+    pub(super) fn all(&self) -> usize {
+        self.all
+    }
+
     /// Whether no test has a place.
     pub(super) fn is_full(&self) -> bool {
         self.all >= TESTS_AT_ONCE

@@ -19,6 +19,7 @@ use tor_netdoc::doc::authcert::AuthCert;
 use tor_netdoc::doc::microdesc::MicrodescAndHash;
 use tor_netdoc::doc::netstatus::{MdConsensus, NsConsensus};
 use tor_netdoc::types::relay_flags::RelayFlag;
+use weft_policy::FlagThresholds;
 
 use super::server::{AT_ONCE, AuthorityServer};
 use super::*;
@@ -57,7 +58,7 @@ fn config() -> AuthorityConfig {
         exits: Granted::default(),
         hidden_service_dirs: Granted::default(),
         // All relays are steady and fast.
-        flags: FlagOptions {
+        flags: FlagThresholds {
             fast_guarantee: 1,
             guard_bandwidth_guarantee: 2_000_000,
             guard_bandwidth_fraction: 0.75,
@@ -78,6 +79,7 @@ fn config() -> AuthorityConfig {
             ipv6: false,
             time_to_learn: Duration::ZERO,
         },
+        max_relays: MAX_RELAYS,
         pin_keys: true,
         reject_under_load: true,
         client_versions: Vec::new(),
@@ -490,7 +492,7 @@ fn directories_of_onion_services_state_it_and_have_run_long_enough() {
     // Two hours must have passed when the consensus is made, four seconds from now.
     let mut authority = PrivateAuthority::new(
         AuthorityConfig {
-            flags: FlagOptions {
+            flags: FlagThresholds {
                 hs_dir_uptime: secs(7200),
                 ..config().flags
             },

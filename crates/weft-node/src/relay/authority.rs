@@ -11,13 +11,13 @@ use rand::rngs::StdRng;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_cell::identity::Ed25519Identity;
 use weft_config::options::NetworkOptions;
-use weft_config::{AccessPolicy, AddressSet, AuthorityOptions, Options};
+use weft_config::{AccessPolicy, AuthorityOptions, Options};
 use weft_datadir::keys::RelayKeys;
 use weft_dir::command::Severity;
 use weft_dir::private_authority::server::{AuthorityHandle, Log, Surroundings};
 use weft_dir::private_authority::{
-    AddressList, AuthorityConfig, AuthorityKeyError, AuthorityKeys, CountryTable, FlagOptions,
-    Lists, NamedRelays, PrivateAuthority, ReachabilityOptions, ReachabilityTest, is_tor_version,
+    AuthorityConfig, AuthorityKeyError, AuthorityKeys, CountryTable, Lists, MAX_RELAYS,
+    NamedRelays, PrivateAuthority, ReachabilityOptions, ReachabilityTest, is_tor_version,
     parse_bandwidths,
 };
 use weft_path::{Countries, TableReader};
@@ -190,7 +190,7 @@ fn config(
         guards: granted(&wanted.guards),
         exits: granted(&wanted.exits),
         hidden_service_dirs: granted(&wanted.hidden_service_dirs),
-        flags: flags(wanted),
+        flags: wanted.flags.clone(),
         lists: lists(options, wanted)?,
         reachability: ReachabilityOptions {
             test: wanted.test_reachability,
@@ -198,6 +198,7 @@ fn config(
             ipv6: wanted.ipv6,
             time_to_learn: wanted.time_to_learn,
         },
+        max_relays: MAX_RELAYS,
         pin_keys: wanted.pin_keys,
         reject_under_load: wanted.reject_under_load,
         client_versions: wanted.client_versions.clone(),
@@ -207,34 +208,12 @@ fn config(
     })
 }
 
-fn flags(wanted: &AuthorityOptions) -> FlagOptions {
-    let flags = &wanted.flags;
-    FlagOptions {
-        fast_guarantee: flags.fast_guarantee,
-        guard_bandwidth_guarantee: flags.guard_bandwidth_guarantee,
-        guard_bandwidth_fraction: flags.guard_bandwidth_fraction,
-        guard_time_known: flags.guard_time_known,
-        guard_uptime_fraction: flags.guard_uptime_fraction,
-        stable_uptime: flags.stable_uptime,
-        stable_mtbf: flags.stable_mtbf,
-        min_measured: flags.min_measured,
-        min_exit: flags.min_exit,
-        min_fast: flags.min_fast,
-        hs_dir_uptime: flags.hs_dir_uptime,
-        max_per_address: flags.max_per_address,
-    }
-}
-
 fn lists(options: &Options, wanted: &AuthorityOptions) -> Result<Lists, AuthorityError> {
-    let list = |set: &AddressSet| AddressList {
-        rules: set.rules.clone(),
-        countries: set.countries.clone(),
-    };
     Ok(Lists {
-        reject: list(&wanted.reject),
-        invalid: list(&wanted.invalid),
-        bad_exit: list(&wanted.bad_exit),
-        middle_only: list(&wanted.middle_only),
+        reject: wanted.reject.clone(),
+        invalid: wanted.invalid.clone(),
+        bad_exit: wanted.bad_exit.clone(),
+        middle_only: wanted.middle_only.clone(),
         list_bad_exits: wanted.list_bad_exits,
         list_middle_only: wanted.list_middle_only,
         minimal_version: wanted.minimal_version.clone(),

@@ -74,8 +74,10 @@ fn nobody_takes_the_place_of_the_authority_itself_or_of_others_where_nothing_is_
 
 #[test]
 fn where_an_authority_knows_all_that_it_can_made_up_relays_give_way_to_a_newcomer() {
-    let mut authority = authority_with(with_tests(|_| {}));
-    authority.max_relays = 4;
+    let mut authority = authority_with(AuthorityConfig {
+        max_relays: 4,
+        ..with_tests(|_| {})
+    });
     upload(&mut authority, 2);
     run_tests(&mut authority, &[], now());
     for seed in 3..=5 {

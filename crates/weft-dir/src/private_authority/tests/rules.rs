@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weft_policy::parse_rules;
+use weft_policy::{AddressSet, parse_rules};
 
 use super::server::{Surroundings, Tester};
 use super::*;
@@ -20,14 +20,14 @@ fn with_lists(lists: Lists) -> AuthorityConfig {
     AuthorityConfig { lists, ..config() }
 }
 
-fn with_flags(change: impl FnOnce(&mut FlagOptions)) -> AuthorityConfig {
+fn with_flags(change: impl FnOnce(&mut FlagThresholds)) -> AuthorityConfig {
     let mut config = config();
     change(&mut config.flags);
     config
 }
 
 /// Relays are as they compare with each other, and none as steady or fast as it must be anyway.
-fn compared(change: impl FnOnce(&mut FlagOptions)) -> AuthorityConfig {
+fn compared(change: impl FnOnce(&mut FlagThresholds)) -> AuthorityConfig {
     with_flags(|flags| {
         flags.stable_uptime = secs(30 * DAY);
         flags.stable_mtbf = secs(5 * DAY);
@@ -68,6 +68,7 @@ pub(super) fn entries_after(
 ) -> BTreeMap<String, String> {
     authority.changed = true;
     authority.tick(now() + after).unwrap();
+    authority.audit().unwrap();
     let text = body(&authority.get(MICRODESC, now() + after));
     let text = text.split("\ndirectory-footer").next().unwrap();
     text.split("\nr ")
@@ -97,10 +98,10 @@ pub(super) fn names(entries: &BTreeMap<String, String>) -> Vec<&str> {
     entries.keys().map(String::as_str).collect()
 }
 
-fn list(rules: &str) -> AddressList {
+fn list(rules: &str) -> AddressSet {
     let mut parsed = Vec::new();
     parse_rules(rules, Some(false), &mut parsed, &mut Vec::new()).unwrap();
-    AddressList {
+    AddressSet {
         rules: parsed,
         countries: Vec::new(),
     }
@@ -303,7 +304,7 @@ fn guards_are_as_fast_as_torrc_has_it() {
     };
     // All are exits: without others there is nothing to compare with.
     assert_eq!(guards(compared(|_| {})), 7);
-    let no_exits = |change: fn(&mut FlagOptions)| {
+    let no_exits = |change: fn(&mut FlagThresholds)| {
         let mut config = compared(change);
         let bad_exits = Lists {
             bad_exit: list("127.0.0.1"),
@@ -315,7 +316,7 @@ fn guards_are_as_fast_as_torrc_has_it() {
     assert_eq!(no_exits(|_| {}), 2, "the fastest quarter");
     assert_eq!(no_exits(|flags| flags.guard_bandwidth_fraction = 0.5), 4);
     assert_eq!(no_exits(|flags| flags.guard_bandwidth_fraction = 1.0), 1);
-    let guaranteed = |flags: &mut FlagOptions| flags.guard_bandwidth_guarantee = 600_000;
+    let guaranteed = |flags: &mut FlagThresholds| flags.guard_bandwidth_guarantee = 600_000;
     assert_eq!(no_exits(guaranteed), 3);
 }
 
@@ -522,7 +523,7 @@ fn watched(config: AuthorityConfig, hours: u64) -> PrivateAuthority {
     authority
 }
 
-fn steady(change: impl FnOnce(&mut FlagOptions)) -> AuthorityConfig {
+fn steady(change: impl FnOnce(&mut FlagThresholds)) -> AuthorityConfig {
     let mut config = compared(change);
     config.reachability.test = true;
     config
