@@ -1,6 +1,9 @@
 //! Networks of Weft, of C tor and of both, whose clients find their own way: bytes go down and up, and
 //! hashes are equal.
 
+#[path = "networks/identities.rs"]
+mod identities;
+
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
 mod private_network {
     use std::collections::BTreeSet;
@@ -18,7 +21,7 @@ mod private_network {
     use weft_testing::not_run;
 
     /// One network at a time.
-    static TURN: Mutex<()> = Mutex::new(());
+    pub(crate) static TURN: Mutex<()> = Mutex::new(());
 
     /// Three relays, two exits, two clients.
     fn plan(authority: Kind, relays: Kind, clients: Kind, resolv_conf: Option<&Path>) -> Plan {

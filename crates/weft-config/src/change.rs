@@ -37,8 +37,13 @@ pub enum ChangeError {
     Whole(Report),
 }
 
-/// What differs between two configurations.
-pub(crate) fn changes(old: &Options, new: &mut Loaded) -> Result<Vec<Change>, Report> {
+/// What differs between two configurations. `shared`: the process has other identities, and the new configuration is this
+/// one's alone.
+pub(crate) fn changes(
+    old: &Options,
+    new: &mut Loaded,
+    shared: bool,
+) -> Result<Vec<Change>, Report> {
     let mut changes = Vec::new();
     for ((known, before, _), (_, after, origin)) in
         old.settings.iter().zip(new.options.settings.iter())
@@ -50,6 +55,13 @@ pub(crate) fn changes(old: &Options, new: &mut Loaded) -> Result<Vec<Change>, Re
             let origin = origin.cloned();
             let text = format!(
                 "while the node is running, {} cannot be changed; restart it for that",
+                known.name
+            );
+            new.report.error(origin.as_ref(), text);
+        } else if known.of_process && shared {
+            let origin = origin.cloned();
+            let text = format!(
+                "{} is of the whole process, which has other identities: set it in a torrc and send SIGHUP",
                 known.name
             );
             new.report.error(origin.as_ref(), text);

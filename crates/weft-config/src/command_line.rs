@@ -115,6 +115,8 @@ pub struct CommandLine {
     pub quiet: Quiet,
     /// torrc, where one is named.
     pub torrc: Option<TorrcSource>,
+    /// The torrcs of further identities of the process.
+    pub more_torrcs: Vec<TorrcSource>,
     /// The defaults torrc, where one is named.
     pub defaults_torrc: Option<PathBuf>,
     /// `--ignore-missing-torrc`: a torrc that is named but is not there is as good as an empty one.
@@ -146,6 +148,7 @@ impl CommandLine {
             action: Action::Run,
             quiet: Quiet::No,
             torrc: None,
+            more_torrcs: Vec::new(),
             defaults_torrc: None,
             ignore_missing_torrc: false,
             allow_missing_torrc: false,
@@ -176,12 +179,48 @@ impl CommandLine {
             true => path,
             false => host.absolute(&path),
         };
-        self.torrc = self.torrc.map(|source| match source {
+        let fixed_source = |source| match source {
             TorrcSource::File(path) => TorrcSource::File(fixed(path)),
             other => other,
-        });
+        };
+        self.torrc = self.torrc.map(fixed_source);
+        let more = self.more_torrcs.into_iter();
+        self.more_torrcs = more.map(fixed_source).collect();
         self.defaults_torrc = self.defaults_torrc.map(fixed);
         self
+    }
+
+    /// Whether the process has several identities.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        !self.more_torrcs.is_empty()
+    }
+
+    /// The command line of each identity of the process: the same but for torrc.
+    #[must_use]
+    pub fn identities(&self) -> Vec<Self> {
+        let torrcs = self.torrc.iter().chain(&self.more_torrcs);
+        let mut all: Vec<Self> = torrcs
+            .map(|torrc| Self {
+                torrc: Some(torrc.clone()),
+                more_torrcs: Vec::new(),
+                ..self.clone()
+            })
+            .collect();
+        if all.is_empty() {
+            all.push(self.clone());
+        }
+        all
+    }
+
+    /// The name of its torrc, as it was given.
+    #[must_use]
+    pub fn torrc_name(&self) -> String {
+        match &self.torrc {
+            Some(TorrcSource::File(path)) => path.display().to_string(),
+            Some(TorrcSource::Stdin) => "standard input".to_owned(),
+            None => "torrc".to_owned(),
+        }
     }
 
     /// Reads the words behind the program's name.
@@ -222,6 +261,21 @@ impl CommandLine {
         }
         if has("--no-passphrase") && has("--passphrase-fd") {
             self.error("--no-passphrase specified with --passphrase-fd!".to_owned());
+        }
+        if self.is_shared() {
+            let needs_one = matches!(
+                self.action,
+                Action::ListFingerprint(_)
+                    | Action::Keygen
+                    | Action::KeyExpiration
+                    | Action::DumpConfig(_)
+            );
+            let mut sources = self.torrc.iter().chain(&self.more_torrcs);
+            if needs_one {
+                self.error("-f is given more than once, which is for running several identities: name one torrc".to_owned());
+            } else if sources.any(|source| *source == TorrcSource::Stdin) {
+                self.error("-f -: standard input has the torrc of one identity, and -f is given more than once".to_owned());
+            }
         }
         if self.expiration_format.is_some() && self.action != Action::KeyExpiration {
             self.error("--format specified without --key-expiration!".to_owned());
@@ -278,11 +332,9 @@ impl CommandLine {
                     Some(path) if path.as_encoded_bytes() == b"-" => TorrcSource::Stdin,
                     path => TorrcSource::File(path.map(PathBuf::from).unwrap_or_default()),
                 };
-                if self.torrc.replace(source).is_some() {
-                    self.report.warn(
-                        Some(&origin()),
-                        format!("{word} is given more than once; the last counts"),
-                    );
+                match &self.torrc {
+                    None => self.torrc = Some(source),
+                    Some(_) => self.more_torrcs.push(source),
                 }
             }
             "--defaults-torrc" => {

@@ -92,7 +92,8 @@ pub const FLAGS: [Flag; 24] = [
     flag(
         "--torrc-file",
         Purpose::Run,
-        "read this torrc (- is standard input); without it /etc/tor/torrc, or else ~/.torrc",
+        "read this torrc (- is standard input); without it /etc/tor/torrc, or else ~/.torrc. Given several times: one \
+         identity for each, in one process",
     )
     .or("-f")
     .takes(Argument::File),

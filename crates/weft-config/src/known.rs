@@ -148,6 +148,8 @@ pub struct Known {
     pub hidden: bool,
     /// Whether it is Weft's own: C tor has no such option.
     pub own: bool,
+    /// Whether it is of the process: one value for all identities of `weft -f A -f B`.
+    pub of_process: bool,
     /// Whether it may only be changed in private networks.
     pub testing_only: bool,
     /// The default in private networks, where it is another (src/app/config/testnet.inc).
@@ -184,6 +186,7 @@ impl Known {
             needs_restart: false,
             hidden: false,
             own: false,
+            of_process: false,
             testing_only: false,
             in_testing: None,
             deprecated: None,
@@ -288,6 +291,12 @@ impl Known {
     /// C tor has no such option.
     pub(crate) const fn own(mut self) -> Self {
         self.own = true;
+        self
+    }
+
+    /// One value for all identities of the process.
+    pub(crate) const fn of_process(mut self) -> Self {
+        self.of_process = true;
         self
     }
 

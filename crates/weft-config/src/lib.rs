@@ -53,6 +53,7 @@ mod files;
 mod find;
 pub mod flags;
 mod host;
+mod identities;
 mod identity;
 mod include;
 mod key;
@@ -97,6 +98,7 @@ pub use command_line::{
 pub use directory::default_directory_lines;
 pub use dump::{DumpKind, dump};
 pub use host::{FileKind, Host, MemoryHost};
+pub use identities::load_all;
 pub use key::Key;
 pub use load::{Loaded, load, load_text, torrc_path};
 pub use options::Options;

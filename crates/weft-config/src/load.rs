@@ -29,25 +29,36 @@ pub struct Loaded {
 /// # Errors
 /// Everything that is wrong with it, together with what there is to warn about.
 pub fn load(command_line: &CommandLine, host: &dyn Host) -> Result<Loaded, Report> {
+    read(command_line, host)?.build(host)
+}
+
+/// Reads the files that a command line names.
+pub(crate) fn read(command_line: &CommandLine, host: &dyn Host) -> Result<Assigned, Report> {
     let mut report = command_line.report.clone();
     let defaults = defaults_text(command_line, host, &mut report);
     let torrc = torrc_text(command_line, host, &mut report);
     if report.has_errors() {
         return Err(report);
     }
-    from_texts(&defaults, &torrc, &command_line.options, host, report)
+    Ok(assign_texts(
+        &defaults,
+        &torrc,
+        &command_line.options,
+        host,
+        report,
+    ))
 }
 
 /// A text and what to call it.
 pub(crate) type Named = (Arc<str>, Vec<u8>);
 
-pub(crate) fn from_texts(
+pub(crate) fn assign_texts(
     defaults: &Named,
     torrc: &Named,
     options: &[Line],
     host: &dyn Host,
     mut report: Report,
-) -> Result<Loaded, Report> {
+) -> Assigned {
     let defaults = lex_with_includes(&defaults.1, &defaults.0, host, &mut report);
     let torrc = lex_with_includes(&torrc.1, &torrc.0, host, &mut report);
     // The defaults depend on whether the network is a private one, which only the lines show.
@@ -55,19 +66,7 @@ pub(crate) fn from_texts(
     if assigned.settings.flag(keys::TestingTorNetwork) {
         assigned = assign(&defaults, &torrc, options, true, report);
     }
-    let Assigned {
-        settings,
-        defaults,
-        mut report,
-    } = assigned;
-    match build(settings, host, &mut report) {
-        Some(options) => Ok(Loaded {
-            options,
-            defaults,
-            report,
-        }),
-        None => Err(report),
-    }
+    assigned
 }
 
 /// Reads a configuration from a text alone: for tests and fuzzing.
@@ -77,7 +76,7 @@ pub(crate) fn from_texts(
 pub fn load_text(text: &str, host: &dyn Host) -> Result<Loaded, Report> {
     let empty = ("no defaults".into(), Vec::new());
     let torrc = ("torrc".into(), text.as_bytes().to_vec());
-    from_texts(&empty, &torrc, &[], host, Report::default())
+    assign_texts(&empty, &torrc, &[], host, Report::default()).build(host)
 }
 
 /// The torrc that a command line names; `None`: it came from elsewhere than a file.
@@ -91,10 +90,33 @@ pub fn torrc_path(command_line: &CommandLine, host: &dyn Host) -> Option<PathBuf
     Some(host.absolute(&path))
 }
 
-struct Assigned {
-    settings: Settings,
-    defaults: Settings,
-    report: Report,
+/// A configuration whose options are set and not yet held against each other.
+pub(crate) struct Assigned {
+    pub(crate) settings: Settings,
+    /// What the defaults torrc left.
+    pub(crate) defaults: Settings,
+    pub(crate) report: Report,
+}
+
+impl Assigned {
+    /// Whether torrc, or the command line, sets the option at this place of the table.
+    pub(crate) fn sets(&self, place: usize) -> bool {
+        let origin = |settings: &Settings| settings.at(place).and_then(|of| of.origin.clone());
+        let own = origin(&self.settings);
+        own.is_some() && own != origin(&self.defaults)
+    }
+
+    /// Makes options of it.
+    pub(crate) fn build(mut self, host: &dyn Host) -> Result<Loaded, Report> {
+        match build(self.settings, host, &mut self.report) {
+            Some(options) => Ok(Loaded {
+                options,
+                defaults: self.defaults,
+                report: self.report,
+            }),
+            None => Err(self.report),
+        }
+    }
 }
 
 fn assign(

@@ -87,6 +87,9 @@ fn described(known: &Known) -> Described {
     if known.own {
         help.push_str(" Weft's own.");
     }
+    if known.of_process {
+        help.push_str(" One value for all identities of a process.");
+    }
     if known.testing_only {
         help.push_str(" Private networks only.");
     }

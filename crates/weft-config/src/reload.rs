@@ -5,23 +5,26 @@ use crate::change::{Change, ChangeError, changes};
 use crate::command_line::{CommandLine, TorrcSource};
 use crate::find;
 use crate::host::Host;
+use crate::identities::{keep, load_all};
 use crate::lexer::{Command, Line};
-use crate::load::{Loaded, defaults_text, from_texts, load};
+use crate::load::{Loaded, assign_texts, defaults_text};
 use crate::options::{Options, build};
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
 use crate::table::keys;
 
-/// Reads the configuration again.
+/// Reads the configurations of all identities of the process again. Returns them, and what changed in that of the identity
+/// `number`, whose old one is given.
 ///
 /// # Errors
-/// Everything that is wrong with it, changes that are not possible in a running node among it: then
+/// Everything that is wrong with any of them, changes that are not possible in a running node among it: then
 /// the old options stay in force.
 pub fn reload(
     command_line: &CommandLine,
+    number: usize,
     host: &dyn Host,
     old: &Options,
-) -> Result<(Loaded, Vec<Change>), Report> {
+) -> Result<(Vec<Loaded>, Vec<Change>), Report> {
     if command_line.torrc == Some(TorrcSource::Stdin) {
         let mut report = Report::default();
         report.error(
@@ -30,12 +33,16 @@ pub fn reload(
         );
         return Err(report);
     }
-    let mut loaded = load(command_line, host)?;
-    let changes = changes(old, &mut loaded)?;
-    Ok((loaded, changes))
+    let mut all = load_all(command_line, host)?;
+    let changes = match all.get_mut(number) {
+        Some(loaded) => changes(old, loaded, false)?,
+        None => Vec::new(),
+    };
+    Ok((all, changes))
 }
 
-/// Reads a torrc that a controller gives, in place of the file's.
+/// Reads a torrc that a controller gives to an identity, in place of the file's. What is of the process stays as it is, unless
+/// the torrc sets it.
 ///
 /// # Errors
 /// As [`reload`].
@@ -48,14 +55,19 @@ pub fn reload_text(
     let mut report = Report::default();
     let defaults = defaults_text(command_line, host, &mut report);
     let torrc = ("a controller".into(), text.as_bytes().to_vec());
-    let mut loaded = from_texts(&defaults, &torrc, &command_line.options, host, report)
-        .map_err(ChangeError::Value)?;
-    let changes = changes(old, &mut loaded).map_err(ChangeError::Transition)?;
+    let options = &command_line.options;
+    let mut assigned = assign_texts(&defaults, &torrc, options, host, report);
+    let shared = command_line.is_shared();
+    if shared {
+        keep(&mut assigned, &old.settings);
+    }
+    let mut loaded = assigned.build(host).map_err(ChangeError::Value)?;
+    let changes = changes(old, &mut loaded, shared).map_err(ChangeError::Transition)?;
     Ok((loaded, changes))
 }
 
 /// Sets options, one pair for each line. An option is cleared before it gets its first; without a
-/// value it stays so, or, where `reset`, is as if nobody had set it.
+/// value it stays so, or, where `reset`, is as if nobody had set it. `shared`: the process has other identities.
 ///
 /// # Errors
 ///
@@ -64,6 +76,7 @@ pub fn change(
     old: &Options,
     pairs: &[(String, Option<String>)],
     reset: bool,
+    shared: bool,
     host: &dyn Host,
 ) -> Result<(Loaded, Vec<Change>), ChangeError> {
     let origin = Origin::whole("a controller");
@@ -99,7 +112,7 @@ pub fn change(
         defaults: Settings::new(testing),
         report,
     };
-    let changes = changes(old, &mut loaded).map_err(ChangeError::Transition)?;
+    let changes = changes(old, &mut loaded, shared).map_err(ChangeError::Transition)?;
     Ok((loaded, changes))
 }
 
@@ -119,7 +132,7 @@ mod tests {
             .iter()
             .map(|(key, value)| (own(key), value.map(own)))
             .collect();
-        change(&old, &pairs, reset, &MemoryHost::new()).map(|(loaded, _)| loaded.options)
+        change(&old, &pairs, reset, false, &MemoryHost::new()).map(|(loaded, _)| loaded.options)
     }
 
     #[test]

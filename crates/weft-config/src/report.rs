@@ -173,6 +173,23 @@ impl Report {
         self
     }
 
+    /// The same where there are several torrcs: what is about no line is about this one.
+    #[must_use]
+    pub(crate) fn about(mut self, torrc: &str) -> Self {
+        let general = self.messages.iter_mut().filter(|m| m.origin.is_none());
+        for message in general.filter(|m| !m.event) {
+            message.origin = Some(Origin::whole(torrc));
+        }
+        self
+    }
+
+    /// The same without what another report has of this reading of the files: they have one in common.
+    pub(crate) fn without_events_of(mut self, other: &Self) -> Self {
+        self.messages
+            .retain(|m| !m.event || !other.messages.iter().any(|other| other.is_like(m)));
+        self
+    }
+
     /// Adds what another report has besides.
     pub fn join(&mut self, other: Self) {
         let new = other.without(self);

@@ -11,11 +11,12 @@ use crate::report::{Origin, Report};
 use crate::table::{self, KNOWN, keys};
 use crate::value::{ListLine, Value};
 
+/// The value of one option.
 #[derive(Clone, Debug)]
-struct Setting {
-    value: Value,
+pub(crate) struct Setting {
+    pub(crate) value: Value,
     /// Where it was set; `None`: it is the default.
-    origin: Option<Origin>,
+    pub(crate) origin: Option<Origin>,
     /// Whether the next line replaces the list: it is of another file.
     fragile: bool,
 }
@@ -204,6 +205,18 @@ impl Settings {
         if let Some(setting) = Self::new(testing).all.get(index)
             && let Some(own) = self.all.get_mut(index)
         {
+            own.clone_from(setting);
+        }
+    }
+
+    /// The option at this place of the table.
+    pub(crate) fn at(&self, place: usize) -> Option<&Setting> {
+        self.all.get(place)
+    }
+
+    /// Sets the option at this place of the table as it is set elsewhere.
+    pub(crate) fn follow(&mut self, place: usize, setting: &Setting) {
+        if let Some(own) = self.all.get_mut(place) {
             own.clone_from(setting);
         }
     }

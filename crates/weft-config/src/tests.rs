@@ -334,14 +334,14 @@ fn what_would_be_unsafe_to_ignore_is_refused_with_its_line_and_a_remedy() {
         let old = loaded("SocksPort 9050\n").options;
         let (name, value) = line.split_once(' ').unwrap();
         let pairs = [(name.to_owned(), Some(value.to_owned()))];
-        let error = change(&old, &pairs, false, &MemoryHost::new()).unwrap_err();
+        let error = change(&old, &pairs, false, false, &MemoryHost::new()).unwrap_err();
         let ChangeError::Whole(report) = error else {
             panic!("{line}: {error:?}");
         };
         assert!(report.to_string().contains(why), "{line}: {report}");
         // Cleared, it asks for nothing.
         let cleared = [(name.to_owned(), None)];
-        change(&old, &cleared, false, &MemoryHost::new()).unwrap();
+        change(&old, &cleared, false, false, &MemoryHost::new()).unwrap();
         for fine in fine {
             loaded(&format!("{} {fine}\n", known.name));
         }
@@ -509,7 +509,7 @@ fn reloaded(old: &str, new: &str) -> Result<Vec<&'static str>, String> {
     let command_line = CommandLine::parse(["-f", "/torrc"].map(OsString::from)).unwrap();
     let host = |torrc: &str| MemoryHost::new().with_file("/torrc", torrc);
     let first = load(&command_line, &host(old)).unwrap();
-    match reload(&command_line, &host(new), &first.options) {
+    match reload(&command_line, 0, &host(new), &first.options) {
         Ok((_, changes)) => Ok(changes.iter().map(|change| change.name).collect()),
         Err(report) => Err(report.to_string()),
     }

@@ -445,3 +445,24 @@ fn what_caches_hold_counts_and_is_freed_before_circuits() {
     // Nothing can be freed any more: nobody is closed in vain.
     assert_eq!(reported(1, 0, limit), None);
 }
+
+#[test]
+fn what_other_nodes_of_the_process_hold_is_not_this_one_s_to_hold() {
+    let mut world = World::new(1, 5);
+    let limit: u64 = 1 << 30;
+    let mut reported = |spare, others| {
+        world.controller.set_cache_memory(spare, 0);
+        world.controller.set_memory_of_others(others);
+        assert_eq!(world.controller.held_memory(), spare as u64);
+        world.controller.handle(report(0), world.now);
+        world.do_actions();
+        world.notices.pop()
+    };
+    assert_eq!(reported(1000, limit - 1001), None);
+    let pressure = Notice::MemoryPressure {
+        used: 1000,
+        allowed: 999,
+        to_free: 0,
+    };
+    assert_eq!(reported(1000, limit - 999), Some(pressure));
+}

@@ -727,13 +727,14 @@ fn other_files_of_the_node_are_under_the_same_limit() {
         .controller
         .set_params(params(320, DosParams::default()));
     let peer = "127.0.0.2:1".parse().unwrap();
-    world.controller.set_other_files(299);
+    world.controller.set_other_files(200, 99);
     assert!(world.controller.has_room_for_other());
     assert!(world.controller.accepted(peer, world.now).is_some());
     assert!(!world.controller.has_room_for_other());
-    world.controller.set_other_files(330);
+    assert_eq!(world.controller.open_files_of_own(), 201);
+    world.controller.set_other_files(30, 300);
     assert!(world.controller.accepted(peer, world.now).is_none());
-    world.controller.set_other_files(0);
+    world.controller.set_other_files(0, 0);
     assert!(world.controller.accepted(peer, world.now).is_some());
 }
 

@@ -311,7 +311,7 @@ impl std::fmt::Debug for Fingerprint {
 /// The client must run with `__LeaveStreamsUnattached 1`. Ends when dropped. Remembers what went
 /// wrong with circuits and streams, because a SOCKS client hears of it only that it did.
 #[derive(Debug)]
-pub(crate) struct Attacher {
+pub struct Attacher {
     stop: Arc<AtomicBool>,
     troubles: Arc<Mutex<VecDeque<String>>>,
     thread: Option<JoinHandle<()>>,
@@ -324,7 +324,11 @@ impl Attacher {
     }
 
     /// The same over a connection that is open already.
-    pub(crate) fn with(mut control: Control) -> Result<Attacher> {
+    ///
+    /// # Errors
+    ///
+    /// The client does not report events, or the system has no thread.
+    pub fn with(mut control: Control) -> Result<Attacher> {
         control.command("SETEVENTS STREAM CIRC")?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -366,7 +370,8 @@ impl Attacher {
 
 impl Attacher {
     /// The last events of circuits and streams that ended otherwise than by being finished.
-    pub(crate) fn troubles(&self) -> Vec<String> {
+    #[must_use]
+    pub fn troubles(&self) -> Vec<String> {
         let troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
         troubles.iter().cloned().collect()
     }

@@ -19,6 +19,7 @@ use weft_dir::sockets::{OpenSocket, Sockets};
 use weft_log::RateLimit;
 use weft_transports::{Client, ExtOr, Progress, Refused};
 
+use crate::logging::inherit;
 use crate::thread::mesh::WakeUp;
 
 /// Connections whose programs have not proved yet that they know the cookie, at most: for one more the oldest is closed.
@@ -88,7 +89,7 @@ impl ExtOrServer {
         let (sender, handed_over) = sync_channel(MOST);
         let thread = std::thread::Builder::new()
             .name("ext-orport".into())
-            .spawn(move || {
+            .spawn(inherit(move || {
                 let server = Server {
                     sender,
                     main,
@@ -99,7 +100,7 @@ impl ExtOrServer {
                 };
                 // Dropped before the runtime is, with its connections.
                 LocalSet::new().block_on(&runtime, Rc::new(server).run(arrived));
-            })?;
+            }))?;
         Ok(ExtOrServer {
             to_thread: Some(to_thread),
             handed_over,

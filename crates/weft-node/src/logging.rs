@@ -16,6 +16,7 @@ mod local_time;
 mod output;
 mod scrub;
 mod subscriber;
+mod who;
 
 use std::io;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub use levels::{log, log_all};
 pub use local_time::{LocalCalendar, local_iso};
 pub use scrub::{Scrubbed, safe, safe_client};
 pub use subscriber::{Logger, Tap};
+pub(crate) use who::inherit;
+pub use who::{Who, current, enter};
 
 use weft_config::Quiet;
 use weft_config::log_options::{Destination, LogLine, SeverityMask};

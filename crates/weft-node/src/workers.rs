@@ -3,10 +3,12 @@
 //!
 //! Each worker has a ring from the main thread and one back. A job goes to the worker with the fewest
 //! jobs; the controller bounds how many are under way. A worker answers waiting jobs in batches of up to
-//! [`BATCH`], whose public-key work is much cheaper together.
+//! [`BATCH`], whose public-key work is much cheaper together. Where the process has several identities, each worker has
+//! rings of each, and answers a batch of each in turn.
 
 use std::io;
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng as _;
@@ -72,41 +74,74 @@ struct Worker {
     jobs: Sender<Job>,
     answers: Receiver<Answer>,
     counts: WorkerCounts,
-    /// `None` once joined.
-    thread: Option<JoinHandle<()>>,
+    thread: Thread,
 }
 
-/// The pool of workers. Dropping it ends them.
+/// The pool of workers, as one identity has it. Dropping the last identity's ends them.
 pub(crate) struct Workers {
     workers: Vec<Worker>,
+    threads: Option<Arc<Threads>>,
+}
+
+/// The threads. Dropping them waits until they have ended.
+struct Threads(Vec<JoinHandle<()>>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for thread in self.0.drain(..) {
+            // A panic was reported when it happened.
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Workers {
-    /// Starts `count` workers (at least one); `main` is woken for every answer.
+    /// Starts `count` workers (at least one) for the identities whose main threads these are: each is woken for every
+    /// answer to it.
     ///
     /// # Errors
     ///
     /// The system could not start a thread.
-    pub(crate) fn start(count: usize, main: &WakeUp, rng: &mut StdRng) -> io::Result<Self> {
-        let mut workers = Vec::new();
+    pub(crate) fn start(count: usize, mains: &[WakeUp], rng: &mut StdRng) -> io::Result<Vec<Self>> {
+        let mut threads = Threads(Vec::new());
+        let mut of: Vec<Vec<Worker>> = mains.iter().map(|_| Vec::new()).collect();
         for index in 0..count.max(1) {
-            let (jobs, work) = ring(JOBS);
-            let (done, answers) = ring(JOBS);
-            let (main, rng) = (main.clone(), StdRng::from_rng(rng));
-            let thread = std::thread::Builder::new()
+            let mut seats = Vec::new();
+            let mut ends = Vec::new();
+            for main in mains {
+                let (jobs, work) = ring(JOBS);
+                let (done, answers) = ring(JOBS);
+                seats.push(Seat {
+                    waiting: Waiting { work, held: None },
+                    done,
+                    main: main.clone(),
+                    unreported: 0,
+                });
+                ends.push((jobs, answers));
+            }
+            let rng = StdRng::from_rng(rng);
+            let handle = std::thread::Builder::new()
                 .name(format!("onionskins-{index}"))
                 .spawn(move || {
                     narrow(Role::Worker);
-                    serve(work, done, &main, rng);
+                    serve(seats, rng);
                 })?;
-            workers.push(Worker {
-                jobs,
-                answers,
-                counts: WorkerCounts::default(),
-                thread: Some(thread),
-            });
+            for (workers, (jobs, answers)) in of.iter_mut().zip(ends) {
+                workers.push(Worker {
+                    jobs,
+                    answers,
+                    counts: WorkerCounts::default(),
+                    thread: handle.thread().clone(),
+                });
+            }
+            threads.0.push(handle);
         }
-        Ok(Workers { workers })
+        let threads = Arc::new(threads);
+        let pool = |workers| Workers {
+            workers,
+            threads: Some(threads.clone()),
+        };
+        Ok(of.into_iter().map(pool).collect())
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -143,9 +178,7 @@ impl Workers {
             return false;
         }
         worker.counts.pending += 1;
-        if let Some(thread) = &worker.thread {
-            thread.thread().unpark();
-        }
+        worker.thread.unpark();
         true
     }
 
@@ -166,52 +199,82 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         for worker in &mut self.workers {
-            // A worker ends when its ring's sender is dropped.
+            // A worker ends when the senders of all its rings are dropped.
             worker.jobs = ring(1).0;
-            if let Some(thread) = worker.thread.take() {
-                thread.thread().unpark();
-                // A panic was reported when it happened.
-                let _ = thread.join();
-            }
+            worker.thread.unpark();
         }
+        drop(self.threads.take());
     }
 }
 
 /// Answers after which the main thread is woken at the latest: less than a millisecond's work.
 const ANSWERS_PER_WAKE_UP: usize = 16;
 
-/// The loop of a worker thread.
-fn serve(work: Receiver<Job>, mut done: Sender<Answer>, main: &WakeUp, mut rng: StdRng) {
-    let mut waiting = Waiting { work, held: None };
-    let mut batch = Vec::with_capacity(BATCH);
-    loop {
-        let mut unreported = 0;
-        while waiting.take(&mut batch) {
-            unreported += batch.len();
-            for mut answer in answer_all(&mut batch, &mut rng) {
-                // The ring back is as long as the ring of jobs: it is full only if the main thread is
-                // late or has ended.
-                while let Err(back) = done.try_push(answer) {
-                    if done.is_disconnected() {
-                        return;
-                    }
-                    answer = back;
-                    main.notify();
-                    std::thread::yield_now();
+/// One identity's rings to and from a worker.
+struct Seat {
+    waiting: Waiting,
+    done: Sender<Answer>,
+    main: WakeUp,
+    /// Answers that the main thread was not woken for.
+    unreported: usize,
+}
+
+/// What a turn of a seat came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Answered,
+    /// No jobs wait.
+    Idle,
+    /// The other side is gone.
+    Over,
+}
+
+impl Seat {
+    /// Answers a batch of jobs.
+    fn turn(&mut self, batch: &mut Vec<Job>, rng: &mut StdRng) -> Turn {
+        if !self.waiting.take(batch) {
+            return match self.waiting.work.is_disconnected() {
+                true => Turn::Over,
+                false => Turn::Idle,
+            };
+        }
+        self.unreported += batch.len();
+        for mut answer in answer_all(batch, rng) {
+            // The ring back is as long as the ring of jobs: it is full only if the main thread is
+            // late or has ended.
+            while let Err(back) = self.done.try_push(answer) {
+                if self.done.is_disconnected() {
+                    return Turn::Over;
                 }
-            }
-            // A wake-up costs both sides as much as a tenth of an onionskin: while more jobs wait,
-            // several answers share one.
-            if unreported >= ANSWERS_PER_WAKE_UP || waiting.is_empty() {
-                unreported = 0;
-                main.notify();
+                answer = back;
+                self.main.notify();
+                std::thread::yield_now();
             }
         }
-        if waiting.work.is_disconnected() {
-            return;
+        // A wake-up costs both sides as much as a tenth of an onionskin: while more jobs wait,
+        // several answers share one.
+        if self.unreported >= ANSWERS_PER_WAKE_UP || self.waiting.is_empty() {
+            self.unreported = 0;
+            self.main.notify();
         }
-        // An `unpark` between the last `take` and here makes this return at once.
-        std::thread::park();
+        Turn::Answered
+    }
+}
+
+/// The loop of a worker thread.
+fn serve(mut seats: Vec<Seat>, mut rng: StdRng) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while !seats.is_empty() {
+        let mut is_idle = true;
+        seats.retain_mut(|seat| {
+            let turn = seat.turn(&mut batch, &mut rng);
+            is_idle &= turn != Turn::Answered;
+            turn != Turn::Over
+        });
+        if is_idle && !seats.is_empty() {
+            // An `unpark` since the last turns makes this return at once.
+            std::thread::park();
+        }
     }
 }
 
@@ -339,6 +402,63 @@ mod tests {
         (poll, wake_up)
     }
 
+    fn seat(work: Receiver<Job>, done: Sender<Answer>, main: WakeUp) -> Seat {
+        Seat {
+            waiting: Waiting { work, held: None },
+            done,
+            main,
+            unreported: 0,
+        }
+    }
+
+    #[test]
+    fn identities_have_batches_in_turn_and_one_that_ends_leaves_the_others() {
+        let mut seats = Vec::new();
+        let mut ends = Vec::new();
+        for _ in 0..2 {
+            let (jobs, work) = ring(JOBS);
+            let (done, answers) = ring(JOBS);
+            let (poll, main) = wake_up();
+            seats.push(seat(work, done, main));
+            ends.push((jobs, answers, poll));
+        }
+        let many = u32::try_from(3 * BATCH).unwrap();
+        let [(first, _, _), (second, _, _)] = &mut ends[..] else {
+            panic!("two");
+        };
+        for _ in 0..many {
+            assert!(first.try_push(job(0)).is_ok());
+        }
+        assert!(second.try_push(job(1)).is_ok());
+        // The second has its answer before the first has all of its own.
+        let (mut batch, mut rng) = (Vec::new(), StdRng::seed_from_u64(1));
+        for seat in &mut seats {
+            assert_eq!(seat.turn(&mut batch, &mut rng), Turn::Answered);
+        }
+        let [(_, of_first, _), (_, of_second, _)] = &mut ends[..] else {
+            panic!("two");
+        };
+        assert_eq!(std::iter::from_fn(|| of_first.pop()).count(), BATCH);
+        assert_eq!(of_second.pop().unwrap().half.slot.0, 1);
+        // The first is gone, with jobs that nobody waits for; the worker goes on until the second is, too.
+        let (jobs, mut answers, _poll) = ends.pop().unwrap();
+        drop(ends);
+        let worker = std::thread::spawn(move || serve(seats, StdRng::seed_from_u64(2)));
+        let mut jobs = jobs;
+        assert!(jobs.try_push(job(5)).is_ok());
+        worker.thread().unpark();
+        let answer = loop {
+            match answers.pop() {
+                Some(answer) => break answer,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert_eq!(answer.half.slot.0, 5);
+        drop(jobs);
+        worker.thread().unpark();
+        worker.join().unwrap();
+    }
+
     /// A worker answers many waiting jobs in order, each by its kind.
     #[test]
     fn every_job_gets_its_own_answer() {
@@ -351,7 +471,7 @@ mod tests {
             // Without a sender the worker ends after the last job.
             drop(jobs);
             let (_poll, main) = wake_up();
-            serve(work, done, &main, StdRng::seed_from_u64(1));
+            serve(vec![seat(work, done, main)], StdRng::seed_from_u64(1));
             for number in 0..count {
                 let answer = answers.pop().unwrap();
                 assert_eq!(answer.half.slot.0, number);

@@ -11,7 +11,7 @@ use weft_config::{Action, CommandLine, FingerprintKind, Loaded, Options, Quiet, 
 use weft_datadir::keys::{RelayKeys, family};
 use weft_datadir::lock::{DataDirLock, LockError};
 use weft_node::hash_password;
-use weft_node::logging::Logging;
+use weft_node::logging::{Logging, Who};
 use weft_node::process::daemon::{self, Side};
 use weft_node::process::host::SystemHost;
 use weft_node::relay::{self, Context, key_config};
@@ -60,15 +60,23 @@ pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Carries out the action with these options, and returns the exit code.
+/// Carries out the action with the options of each identity of the process, and returns the exit code. More than one
+/// are run or checked.
 pub(crate) fn with_options(
     command_line: &CommandLine,
-    loaded: Loaded,
+    all: Vec<Loaded>,
     logging: &Logging,
 ) -> anyhow::Result<ExitCode> {
+    let Some(loaded) = all.first() else {
+        return Ok(ExitCode::SUCCESS);
+    };
     match command_line.action {
         Action::VerifyConfig => {
-            relay::check(&loaded.options)?;
+            let lines = command_line.identities();
+            let torrcs: Vec<String> = lines.iter().map(CommandLine::torrc_name).collect();
+            let options = all.iter().map(|loaded| &loaded.options);
+            let named: Vec<_> = torrcs.iter().map(String::as_str).zip(options).collect();
+            relay::check_all(&named)?;
             match command_line.quiet {
                 Quiet::No => print("Configuration was valid\n"),
                 _ => Ok(()),
@@ -85,7 +93,7 @@ pub(crate) fn with_options(
             return keygen::print_expiration(format, &loaded.options);
         }
         Action::ListFingerprint(kind) => list_fingerprint(&loaded.options, kind),
-        _ => return run(command_line, loaded, logging),
+        _ => return run(command_line, all, logging),
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -111,9 +119,17 @@ fn list_fingerprint(options: &Options, kind: FingerprintKind) -> anyhow::Result<
     print(format!("{} {fingerprint}\n", options.identity.nickname))
 }
 
-fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow::Result<ExitCode> {
+fn run(
+    command_line: &CommandLine,
+    all: Vec<Loaded>,
+    logging: &Logging,
+) -> anyhow::Result<ExitCode> {
+    let Some(first) = all.first() else {
+        return Ok(ExitCode::SUCCESS);
+    };
     // First: only a process of one thread, which has opened nothing, becomes two.
-    let background = match loaded.options.process.run_as_daemon {
+    let is_daemon = first.options.process.run_as_daemon;
+    let mut background = match is_daemon {
         false => None,
         true => match daemon::split()? {
             Side::Background(background) => Some(background),
@@ -126,20 +142,49 @@ fn run(command_line: &CommandLine, loaded: Loaded, logging: &Logging) -> anyhow:
             }
         },
     };
-    apply_log(&loaded.options, logging)?;
-    let host = SystemHost::new();
-    let context = Context {
-        command_line: match background {
-            Some(_) => command_line.clone().from_anywhere(&host),
-            None => command_line.clone(),
-        },
-        host,
-        report: loaded.report,
-        logging: logging.clone(),
-        background,
-    };
-    relay::run(loaded.options, context)?;
+    apply_log(&first.options, logging)?;
+    let names = names(command_line, &all);
+    let mut nodes = Vec::new();
+    for (number, (loaded, who)) in all.into_iter().zip(names).enumerate() {
+        let host = SystemHost::new();
+        let context = Context {
+            command_line: match is_daemon {
+                true => command_line.clone().from_anywhere(&host),
+                false => command_line.clone(),
+            },
+            host,
+            report: loaded.report,
+            logging: logging.clone(),
+            background: background.take(),
+            number,
+            who,
+        };
+        nodes.push((loaded.options, context));
+    }
+    relay::run(nodes)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the lines of each identity begin with: its nickname, or its torrc where another one has that nickname; nothing,
+/// if there is only one.
+fn names(command_line: &CommandLine, all: &[Loaded]) -> Vec<Option<Who>> {
+    let nickname = |loaded: &Loaded| loaded.options.identity.nickname.clone();
+    let nicknames: Vec<String> = all.iter().map(nickname).collect();
+    let lines = command_line.identities();
+    let name = |(number, (line, own)): (usize, (&CommandLine, &String))| {
+        let same = nicknames
+            .iter()
+            .filter(|other| other.eq_ignore_ascii_case(own));
+        let name = match same.count() {
+            1 => own.clone(),
+            _ => line.torrc_name(),
+        };
+        command_line.is_shared().then(|| Who {
+            number,
+            name: name.into(),
+        })
+    };
+    lines.iter().zip(&nicknames).enumerate().map(name).collect()
 }
 
 fn apply_log(options: &Options, logging: &Logging) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use weft_config::flags::{FLAGS, Flag, Purpose};
 
 const USAGE: &str = "\
-Usage: weft [-f TORRC] [FLAG]... [--OPTION VALUE]...
+Usage: weft [-f TORRC]... [FLAG]... [--OPTION VALUE]...
 
 Runs a Tor relay or client as `tor -f TORRC` does, on every core.
 

@@ -73,15 +73,19 @@ fn node(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
         _ => command_line.quiet,
     };
     let logging = logging::start(quiet)?;
-    let loaded = match weft_config::load(&command_line, &SystemHost::new()) {
-        Ok(loaded) => loaded,
+    let all = match weft_config::load_all(&command_line, &SystemHost::new()) {
+        Ok(all) => all,
         Err(report) => {
             log_all(report.clone().without_errors().lines());
             return unless_read(as_error(&report), &logging);
         }
     };
-    log_all(loaded.report.lines());
-    action::with_options(&command_line, loaded, &logging).or_else(|why| {
+    let mut shown = Report::default();
+    for loaded in &all {
+        log_all(loaded.report.clone().without(&shown).lines());
+        shown.join(loaded.report.clone());
+    }
+    action::with_options(&command_line, all, &logging).or_else(|why| {
         if is_read_by_a_program() {
             let start: Option<&StartError> = why.downcast_ref();
             logging::failed(

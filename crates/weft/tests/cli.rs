@@ -82,6 +82,73 @@ impl Bench {
     }
 }
 
+#[test]
+fn what_is_wrong_with_one_of_several_torrcs_is_reported_with_its_line_and_nothing_is_started() {
+    let bench = Bench::new();
+    let torrc = |name: &str, text: &str| {
+        let data = bench.path(&format!("{name}.data"));
+        let text = format!("DataDirectory {}\n{text}", data.display());
+        fs::write(bench.path(name), text).unwrap();
+    };
+    let relay = |port: u16| {
+        format!("ORPort 127.0.0.1:{port}\nContactInfo x\nExitRelay 0\nNickname r{port}\n")
+    };
+    torrc("a", &format!("{}NumCPUs 2\n", relay(9001)));
+    torrc("b", &relay(9002));
+    let both: [&dyn AsRef<OsStr>; 4] = [&"-f", &"a", &"-f", &"b"];
+    let run = bench.run(&[&both[..], &[&"--verify-config"]].concat());
+    assert_eq!((run.status, run.err.as_str()), (Some(0), ""), "{run:?}");
+    assert!(run.out.ends_with("Configuration was valid\n"), "{run:?}");
+    for (name, text, why) in [
+        ("b", "ORPrt 9002\n".to_owned(), "b:2: "),
+        ("b", "ORPrt 9002\n".to_owned(), "did you mean ORPort?"),
+        (
+            "b",
+            "SocksPort 0\n".to_owned(),
+            "b: there is neither an ORPort",
+        ),
+        (
+            "b",
+            relay(9001),
+            "port: ORPort 127.0.0.1:9001 (a:2) and ORPort 127.0.0.1:9001 (b:2)",
+        ),
+        (
+            "b",
+            format!("{}NumCPUs 3\n", relay(9002)),
+            "b:6: NumCPUs is of the whole process, and a:6 sets it to something else",
+        ),
+        (
+            "b",
+            format!(
+                "DataDirectory {}\n{}",
+                bench.path("a.data").display(),
+                relay(9002)
+            ),
+            "two identities cannot have the same directory: DataDirectory ",
+        ),
+    ] {
+        torrc(name, &text);
+        for more in [&[] as &[&dyn AsRef<OsStr>], &[&"--verify-config"]] {
+            let run = bench.run(&[&both[..], more].concat());
+            assert_eq!(run.status, Some(1), "{run:?}");
+            assert!(run.err.contains(why), "{why}: {run:?}");
+            assert!(!bench.path("a.data").exists(), "{run:?}");
+        }
+    }
+    torrc("b", &relay(9002));
+    for (words, why) in [
+        (
+            &[&"--list-fingerprint" as &dyn AsRef<OsStr>] as &[_],
+            "name one torrc",
+        ),
+        (&[&"-f" as &dyn AsRef<OsStr>, &"-"], "standard input"),
+    ] {
+        let run = bench.run(&[&both[..], words].concat());
+        assert_eq!(run.status, Some(1), "{run:?}");
+        assert!(run.err.contains(why), "{run:?}");
+    }
+}
+
 const QUIET: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\n";
 
 #[test]

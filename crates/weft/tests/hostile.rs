@@ -14,6 +14,8 @@ mod clock;
 mod crowds;
 #[path = "hostile/hops.rs"]
 mod hops;
+#[path = "hostile/identities.rs"]
+mod identities;
 #[path = "hostile/ipv6.rs"]
 mod ipv6;
 #[path = "hostile/limits.rs"]

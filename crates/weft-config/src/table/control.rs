@@ -40,7 +40,7 @@ options! {
     __HashedControlSessionPassword: Lines, hidden;
 
     /// End when the process with this number ends.
-    __OwningControllerProcess: Text, hidden;
+    __OwningControllerProcess: Text, hidden, of_process;
 
     /// A connection to a controller, as a file descriptor: end when it closes.
     __OwningControllerFD: U64 = "18446744073709551615",
@@ -53,8 +53,8 @@ options! {
     __DisablePredictedCircuits: Bool = "0", hidden;
 
     /// Read torrc again at SIGHUP.
-    __ReloadTorrcOnSIGHUP: Bool = "1", hidden;
+    __ReloadTorrcOnSIGHUP: Bool = "1", hidden, of_process;
 
     /// Handle no signals.
-    __DisableSignalHandlers: Bool = "0", immutable, hidden;
+    __DisableSignalHandlers: Bool = "0", immutable, hidden, of_process;
 }

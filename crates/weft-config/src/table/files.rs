@@ -22,7 +22,7 @@ options! {
     CacheDirectoryGroupReadable: AutoBool = "auto";
 
     /// A file that holds the process's number while it runs.
-    PidFile: Path, immutable;
+    PidFile: Path, immutable, of_process;
 
     /// Write to the disk less often.
     AvoidDiskWrites: Bool = "0";

@@ -4,23 +4,23 @@ options! {
     from super::lifetimes::END;
 
     /// Severities, domains and a destination: `notice stdout`, `[OR]info file /var/log/weft`.
-    Log: Lines;
+    Log: Lines, of_process;
 
     /// Show each line's domain.
-    LogMessageDomains: Bool = "0";
+    LogMessageDomains: Bool = "0", of_process;
 
     /// The step that times in the log are rounded to: a divisor or a multiple of a second.
-    LogTimeGranularity: Millis = "1 second", at_least(1);
+    LogTimeGranularity: Millis = "1 second", at_least(1), of_process;
 
     /// Addresses and names that are scrubbed from the log: `1` all, `relay` those seen as a relay,
     /// `0` none.
-    SafeLogging: Text = "1";
+    SafeLogging: Text = "1", of_process;
 
     /// A tag behind the name in the system's log.
-    SyslogIdentityTag: Text, immutable;
+    SyslogIdentityTag: Text, immutable, of_process;
 
     /// Empty log files at start.
-    TruncateLogFile: Bool = "0";
+    TruncateLogFile: Bool = "0", of_process;
 
     /// Log protocol violations of others as warnings.
     ProtocolWarnings: Bool = "0";
@@ -29,16 +29,16 @@ options! {
     HeartbeatPeriod: Seconds = "6 hours";
 
     /// An address and port where counters can be fetched, for Prometheus.
-    MetricsPort: LinesOf(MetricsPortLines);
+    MetricsPort: LinesOf(MetricsPortLines), of_process;
 
     /// As MetricsPort, left out of dumps.
-    __MetricsPort: LinesOf(MetricsPortLines), hidden;
+    __MetricsPort: LinesOf(MetricsPortLines), hidden, of_process;
 
     /// The lines of MetricsPort.
-    MetricsPortLines: LinesVirtual;
+    MetricsPortLines: LinesVirtual, of_process;
 
     /// Addresses that may fetch counters; without a line, nobody may.
-    MetricsPortPolicy: Lines;
+    MetricsPortPolicy: Lines, of_process;
 
     /// Log with the heartbeat how often the main thread's event loop returned.
     MainloopStats: Bool = "0";

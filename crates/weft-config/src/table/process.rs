@@ -4,28 +4,28 @@ options! {
     from super::testing::END;
 
     /// The user to become once ports are bound.
-    User: Text, immutable;
+    User: Text, immutable, of_process;
 
     /// Run in the background, without standard output.
-    RunAsDaemon: Bool = "0", immutable;
+    RunAsDaemon: Bool = "0", immutable, of_process;
 
     /// How long a relay carries existing circuits after SIGINT.
     ShutdownWaitLength: Seconds = "30 seconds";
 
     /// Keep the right to bind ports below 1024 after becoming User; `auto`: where torrc has one.
-    KeepBindCapabilities: AutoBool = "auto", immutable;
+    KeepBindCapabilities: AutoBool = "auto", immutable, of_process;
 
     /// Keep all memory out of swap space.
-    DisableAllSwap: Bool = "0", immutable;
+    DisableAllSwap: Bool = "0", immutable, of_process;
 
     /// Other processes of the same user cannot attach.
-    DisableDebuggerAttachment: Bool = "1", immutable;
+    DisableDebuggerAttachment: Bool = "1", immutable, of_process;
 
     /// Restrict system calls.
-    Sandbox: Bool = "0", immutable;
+    Sandbox: Bool = "0", immutable, of_process;
 
     /// Start no other program, and never gain privileges by one.
-    NoExec: Bool = "0", immutable;
+    NoExec: Bool = "0", immutable, of_process;
 
     /// A start ends dormancy.
     DormantCanceledByStartup: Bool = "0";

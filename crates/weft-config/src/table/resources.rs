@@ -4,17 +4,17 @@ options! {
     from super::bandwidth::END;
 
     /// Threads that own links; 0: all on the main thread; `auto`: as many as the process may use cores.
-    ConnectionThreads: Count = "auto", immutable, own;
+    ConnectionThreads: Count = "auto", immutable, own, of_process;
 
     /// Give links to all ConnectionThreads at any load, even to those for which there is no core. Without it as many
     /// have links as the load needs.
-    UseAllThreads: Bool = "0", immutable, own;
+    UseAllThreads: Bool = "0", immutable, own, of_process;
 
     /// Threads that answer onionskins; 0: as many as there are cores, 16 at most.
-    NumCPUs: PosInt = "0", needs_restart;
+    NumCPUs: PosInt = "0", needs_restart, of_process;
 
     /// File descriptors that must be available.
-    ConnLimit: PosInt = "1000", at_least(1);
+    ConnLimit: PosInt = "1000", at_least(1), of_process;
 
     /// Bound the kernel's buffers of each socket by ConstrainedSockSize.
     ConstrainedSockets: Bool = "0";
@@ -24,7 +24,7 @@ options! {
 
     /// Bytes that circuits, streams and links may hold, at least 64 MB on a relay; 0: by the
     /// machine's memory.
-    MaxMemInQueues: Memory = "0";
+    MaxMemInQueues: Memory = "0", of_process;
 
     /// How long an onionskin may wait; 0: as the consensus has it.
     MaxOnionQueueDelay: Millis = "0";

@@ -36,7 +36,18 @@ impl RelayController {
         self.caches.add_fixed(fixed);
     }
 
-    /// Bytes that the node may hold.
+    /// Notes how many bytes of [`max_memory`](Self::max_memory) are other nodes' of the process.
+    pub fn set_memory_of_others(&mut self, bytes: u64) {
+        self.memory_of_others = bytes;
+    }
+
+    /// Bytes that the node holds, by the last reports of its threads.
+    pub fn held_memory(&self) -> u64 {
+        let threads = self.reports().map(|report| &report.ledger);
+        threads.chain([&self.caches]).map(Ledger::total).sum()
+    }
+
+    /// Bytes that the process may hold.
     pub fn max_memory(&self) -> u64 {
         self.params.max_memory
     }
@@ -67,7 +78,7 @@ impl RelayController {
         let threads = reports.len();
         let ledgers = reports.iter().map(|report| &report.ledger);
         let ledgers: Vec<&Ledger> = ledgers.chain([&self.caches]).collect();
-        let allowed = self.params.max_memory;
+        let allowed = self.params.max_memory.saturating_sub(self.memory_of_others);
         let Some(cuts) = ledger::relieve(&ledgers, allowed) else {
             return;
         };

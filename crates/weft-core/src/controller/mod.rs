@@ -120,6 +120,9 @@ pub struct RelayController {
     exempt: Exempt,
     /// Files that the node has open besides connections and edges.
     other_files: usize,
+    /// Files and memory of other nodes of the process.
+    files_of_others: usize,
+    memory_of_others: u64,
     /// Where new connections go.
     placement: Placement,
     /// Which links move.
@@ -167,6 +170,8 @@ impl RelayController {
             displaceable: Displaceable::default(),
             exempt: Exempt::default(),
             other_files: 0,
+            files_of_others: 0,
+            memory_of_others: 0,
             placement: Placement::new(threads),
             balance: Balance::new(threads),
             width: None,
@@ -391,9 +396,14 @@ impl RelayController {
     }
 
     /// Notes how many files the node has open that are neither connections to relays and clients nor streams' sockets
-    /// on connection threads: they count with these.
-    pub fn set_other_files(&mut self, files: usize) {
-        self.other_files = files;
+    /// on connection threads, and how many other nodes of the process have: they count with these.
+    pub fn set_other_files(&mut self, files: usize, of_others: usize) {
+        (self.other_files, self.files_of_others) = (files, of_others);
+    }
+
+    /// The files of this node alone.
+    pub fn open_files_of_own(&self) -> usize {
+        self.open_files() - self.files_of_others
     }
 
     /// Whether one more of the [others](Self::set_other_files) may be opened, for a peer.

@@ -165,7 +165,8 @@ impl RelayController {
 
     /// Connections of every kind, and what else counts with them.
     pub(super) fn open_files(&self) -> usize {
-        self.connections.len() + self.origins.edges() + self.other_files
+        let own = self.connections.len() + self.origins.edges() + self.other_files;
+        own + self.files_of_others
     }
 
     /// An edge was removed.

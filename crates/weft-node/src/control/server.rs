@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::logging::inherit;
 use rand::RngExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::broadcast::error::RecvError;
@@ -120,7 +121,7 @@ impl ControlServer {
         let (shared, counters) = (Arc::new(shared), sockets.clone());
         let thread = std::thread::Builder::new()
             .name("control".into())
-            .spawn(move || {
+            .spawn(inherit(move || {
                 runtime.block_on(async move {
                     tokio::spawn(feed);
                     while let Some(new) = controllers.recv().await {
@@ -133,7 +134,7 @@ impl ControlServer {
                         });
                     }
                 });
-            })?;
+            }))?;
         Ok(ControlServer {
             to_thread: Some(to_thread),
             places: Places::new(MAX_CONTROLLERS, MAX_CONTROLLERS),

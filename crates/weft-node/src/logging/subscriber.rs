@@ -18,6 +18,7 @@ use super::domains::domain_of;
 use super::levels::{LINE_TARGET, NOTICE_FIELD, TARGET_FIELD, severity_of};
 use super::local_time::LocalTime;
 use super::output::{Formatted, Output};
+use super::who::{self, Who};
 
 /// The longest line (C tor's buffer has 10024 bytes).
 const MAX_LINE: usize = 10_000;
@@ -47,9 +48,21 @@ struct State {
     outputs: Vec<Output>,
     granularity: u64,
     show_domains: bool,
-    tap: Option<(Severity, Tap)>,
+    /// Of each identity that has one, by its number.
+    taps: Vec<(usize, Severity, Tap)>,
     /// The lines before torrc's logs were open, for these.
     startup: Option<Vec<Kept>>,
+}
+
+impl State {
+    /// Hands a line to the tap of its identity; to all taps, if it is of none.
+    fn tap(&self, who: Option<&Who>, severity: Severity, text: &str) {
+        for (number, least, tap) in &self.taps {
+            if severity <= *least && who.is_none_or(|who| who.number == *number) {
+                tap(severity, text);
+            }
+        }
+    }
 }
 
 /// A line that is kept.
@@ -79,7 +92,7 @@ impl Logger {
             outputs: Vec::new(),
             granularity: 1000,
             show_domains: false,
-            tap: None,
+            taps: Vec::new(),
             startup: None,
         };
         Self {
@@ -132,14 +145,14 @@ impl Logger {
             .map(|s| s as u8 + 1)
             .max();
         let mut state = self.lock();
-        let tap = state.tap.take();
+        let taps = std::mem::take(&mut state.taps);
         let startup = state.startup.take();
-        let tapped = tap.as_ref().map(|(least, _)| *least as u8 + 1);
+        let tapped = taps.iter().map(|(_, least, _)| *least as u8 + 1).max();
         *state = State {
             outputs,
             granularity,
             show_domains: options.domains,
-            tap,
+            taps,
             startup,
         };
         let levels = levels.max(tapped).unwrap_or(0);
@@ -175,14 +188,18 @@ impl Logger {
         }
     }
 
-    /// Sets the tap: a function that gets every line of at least this severity, too. It must not log.
-    /// `None` removes it.
+    /// Sets the tap of the calling thread's identity: a function that gets every line of that one of at least this
+    /// severity, too. It must not log. `None` removes it.
     pub fn set_tap(&self, tap: Option<(Severity, Tap)>) {
+        let number = who::current().map_or(0, |who| who.number);
         let mut state = self.lock();
+        state.taps.retain(|(of, ..)| *of != number);
+        state
+            .taps
+            .extend(tap.map(|(least, tap)| (number, least, tap)));
         let outputs = state.outputs.iter().filter_map(|o| o.takes.least());
-        let tapped = tap.as_ref().map(|(least, _)| *least);
+        let tapped = state.taps.iter().map(|(_, least, _)| *least);
         let levels = outputs.chain(tapped).map(|s| s as u8 + 1).max();
-        state.tap = tap;
         self.levels.store(levels.unwrap_or(0), Ordering::Relaxed);
         drop(state);
         tracing::callsite::rebuild_interest_cache();
@@ -209,11 +226,11 @@ impl Logger {
         if state.show_domains {
             let _ = write!(prefix, "{{{domains}}} ");
         }
-        let text = one_line(text);
-        if let Some((least, tap)) = &state.tap
-            && severity <= *least
-        {
-            tap(severity, &text);
+        let mut text = one_line(text);
+        let who = who::current();
+        state.tap(who.as_ref(), severity, &text);
+        if let Some(who) = &who {
+            text = format!("{}: {text}", who.name);
         }
         let line = Formatted {
             severity,
@@ -244,9 +261,7 @@ impl Logger {
                 prefix: &warning,
                 text: &text,
             };
-            if let Some((_, tap)) = &state.tap {
-                tap(Severity::Warn, &text);
-            }
+            state.tap(None, Severity::Warn, &text);
             for (index, output) in state.outputs.iter_mut().enumerate() {
                 if index != broken && output.takes.takes(Severity::Warn, Domains::GENERAL) {
                     // A second broken log is reported with its own next line.

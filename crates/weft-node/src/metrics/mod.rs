@@ -2,7 +2,8 @@
 //!
 //! The main thread makes a [`Snapshot`] about once a second, of the connection threads' reports and its
 //! own counters; a thread of its own ([`MetricsServer`]) writes the latest as text for each request. So
-//! requests cost the main thread and the connection threads nothing.
+//! requests cost the main thread and the connection threads nothing. Where the process has several identities, one of them
+//! answers for all, with a label that names whose a number is.
 //!
 //! [`tor`] writes the families that C tor has, with C tor's names, types and labels; [`weft`] writes those
 //! that only Weft has: the load of every thread.
@@ -16,7 +17,9 @@ mod tor;
 mod weft;
 
 pub(crate) use server::MetricsServer;
-pub(crate) use snapshot::{ListenerCounts, METRICS, MainCounts, Snapshot, TypedConnections};
+pub(crate) use snapshot::{
+    ListenerCounts, METRICS, MainCounts, Snapshot, Snapshots, TypedConnections,
+};
 
 #[cfg(test)]
 mod tests {
@@ -118,6 +121,7 @@ mod tests {
         let mut exits = weft_exit::ExitCounts::default();
         (exits.begins, exits.resolves, exits.ports_exhausted) = (13, 14, 2);
         Snapshot {
+            identity: None,
             started: SystemTime::UNIX_EPOCH + Duration::from_millis(1500),
             reports: vec![report(0), report(1)],
             counts,
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn the_text_has_every_number_of_a_snapshot() {
-        let text = render(&snapshot(), FamilyCounts { ipv4: 1, ipv6: 0 });
+        let text = render(&[snapshot().into()], FamilyCounts { ipv4: 1, ipv6: 0 });
         for line in [
             // The threads' counters are added up under C tor's names,
             "tor_relay_traffic_bytes{direction=\"read\"} 120",
@@ -272,7 +276,7 @@ mod tests {
     fn the_expiry_of_the_signing_key_needs_an_offline_master_key() {
         let mut snapshot = snapshot();
         snapshot.signing_expires = None;
-        let text = render(&snapshot, FamilyCounts::default());
+        let text = render(&[snapshot.into()], FamilyCounts::default());
         assert!(!text.contains("signing_cert_expiry"));
     }
 }

@@ -11,19 +11,20 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use crate::logging::inherit;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use weft_core::controller::FamilyCounts;
 use weft_dir::sockets::Sockets;
 use weft_share::{Place, Places, network};
 
 use super::render::render;
 use super::request::{self, Verdict};
-use super::snapshot::Snapshot;
+use super::snapshot::Snapshots;
 
 /// Connections at once, at most.
 const MAX_CONNECTIONS: usize = 16;
@@ -52,7 +53,6 @@ type Connection = (StdTcpStream, ConnectionPlace, oneshot::Receiver<()>);
 /// The thread, as the main thread holds it. Dropping it ends the thread and closes all connections.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
-    snapshots: watch::Sender<Arc<Snapshot>>,
     /// `None` once the thread is ending.
     to_thread: Option<mpsc::Sender<Connection>>,
     places: Arc<Places<IpAddr, oneshot::Sender<()>>>,
@@ -61,39 +61,32 @@ pub(crate) struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Starts the thread, with a first snapshot.
+    /// Starts the thread.
     ///
     /// # Errors
     ///
     /// The system has no more threads or file descriptors.
-    pub(crate) fn start(first: Snapshot) -> io::Result<Self> {
+    pub(crate) fn start(snapshots: Arc<Snapshots>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let (snapshots, latest) = watch::channel(Arc::new(first));
         let (to_thread, mut connections) = mpsc::channel::<Connection>(MAX_NEW);
         let places = Places::new(MAX_CONNECTIONS, MAX_ANSWERED);
         let sockets = Arc::new(Sockets::default());
         let thread = std::thread::Builder::new()
             .name("metrics".into())
-            .spawn(move || {
+            .spawn(inherit(move || {
                 runtime.block_on(async move {
                     while let Some(new) = connections.recv().await {
-                        tokio::spawn(serve_connection(new, latest.clone(), sockets.clone()));
+                        tokio::spawn(serve_connection(new, snapshots.clone(), sockets.clone()));
                     }
                 });
-            })?;
+            }))?;
         Ok(MetricsServer {
-            snapshots,
             to_thread: Some(to_thread),
             places,
             thread: Some(thread),
         })
-    }
-
-    /// Replaces the snapshot.
-    pub(crate) fn publish(&self, snapshot: Snapshot) {
-        self.snapshots.send_replace(Arc::new(snapshot));
     }
 
     /// Takes a non-blocking connection of this peer; it may replace one that has not sent its request.
@@ -126,15 +119,14 @@ impl Drop for MetricsServer {
 /// Serves one connection, within its time limit.
 async fn serve_connection(
     (socket, place, lost): Connection,
-    latest: watch::Receiver<Arc<Snapshot>>,
+    snapshots: Arc<Snapshots>,
     sockets: Arc<Sockets>,
 ) {
     // A peer that has left already has no address any more; which one is listening shows the family.
     let _open = sockets.count(socket.local_addr().ok().map(|addr| addr.ip()));
     let metrics = || {
-        let snapshot = latest.borrow().clone();
         let (ipv4, ipv6) = (sockets.ipv4().open, sockets.ipv6().open);
-        render(&snapshot, FamilyCounts { ipv4, ipv6 })
+        render(&snapshots.all(), FamilyCounts { ipv4, ipv6 })
     };
     let served = async {
         tokio::select! {

@@ -1,5 +1,6 @@
 //! The numbers of the MetricsPort at one moment.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use weft_core::controller::{AbraCounts, ConnectionCounts, Counts, FamilyCounts};
@@ -12,9 +13,36 @@ use crate::client::ClientCounts;
 use crate::workers::WorkerCounts;
 use weft_exit::ExitCounts;
 
+/// The latest numbers of each identity of the process.
+#[derive(Debug)]
+pub(crate) struct Snapshots(Mutex<Vec<Option<Arc<Snapshot>>>>);
+
+impl Snapshots {
+    /// None yet, of `count` identities.
+    pub(crate) fn of(count: usize) -> Self {
+        Self(Mutex::new(vec![None; count]))
+    }
+
+    /// Replaces those of one identity; `None`: it has ended.
+    pub(crate) fn set(&self, number: usize, snapshot: Option<Snapshot>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = all.get_mut(number) {
+            *own = snapshot.map(Arc::new);
+        }
+    }
+
+    /// Those that there are.
+    pub(super) fn all(&self) -> Vec<Arc<Snapshot>> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().flatten().cloned().collect()
+    }
+}
+
 /// The numbers of the MetricsPort at one moment. Counters are since the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
+    /// Of which identity, where the process has several.
+    pub identity: Option<Arc<str>>,
     pub started: SystemTime,
     /// The last report of each connection thread that has sent one; about a second old.
     pub reports: Vec<Report>,

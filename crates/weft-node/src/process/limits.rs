@@ -6,6 +6,14 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 /// `ULIMIT_BUFFER`).
 pub const RESERVED: u64 = 32;
 
+/// Descriptors that one more identity needs beyond connections: as [`RESERVED`], and two for each connection thread's event
+/// loop.
+pub(crate) fn files_of_identity(threads: usize) -> usize {
+    usize::try_from(RESERVED)
+        .unwrap_or(usize::MAX)
+        .saturating_add(threads.saturating_mul(2))
+}
+
 /// Too few descriptors to run with this ConnLimit.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum LimitError {

@@ -51,13 +51,16 @@ impl ServiceManager {
             .map(|interval| interval.saturating_sub(elapsed))
     }
 
-    /// Notifies the watchdog, if a notification is due. Call it in each turn of the main thread.
-    pub(crate) fn alive(&mut self, now: Instant) {
+    /// Notifies the watchdog, if a notification is due and `all` main threads of the process take turns. Call it in each turn
+    /// of each.
+    pub(crate) fn alive(&mut self, now: Instant, all: impl FnOnce() -> bool) {
         if let Some(interval) = self.interval
             && now.saturating_duration_since(self.last) >= interval
         {
             self.last = now;
-            send(&[NotifyState::Watchdog]);
+            if all() {
+                send(&[NotifyState::Watchdog]);
+            }
         }
     }
 }

@@ -126,12 +126,13 @@ impl Relay {
     }
 
     /// Opens and closes the ports of others, as the phase wants it.
-    fn follow_listeners(&mut self, now: Instant) {
+    pub(super) fn follow_listeners(&mut self, now: Instant) {
         self.accounting.retry = None;
         let hibernating = self.accounting.is_hibernating();
+        let leads = self.process.membership.leads();
         let registry = self.event_loop.poll.registry();
         let followed = self.apps.ports.number_all(&self.options).and_then(|ports| {
-            let wanted = listeners::wanted(&self.options, &ports, hibernating);
+            let wanted = listeners::wanted(&self.options, &ports, hibernating, leads);
             let user = self.options.process.user.as_deref();
             self.listeners.follow(wanted, user, Some(registry))
         });

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs as 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::logging::inherit;
 use weft_config::Options;
 use weft_core::routable;
 use weft_dir::command::Command;
@@ -200,7 +201,7 @@ impl HostNames {
             if !names.is_empty() {
                 self.running = std::thread::Builder::new()
                     .name("resolver".into())
-                    .spawn(move || ask(names))
+                    .spawn(inherit(move || ask(names)))
                     .inspect_err(|error| tracing::warn!("Could not look up Address: {error}"))
                     .ok();
             }

@@ -39,17 +39,20 @@ pub fn check(options: &Options) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Whether two listeners cannot both have their port.
+pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port()
+        && one.is_ipv4() == other.is_ipv4()
+        && (everywhere || one.ip() == other.ip())
+}
+
 /// Finds two listeners of different options on one TCP port.
 fn check_ports(options: &Options) -> Result<(), StartError> {
     let mut seen: Vec<(&'static str, SocketAddr)> = Vec::new();
     for (name, addr) in tcp_ports(options) {
-        let taken = |(other, at): &&(&'static str, SocketAddr)| {
-            let everywhere = at.ip().is_unspecified() || addr.ip().is_unspecified();
-            *other != name
-                && at.port() == addr.port()
-                && at.is_ipv4() == addr.is_ipv4()
-                && (everywhere || at.ip() == addr.ip())
-        };
+        let taken =
+            |(other, at): &&(&'static str, SocketAddr)| *other != name && overlap(*at, addr);
         if let Some((other, at)) = seen.iter().find(taken) {
             return Err(StartError::SamePort {
                 one: format!("{other} {at}"),

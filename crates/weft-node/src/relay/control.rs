@@ -16,11 +16,11 @@ use weft_dir::clock::SystemClock;
 use weft_dir::descriptor::Moment;
 use weft_log::{RateLimit, Severity};
 
-use super::Relay;
 use super::client::ClientSide;
 use super::listen_socket::{Accepted, Bound};
 use super::listeners::Service;
 use super::signals::Ask as SignalAsk;
+use super::{Context, Relay};
 use crate::client::ToClient;
 use crate::control::VERSION;
 use crate::control::activity::PendingActivity;
@@ -288,7 +288,7 @@ impl Relay {
 
     /// The torrc that was read.
     fn torrc(&self) -> Option<PathBuf> {
-        weft_config::torrc_path(&self.context.command_line, &self.context.host)
+        weft_config::torrc_path(&self.context.own_command_line(), &self.context.host)
     }
 
     /// Gives a connection of a controller to the control thread.
@@ -457,12 +457,19 @@ impl Relay {
         reply: oneshot::Sender<Result<(), CommandError>>,
         now: Instant,
     ) {
-        let host = &self.context.host;
+        let Context {
+            command_line, host, ..
+        } = &self.context;
+        let shared = command_line.is_shared();
         let changed = match &change {
-            ConfigCommand::Set(pairs) => weft_config::change(&self.options, pairs, false, host),
-            ConfigCommand::Reset(pairs) => weft_config::change(&self.options, pairs, true, host),
+            ConfigCommand::Set(pairs) => {
+                weft_config::change(&self.options, pairs, false, shared, host)
+            }
+            ConfigCommand::Reset(pairs) => {
+                weft_config::change(&self.options, pairs, true, shared, host)
+            }
             ConfigCommand::Load(text) => {
-                weft_config::reload_text(&self.context.command_line, host, text, &self.options)
+                weft_config::reload_text(command_line, host, text, &self.options)
             }
             ConfigCommand::Save { force } => {
                 let _ = reply.send(self.save_torrc(*force));

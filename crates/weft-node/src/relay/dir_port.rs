@@ -20,8 +20,6 @@ use crate::notice;
 
 /// Bytes of the longest page that is shown.
 const MAX_PAGE: u64 = 1 << 20;
-/// One in so many of all files may be the directory's, as far as peers open them.
-const DIRECTORY_PART: usize = 4;
 /// The interval of log lines about refused connections.
 const QUIET: Duration = Duration::from_secs(300);
 /// For so long after the bandwidth was used up nothing is answered (C tor `connection_dir_is_global_write_low`).
@@ -126,17 +124,6 @@ impl Relay {
             *self.dir_port.refused.of(peer.ip()) += 1;
             self.dir_port.refused_full += 1;
         }
-    }
-
-    /// Counts the files of the directory and of the extended ORPort with those of links and streams: all are under one limit.
-    pub(super) fn count_other_files(&mut self) {
-        let mut files = self.bridge_transports.open_files();
-        if let Some(directory) = &self.directory.handle {
-            directory.set_most_streams(self.controller.max_connections() / DIRECTORY_PART);
-            files = files.saturating_add(directory.open_files());
-        }
-        let files = usize::try_from(files).unwrap_or(usize::MAX);
-        self.controller.set_other_files(files);
     }
 
     /// How many bytes may be written to `peer`; `None`: any number. Circuits are not starved for the DirPort.

@@ -41,6 +41,24 @@ pub enum StartError {
         /// The other.
         other: String,
     },
+    /// Two identities of the process want what only one can have.
+    #[error("two identities cannot have the same {what}: {one} and {other}")]
+    Shared {
+        /// What both want.
+        what: &'static str,
+        /// The option of one, and its line.
+        one: String,
+        /// Those of the other.
+        other: String,
+    },
+    /// One of several identities.
+    #[error("{torrc}: {why}")]
+    Of {
+        /// Its torrc.
+        torrc: String,
+        /// What is wrong with it.
+        why: Box<StartError>,
+    },
     /// `User` cannot be become.
     #[error(transparent)]
     User(#[from] UserError),
@@ -116,7 +134,8 @@ impl StartError {
             Self::User(UserError::NotFound(_)) => Some(
                 "Failed to parse/validate config: Problem with User value. See logs for details.",
             ),
-            Self::Listen(_) | Self::SamePort { .. } => {
+            Self::Of { why, .. } => why.c_tor_message(),
+            Self::Listen(_) | Self::SamePort { .. } | Self::Shared { what: "port", .. } => {
                 Some("Failed to parse/validate config: Failed to bind one of the listener ports.")
             }
             _ => None,

@@ -22,6 +22,8 @@ use crate::thread::mesh::ToThread;
 use crate::workers::JOBS;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
+/// One in so many of all files may be the directory's, as far as peers open them.
+const DIRECTORY_PART: usize = 4;
 /// A link without circuits is closed after this time at most where each circuit has its own: most are
 /// never needed again.
 const IDLE_PER_CIRCUIT: Duration = Duration::from_secs(60);
@@ -314,6 +316,39 @@ impl Relay {
         let now = Instant::now();
         self.know_or_ports(now);
         self.apply_exits(false, now);
+    }
+
+    /// What this identity uses of the process' limits, and what the others leave of them. Once a second.
+    pub(super) fn share_limits(&mut self) {
+        self.count_other_files();
+        let membership = &self.process.membership;
+        let held = self.controller.held_memory();
+        membership.set_usage(self.controller.open_files_of_own(), held);
+        let of_others = membership.memory_of_others(self.controller.max_memory());
+        self.controller.set_memory_of_others(of_others);
+    }
+
+    /// Counts the files of the directory, of the extended ORPort and of other identities with those of links and streams: all
+    /// are under one limit.
+    pub(super) fn count_other_files(&mut self) {
+        let mut files = self.bridge_transports.open_files();
+        if let Some(directory) = &self.directory.handle {
+            directory.set_most_streams(self.controller.max_connections() / DIRECTORY_PART);
+            files = files.saturating_add(directory.open_files());
+        }
+        let files = usize::try_from(files).unwrap_or(usize::MAX);
+        let membership = &self.process.membership;
+        let of_others = membership.files_of_others(self.process.max_files);
+        self.controller.set_other_files(files, of_others);
+        self.publish_files();
+    }
+
+    /// Shows other identities how many files this one has. In each turn: connections close at any time.
+    pub(super) fn publish_files(&self) {
+        let membership = &self.process.membership;
+        if membership.count() > 1 {
+            membership.set_files(self.controller.open_files_of_own());
+        }
     }
 
     /// Sends the connection threads their parameters.

@@ -57,8 +57,14 @@ pub(super) struct Wanted {
 }
 
 /// The listeners that torrc asks for; with `DisableNetwork` those of controllers alone, and where the relay hibernates
-/// none for relays, clients and applications. `apps` are the ports of applications with their numbers.
-pub(super) fn wanted(options: &Options, apps: &[(u32, AppPort)], hibernating: bool) -> Vec<Wanted> {
+/// none for relays, clients and applications. `apps` are the ports of applications with their numbers; `leads`: the
+/// ports of the process are this identity's.
+pub(super) fn wanted(
+    options: &Options,
+    apps: &[(u32, AppPort)],
+    hibernating: bool,
+    leads: bool,
+) -> Vec<Wanted> {
     let or = |service| {
         move |port: &OrPort| Wanted {
             service,
@@ -77,7 +83,7 @@ pub(super) fn wanted(options: &Options, apps: &[(u32, AppPort)], hibernating: bo
         wanted.extend(dirs.map(or(Service::Dir)));
         let ext_ors = options.bridge_relay.ext_or_ports.iter();
         wanted.extend(ext_ors.filter(|_| !hibernating).map(or(Service::ExtOr)));
-        let metrics = metrics.iter().filter(|port| port.listen);
+        let metrics = metrics.iter().filter(|port| port.listen && leads);
         wanted.extend(metrics.map(or(Service::Metrics)));
         let apps = apps.iter().filter(|_| !hibernating);
         wanted.extend(apps.map(|(number, port)| Wanted {

@@ -109,8 +109,8 @@ impl Relay {
         }
     }
 
-    /// Publishes a snapshot. Where torrc has a MetricsPort, its thread is started; where it has none (any
-    /// more), that thread ends.
+    /// Publishes a snapshot. Where torrc has a MetricsPort, its thread is started by the identity that leads; where it has
+    /// none (any more), that thread ends.
     pub(super) fn publish_metrics(&mut self, now: Instant) {
         self.metrics.published = Some(now);
         if self.options.metrics.ports.is_empty() {
@@ -118,12 +118,14 @@ impl Relay {
             return;
         }
         let snapshot = self.snapshot();
-        match &self.metrics.server {
-            Some(server) => server.publish(snapshot),
-            None => match MetricsServer::start(snapshot) {
+        let membership = &self.process.membership;
+        let snapshots = membership.snapshots();
+        snapshots.set(membership.number(), Some(snapshot));
+        if self.metrics.server.is_none() && membership.leads() {
+            match MetricsServer::start(snapshots.clone()) {
                 Ok(server) => self.metrics.server = Some(server),
                 Err(error) => tracing::warn!("Could not start the MetricsPort: {error}"),
-            },
+            }
         }
     }
 
@@ -185,6 +187,7 @@ impl Relay {
         let from_threads = std::mem::replace(&mut metrics.from_threads, vec![0; threads]);
         let offline = self.options.keys.offline_master_key;
         Snapshot {
+            identity: self.context.who.as_ref().map(|who| who.name.clone()),
             started: metrics.started,
             reports: self.controller.reports().cloned().collect(),
             counts: self.controller.counts(),

@@ -26,10 +26,12 @@ mod exits;
 mod family;
 mod heartbeat;
 mod hs_dir;
+mod identities;
 mod identity;
 mod limits;
 mod listen_socket;
 mod listeners;
+mod membership;
 mod metrics;
 mod network;
 mod notices;
@@ -42,6 +44,7 @@ mod shutdown;
 mod signals;
 mod start;
 mod statistics;
+mod tables;
 #[cfg(test)]
 mod testing;
 mod threads;
@@ -60,7 +63,7 @@ use weft_core::handshake::Role;
 use weft_crypto::handshake::ReplyParams;
 
 use crate::client::ToClient;
-use crate::logging::Logging;
+use crate::logging::{Logging, Who};
 use crate::process::daemon::Background;
 use crate::process::host::SystemHost;
 use crate::thread::mesh::{MainEnds, ToThread};
@@ -94,6 +97,7 @@ use uploads::UploadLines;
 
 pub use check::check;
 pub use error::StartError;
+pub use identities::check_all;
 pub use identity::key_config;
 pub use start::run;
 
@@ -108,7 +112,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// What the program gives the relay besides its options.
 #[derive(Debug)]
 pub struct Context {
-    /// To read the configuration again on SIGHUP.
+    /// The process', to read the configuration again on SIGHUP.
     pub command_line: CommandLine,
     /// The machine that the configuration was read on.
     pub host: SystemHost,
@@ -118,6 +122,10 @@ pub struct Context {
     pub logging: Logging,
     /// With RunAsDaemon: the process that waits until the node is up.
     pub background: Option<Background>,
+    /// Which of the process' identities it is.
+    pub number: usize,
+    /// What names it in log lines and metrics, where there are several.
+    pub who: Option<Who>,
 }
 
 /// The running node: the state of the main thread.
@@ -260,8 +268,10 @@ impl Relay {
             self.event_loop.last_tick = now;
             self.tick(now);
         }
-        self.process.manager.alive(now);
+        let membership = &self.process.membership;
+        self.process.manager.alive(now, || membership.alive());
         self.act(now);
+        self.publish_files();
         self.threads.flush();
         Ok(())
     }

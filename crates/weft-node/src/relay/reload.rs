@@ -2,12 +2,13 @@
 
 use std::time::{Instant, SystemTime};
 
-use weft_config::{Change, Options, keys};
+use weft_config::{Change, CommandLine, Options, keys};
 use weft_dir::command::Command;
 
+use super::identities::check_together;
 use super::identity::{key_config, prepare_directories};
 use super::notices::log_disabled;
-use super::{Relay, descriptor, listeners};
+use super::{Context, Relay, descriptor, listeners};
 use crate::logging::log_all;
 use crate::notice;
 
@@ -15,12 +16,14 @@ impl Relay {
     /// SIGHUP: the configuration again, logs reopened, keys reread, descriptor republished.
     pub(super) fn reload(&mut self, now: Instant) {
         notice!("Received reload signal (hup). Reloading config and resetting internal state.");
-        self.process.manager.reloading();
+        if self.process.membership.leads() {
+            self.process.manager.reloading();
+        }
         let mut republish = Some("config change");
         if !self.options.process.reload_on_sighup {
             notice!("Not reloading the configuration, as __ReloadTorrcOnSIGHUP is 0.");
             let log = &self.options.log;
-            if let Err(error) = self.context.logging.apply(log, Some(log)) {
+            if let Err(error) = self.apply_log(log, log) {
                 tracing::warn!("{error}");
             }
         } else if let Err(why) = self.reload_options(now) {
@@ -44,22 +47,41 @@ impl Relay {
         if let Some(reason) = republish {
             self.directory(Command::Publish(reason));
         }
-        self.process.manager.ready();
+        if self.process.membership.leads() {
+            self.process.manager.ready();
+        }
     }
 
     /// Reads the configuration and puts it into force; or nothing of it, if any of it fails.
     fn reload_options(&mut self, now: Instant) -> Result<(), String> {
-        let context = &self.context;
-        let (loaded, changes) =
-            match weft_config::reload(&context.command_line, &context.host, &self.options) {
+        let Context {
+            command_line,
+            host,
+            number,
+            ..
+        } = &self.context;
+        let known = &self.context.report;
+        let (mut all, changes) =
+            match weft_config::reload(command_line, *number, host, &self.options) {
                 Ok(reloaded) => reloaded,
                 Err(report) => {
                     let why = report.to_string();
-                    log_all(report.without_errors().without(&context.report).lines());
+                    log_all(report.without_errors().without(known).lines());
                     return Err(why);
                 }
             };
-        log_all(loaded.report.clone().without(&context.report).lines());
+        if all.len() > 1 {
+            let lines = command_line.identities();
+            let torrcs: Vec<String> = lines.iter().map(CommandLine::torrc_name).collect();
+            let options = all.iter().map(|loaded| &loaded.options);
+            let named: Vec<_> = torrcs.iter().map(String::as_str).zip(options).collect();
+            check_together(&named).map_err(|why| why.to_string())?;
+        }
+        if *number >= all.len() {
+            return Err("the command line names another number of torrcs".to_owned());
+        }
+        let loaded = all.swap_remove(*number);
+        log_all(loaded.report.clone().without(known).lines());
         self.context.report = loaded.report;
         self.apply_options(loaded.options, changes, now)
     }
@@ -71,26 +93,27 @@ impl Relay {
         changes: Vec<Change>,
         now: Instant,
     ) -> Result<(), String> {
-        let context = &self.context;
         if changes.iter().any(|change| change.name == "ConnLimit") {
             let wanted = u64::from(new.resources.conn_limit);
-            self.process.max_files = crate::process::limits::raise_file_limit(wanted)
+            let most = crate::process::limits::raise_file_limit(wanted)
                 .map_err(|error| error.to_string())?;
+            let threads = usize::from(self.threads.count());
+            self.process.max_files = self.process.membership.max_files(most, threads);
         }
-        context
-            .logging
-            .apply(&new.log, Some(&self.options.log))
+        self.apply_log(&new.log, &self.options.log)
             .map_err(|error| error.to_string())?;
         let registry = self.event_loop.poll.registry();
         let opened = self.apps.ports.number_all(&new).and_then(|ports| {
             let user = new.process.user.as_deref();
-            let wanted = listeners::wanted(&new, &ports, self.accounting.is_hibernating());
+            let leads = self.process.membership.leads();
+            let hibernating = self.accounting.is_hibernating();
+            let wanted = listeners::wanted(&new, &ports, hibernating, leads);
             self.listeners.follow(wanted, user, Some(registry))?;
             self.apps.ports.follow(&new, &ports);
             Ok(())
         });
         if let Err(error) = opened {
-            if let Err(error) = context.logging.apply(&self.options.log, Some(&new.log)) {
+            if let Err(error) = self.apply_log(&self.options.log, &new.log) {
                 tracing::warn!("{error}");
             }
             return Err(error.to_string());

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::logging::inherit;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
@@ -157,7 +158,7 @@ impl Relay {
         let mut rng = StdRng::from_rng(&mut self.rng);
         let started = std::thread::Builder::new()
             .name("reachability".into())
-            .spawn(move || probe.run(&mut rng));
+            .spawn(inherit(move || probe.run(&mut rng)));
         if let Ok(handle) = started {
             self.self_test.reachability.started(addr, now);
             let event = format!("CHECKING_REACHABILITY ORADDRESS={addr}");
@@ -241,7 +242,9 @@ impl Relay {
             let mut rng = StdRng::from_rng(&mut self.rng);
             let started = std::thread::Builder::new()
                 .name("bandwidth".into())
-                .spawn(move || probe.send_drops(cells, (pace, LINGER), &mut rng));
+                .spawn(inherit(move || {
+                    probe.send_drops(cells, (pace, LINGER), &mut rng)
+                }));
             let started = started.map(|circuit| (*via, circuit));
             self.self_test.circuits.extend(started);
         }

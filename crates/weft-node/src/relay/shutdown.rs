@@ -1,7 +1,5 @@
 //! When and how the relay ends.
 
-use std::io;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use weft_dir::command::Event;
@@ -10,6 +8,7 @@ use super::Relay;
 use super::error::StartError;
 use crate::notice;
 use crate::thread::ConnectionThread;
+use crate::thread::host::GuestHandle;
 use crate::thread::mesh::ToThread;
 
 /// How long connection threads may take to end.
@@ -56,9 +55,16 @@ impl Relay {
         self.shutdown.now(now);
     }
 
+    /// Notifies the service manager that the process ends, if it does: other identities may go on.
+    pub(super) fn stopping(&mut self, wait: Duration) {
+        if self.process.membership.end() {
+            self.process.manager.stopping(wait);
+        }
+    }
+
     /// Ends everything in order.
     pub(super) fn end(mut self) -> Result<(), StartError> {
-        self.process.manager.stopping(STOP_PATIENCE);
+        self.stopping(STOP_PATIENCE);
         self.end_client();
         self.client_transports.end(Instant::now());
         for thread in &mut self.threads.ends {
@@ -79,25 +85,20 @@ impl Relay {
                 .inline
                 .as_ref()
                 .is_none_or(ConnectionThread::is_stopping);
-            let ended = inline_ended && self.threads.handles.iter().all(JoinHandle::is_finished);
+            let ended = inline_ended && self.threads.handles.iter().all(GuestHandle::is_finished);
             if ended || Instant::now() >= deadline {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.threads.handles.retain(|handle| {
-            let ended = handle.is_finished();
-            if !ended {
-                tracing::warn!("A connection thread does not end; the process ends without it");
-            }
-            ended
-        });
         let mut result = self.shutdown.failed.take().map_or(Ok(()), Err);
         for handle in self.threads.handles.drain(..) {
-            match handle.join() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => result = Err(error.into()),
-                Err(_) => result = Err(io::Error::other("a connection thread panicked").into()),
+            match handle.result() {
+                Some(Ok(())) => {}
+                Some(Err(error)) => result = Err(error.into()),
+                None => {
+                    tracing::warn!("A connection thread does not end; the process ends without it");
+                }
             }
         }
         self.end_bridge_transports();

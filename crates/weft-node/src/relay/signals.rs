@@ -118,7 +118,7 @@ impl Relay {
                      exit now.",
                     wait.as_secs()
                 );
-                self.process.manager.stopping(wait);
+                self.stopping(wait);
                 self.controller.set_draining(true);
                 self.shutdown.after(wait, now);
             }

@@ -30,6 +30,7 @@ use super::event_loop::EventLoop;
 use super::exits::{self, ExitSide};
 use super::identity::{Identity, prepare_directories};
 use super::listeners::{self, ListenerSet};
+use super::membership::Membership;
 use super::metrics::Metrics;
 use super::network::NetworkView;
 use super::notices::{LogLimits, log_disabled};
@@ -40,12 +41,14 @@ use super::signals::Signals;
 use super::statistics::StatisticsSide;
 use super::threads::{self, Setup, Threads};
 use super::uploads::UploadLines;
-use super::{Context, Relay, SIGNAL, limits};
+use super::{Context, Relay, SIGNAL, identities, limits};
+use crate::logging;
 use crate::notice;
 use crate::process::limits::raise_file_limit;
 use crate::process::machine::{self, keep_pages_small};
 use crate::process::pid::PidFile;
 use crate::process::{restrict, sandbox, user};
+use crate::thread::host::Guest;
 use crate::thread::mesh::WakeUp;
 use crate::workers::Workers;
 
@@ -54,127 +57,256 @@ const MAX_WORKERS: usize = 256;
 /// Onionskin workers at most, where it does not: C tor's MAX_DETECTABLE_CPUS.
 const MAX_DETECTED_WORKERS: usize = 16;
 
-/// Starts a node and runs it until a signal ends it.
+/// Starts the identities of the process, mostly one, and runs them until a signal ends them.
 ///
 /// # Errors
 ///
-/// [`StartError`]: nothing was started, or the event loop failed.
-pub fn run(options: Options, context: Context) -> Result<(), StartError> {
-    start(options, context)?.run()
+/// [`StartError`]: nothing was started, or an event loop failed.
+pub fn run(all: Vec<(Options, Context)>) -> Result<(), StartError> {
+    identities::run(start(all)?)
 }
 
-fn start(options: Options, context: Context) -> Result<Relay, StartError> {
-    super::check(&options)?;
+/// The process first, then each identity as far as it needs no threads, the threads of all, and the rest of each.
+fn start(all: Vec<(Options, Context)>) -> Result<Vec<Relay>, StartError> {
+    let torrcs: Vec<String> = all
+        .iter()
+        .map(|(_, context)| context.own_command_line().torrc_name())
+        .collect();
+    let options = all.iter().map(|(options, _)| options.clone());
+    let options: Vec<Options> = options.collect();
+    let named: Vec<_> = torrcs.iter().map(String::as_str).zip(&options).collect();
+    super::check_all(&named)?;
+    // What is of the process is the same in all.
+    let Some(first) = options.first() else {
+        return Err(StartError::NothingToDo);
+    };
     keep_pages_small();
     let mut rng: StdRng = rand::make_rng();
-    let max_files = raise_file_limit(u64::from(options.resources.conn_limit))?;
-    if options.network.disabled {
-        log_disabled();
-    }
-    restrict::disable_swap(&options.process)?;
+    let max_files = raise_file_limit(u64::from(first.resources.conn_limit))?;
+    restrict::disable_swap(&first.process)?;
+    let members = Membership::of(all.len());
     // Ports first, as the user who may bind them; files then, as the user who will own them.
-    let (mut listeners, apps) = open_ports(&options)?;
-    if let Some(name) = &options.process.user {
-        user::drop_privileges(name, keeps_bind(&options))?;
+    let mut opened = Vec::new();
+    for ((options, context), membership) in all.into_iter().zip(members) {
+        context.enter();
+        if options.network.disabled {
+            log_disabled();
+        }
+        let ports = open_ports(&options, &membership).map_err(|why| context.name().of(why))?;
+        opened.push((options, context, ports, membership));
     }
-    restrict::restrict(&options.process);
-    prepare_directories(&options)?;
-    let lock = DataDirLock::acquire(&options.files.data_directory, PATIENCE)?;
-    let (now, wall) = (Instant::now(), SystemTime::now());
-    let identity = Identity::load(&options, now, wall, &mut rng)?;
-    let pid_file = options.files.pid_file.as_deref();
-    let pid_file = pid_file.map(PidFile::write).transpose()?;
-    let process = Process::new(lock, pid_file, max_files, now, wall);
-    let advertised = listeners.advertised(&options.network);
-    let own = OwnAddresses::find(&options, &advertised, now);
-    let network = NetworkView::default();
-
-    let mut event_loop = EventLoop::new(now)?;
-    listeners.register(event_loop.poll.registry())?;
-    let signals = watch_signals(&mut event_loop, options.process.signal_handlers)?;
+    logging::enter(None);
+    if let Some(name) = &first.process.user {
+        user::drop_privileges(name, options.iter().any(keeps_bind))?;
+    }
+    restrict::restrict(&first.process);
+    for (options, context, ..) in &opened {
+        context.enter();
+        prepare_directories(options).map_err(|why| context.name().of(why))?;
+    }
+    // Links are known now that all directories are there.
+    identities::check_together(&named)?;
+    let mut prepared = Vec::new();
+    for (options, context, ports, membership) in opened {
+        let name = context.name();
+        context.enter();
+        let threads = usize::try_from(threads::wanted(&options)).unwrap_or_default();
+        let max_files = membership.max_files(max_files, threads);
+        let new = Prepared::new(options, context, ports, (max_files, membership));
+        prepared.push(new.map_err(|why| name.of(why))?);
+    }
+    logging::enter(None);
+    let keys = prepared.iter().zip(&torrcs);
+    identities::check_keys(
+        keys.map(|(one, torrc)| (one.identity.ids(), torrc.clone(), &one.options)),
+    )?;
+    let pid_file = first.files.pid_file.as_deref();
+    let pid_file = pid_file.map(PidFile::write).transpose()?.map(Arc::new);
+    for one in &mut prepared {
+        one.process.pid_file.clone_from(&pid_file);
+    }
+    drop(pid_file);
     // Threads that start from here on inherit it.
-    if options.process.sandbox {
+    if first.process.sandbox {
         weft_tls::prepare();
         sandbox::enter()?;
     }
-    let setup = thread_setup(&options, &identity, &network, &own.addresses);
-    let threads = Threads::start(&options, &event_loop, setup, &mut rng, now)?;
-    log_memory_limit(&options);
-    let workers = start_workers(&options, &identity, &event_loop.wake, &mut rng)?;
-    let params = limits::controller_params(
-        &options,
-        &network.params,
-        max_files,
-        workers.count(),
-        machine::total_memory(),
-    );
-    let mut controller = RelayController::new(threads.count(), params, rng.random(), now);
-    if !options.resources.use_all_threads {
-        let cores = machine::usable_cores();
-        controller.adapt_threads(u16::try_from(cores).unwrap_or(u16::MAX));
+    let threads = start_threads(&mut prepared)?;
+    logging::enter(None);
+    log_memory_limit(first);
+    let workers = start_workers(first, &prepared, &mut rng)?;
+    let mut relays = Vec::new();
+    for ((prepared, threads), workers) in prepared.into_iter().zip(threads).zip(workers) {
+        let name = prepared.context.name();
+        prepared.context.enter();
+        let finished = prepared.finish(threads, workers);
+        relays.push(finished.map_err(|why| name.of(why))?);
+    }
+    // The first has the process' background: it is up when the others are.
+    for relay in relays.iter_mut().rev() {
+        relay.context.enter();
+        relay.announce()?;
+    }
+    logging::enter(None);
+    Ok(relays)
+}
+
+/// An identity with its ports, files and keys, and without threads.
+struct Prepared {
+    options: Options,
+    context: Context,
+    listeners: ListenerSet,
+    apps: AppPorts,
+    identity: Identity,
+    process: Process,
+    own: OwnAddresses,
+    network: NetworkView,
+    event_loop: EventLoop,
+    signals: Signals,
+    rng: StdRng,
+    now: Instant,
+    wall: SystemTime,
+}
+
+impl Prepared {
+    fn new(
+        options: Options,
+        context: Context,
+        (mut listeners, apps): (ListenerSet, AppPorts),
+        limits: (usize, Membership),
+    ) -> Result<Self, StartError> {
+        let mut rng: StdRng = rand::make_rng();
+        let lock = DataDirLock::acquire(&options.files.data_directory, PATIENCE)?;
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let identity = Identity::load(&options, now, wall, &mut rng)?;
+        let process = Process::new(lock, limits, now, wall);
+        let advertised = listeners.advertised(&options.network);
+        let own = OwnAddresses::find(&options, &advertised, now);
+        let mut event_loop = EventLoop::new(now)?;
+        listeners.register(event_loop.poll.registry())?;
+        let signals = watch_signals(&mut event_loop, options.process.signal_handlers)?;
+        Ok(Prepared {
+            options,
+            context,
+            listeners,
+            apps,
+            identity,
+            process,
+            own,
+            network: NetworkView::default(),
+            event_loop,
+            signals,
+            rng,
+            now,
+            wall,
+        })
     }
 
-    let exits = start_exits(
-        &options,
-        &network,
-        (&own.addresses, max_files),
-        event_loop.wake.clone(),
-        rng.random(),
-        now,
-    )?;
-    // Before the directory, which publishes to it.
-    let authority = match &identity.keys {
-        Some(keys) => authority::start(&options, keys, &own.addresses)?,
-        None => None,
-    };
-    let state = state::load(&options.files.data_directory)?;
-    let (own_rsa, _) = identity.ids();
-    let accounting = AccountingSide::new(&state, own_rsa.0);
-    let registry = || event_loop.poll.registry().try_clone();
-    let bridge_transports = BridgeTransports::new(&state, registry()?);
-    let client_transports = ClientTransports::new(registry()?);
-    let state = state.lines();
-    let keys = identity.keys.as_ref();
-    let wake = &event_loop.wake;
-    let client = ClientSide::start(&options, apps.known(), keys, &state, wake, &mut rng)?;
-    if client.is_some() {
-        controller.serve_client();
+    fn finish(mut self, threads: Threads, workers: Workers) -> Result<Relay, StartError> {
+        let (options, now) = (self.options, self.now);
+        let (max_files, rng) = (self.process.max_files, &mut self.rng);
+        let params = limits::controller_params(
+            &options,
+            &self.network.params,
+            max_files,
+            workers.count(),
+            machine::total_memory(),
+        );
+        let mut controller = RelayController::new(threads.count(), params, rng.random(), now);
+        if !options.resources.use_all_threads {
+            let cores = machine::usable_cores();
+            controller.adapt_threads(u16::try_from(cores).unwrap_or(u16::MAX));
+        }
+        let wake = &self.event_loop.wake;
+        let exits = start_exits(
+            &options,
+            &self.network,
+            (&self.own.addresses, max_files),
+            wake.clone(),
+            rng.random(),
+            now,
+        )?;
+        // Before the directory, which publishes to it.
+        let authority = match &self.identity.keys {
+            Some(keys) => authority::start(&options, keys, &self.own.addresses)?,
+            None => None,
+        };
+        let state = state::load(&options.files.data_directory)?;
+        let (own_rsa, _) = self.identity.ids();
+        let accounting = AccountingSide::new(&state, own_rsa.0);
+        let registry = || self.event_loop.poll.registry().try_clone();
+        let bridge_transports = BridgeTransports::new(&state, registry()?);
+        let client_transports = ClientTransports::new(registry()?);
+        let state = state.lines();
+        let keys = self.identity.keys.as_ref();
+        let client = ClientSide::start(&options, self.apps.known(), keys, &state, wake, rng)?;
+        if client.is_some() {
+            controller.serve_client();
+        }
+        let directory =
+            DirectorySide::start(&options, authority, state, rng.random(), wake.clone())?;
+        log_start(&options, &self.identity, client.is_some(), &workers);
+        warn_of_risks(&options, client.is_some());
+        Ok(Relay {
+            self_test: SelfTest::new(&options, &self.own.addresses, now),
+            metrics: Metrics::new(usize::from(threads.count())),
+            statistics: StatisticsSide::new(&options, now, self.wall),
+            bridge_transports,
+            bridge_relay: BridgeRelay::default(),
+            options,
+            context: self.context,
+            event_loop: self.event_loop,
+            signals: self.signals,
+            listeners: self.listeners,
+            identity: self.identity,
+            controller,
+            threads,
+            workers,
+            directory,
+            dir_port: DirPortSide::new(),
+            network: self.network,
+            own: self.own,
+            apps: AppSide::new(self.apps),
+            control: ControlSide::new(),
+            client,
+            client_transports,
+            exits,
+            log_limits: LogLimits::new(),
+            uploads: UploadLines::default(),
+            accounting,
+            shutdown: Shutdown::default(),
+            process: self.process,
+            rng: self.rng,
+        })
     }
-    let directory = DirectorySide::start(&options, authority, state, rng.random(), wake.clone())?;
-    log_start(&options, &identity, client.is_some(), &workers);
-    warn_of_risks(&options, client.is_some());
-    let relay = Relay {
-        self_test: SelfTest::new(&options, &own.addresses, now),
-        metrics: Metrics::new(usize::from(threads.count())),
-        statistics: StatisticsSide::new(&options, now, wall),
-        bridge_transports,
-        bridge_relay: BridgeRelay::default(),
-        options,
-        context,
-        event_loop,
-        signals,
-        listeners,
-        identity,
-        controller,
-        threads,
-        workers,
-        directory,
-        dir_port: DirPortSide::new(),
-        network,
-        own,
-        apps: AppSide::new(apps),
-        control: ControlSide::new(),
-        client,
-        client_transports,
-        exits,
-        log_limits: LogLimits::new(),
-        uploads: UploadLines::default(),
-        accounting,
-        shutdown: Shutdown::default(),
-        process,
-        rng,
-    };
-    relay.announce()
+}
+
+/// The connection threads of all identities: each has as many, and thread *i* of the process takes the turns of thread *i* of
+/// each.
+fn start_threads(all: &mut [Prepared]) -> Result<Vec<Threads>, StartError> {
+    let mut of_each = Vec::new();
+    let mut hosted: Vec<Vec<Guest>> = Vec::new();
+    for one in all {
+        one.context.enter();
+        let setup = thread_setup(
+            &one.options,
+            &one.identity,
+            &one.network,
+            &one.own.addresses,
+        );
+        let wanted = threads::wanted(&one.options);
+        let (threads, guests) =
+            Threads::make(wanted, &one.event_loop, setup, &mut one.rng, one.now)?;
+        of_each.push(threads);
+        hosted.resize_with(hosted.len().max(guests.len()), Vec::new);
+        for (thread, guest) in hosted.iter_mut().zip(guests) {
+            thread.push(guest);
+        }
+    }
+    for (number, guests) in hosted.into_iter().enumerate() {
+        threads::spawn(number, guests)?;
+    }
+    Ok(of_each)
 }
 
 /// Whether the right to bind low ports stays: where torrc asks for that, or has such a port (`have_low_ports`).
@@ -187,12 +319,16 @@ fn keeps_bind(options: &Options) -> bool {
 }
 
 /// Opens the ports that torrc asks for.
-fn open_ports(options: &Options) -> Result<(ListenerSet, AppPorts), StartError> {
+fn open_ports(
+    options: &Options,
+    membership: &Membership,
+) -> Result<(ListenerSet, AppPorts), StartError> {
     let mut listeners = ListenerSet::default();
     let mut apps = AppPorts::default();
     let ports = apps.number_all(options)?;
     let user = options.process.user.as_deref();
-    listeners.follow(listeners::wanted(options, &ports, false), user, None)?;
+    let wanted = listeners::wanted(options, &ports, false, membership.leads());
+    listeners.follow(wanted, user, None)?;
     apps.follow(options, &ports);
     Ok((listeners, apps))
 }
@@ -234,21 +370,22 @@ fn log_memory_limit(options: &Options) {
     }
 }
 
+/// The workers, which all identities share.
 fn start_workers(
-    options: &Options,
-    identity: &Identity,
-    main: &WakeUp,
+    first: &Options,
+    all: &[Prepared],
     rng: &mut StdRng,
-) -> Result<Workers, StartError> {
+) -> Result<Vec<Workers>, StartError> {
     let detected = machine::usable_cores().min(MAX_DETECTED_WORKERS);
-    let wanted = options.resources.num_cpus.map_or(detected, |count| {
+    let wanted = first.resources.num_cpus.map_or(detected, |count| {
         usize::try_from(count).unwrap_or(MAX_WORKERS)
     });
-    let most = match identity.keys {
-        Some(_) => MAX_WORKERS,
-        None => 1,
+    let most = match all.iter().any(|one| one.identity.keys.is_some()) {
+        true => MAX_WORKERS,
+        false => 1,
     };
-    Ok(Workers::start(wanted.clamp(1, most), main, rng)?)
+    let mains: Vec<WakeUp> = all.iter().map(|one| one.event_loop.wake.clone()).collect();
+    Ok(Workers::start(wanted.clamp(1, most), &mains, rng)?)
 }
 
 fn start_exits(
@@ -312,7 +449,7 @@ fn warn_of_risks(options: &Options, is_client: bool) {
 impl Relay {
     /// Notifies the others that the node is up: controllers, the directory, metrics, the process that
     /// started this one.
-    fn announce(mut self) -> Result<Self, StartError> {
+    fn announce(&mut self) -> Result<(), StartError> {
         self.start_control();
         self.follow_client_transports(Instant::now());
         self.configure_statistics();
@@ -325,7 +462,9 @@ impl Relay {
         if let Some(background) = self.context.background.take() {
             background.detach(&self.options.files.data_directory)?;
         }
-        self.process.manager.ready();
-        Ok(self)
+        if self.process.membership.up() {
+            self.process.manager.ready();
+        }
+        Ok(())
     }
 }

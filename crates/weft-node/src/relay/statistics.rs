@@ -1,16 +1,13 @@
 //! The statistics of the extra-info document: what threads report of them, the tables of countries, and the files of
 //! `DataDirectory/stats`, where C tor keeps the result of a day.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use digest::Digest as _;
 use rand::RngExt as _;
-use tor_llcrypto::d::Sha1;
-use weft_config::{Options, Settings};
+use weft_config::Options;
 use weft_core::message::{QueueKind, QueueUse, ToController, Totals};
 use weft_datadir::dir::check_private;
 use weft_datadir::file;
@@ -18,13 +15,13 @@ use weft_dir::command::Command;
 use weft_dir::hs_dir::HsDir;
 use weft_dir::task::DirectoryHandle;
 use weft_extrainfo::{
-    CircuitName, Directions, GeoipDigests, OverloadSeen, QueuePart, Statistics, StatsFile, Switches,
+    CircuitName, Directions, OverloadSeen, QueuePart, Statistics, StatsFile, Switches,
 };
-use weft_path::{Countries, CountriesError, TableReader};
 
 use super::Relay;
-use crate::client::countries::{TABLES, path_of, read_lines};
+use super::tables::{Tables, table_paths};
 use crate::control::events::Event as ControlEvent;
+use crate::logging::inherit;
 use crate::notice;
 
 /// How often days are ended, and the lines of the document looked at.
@@ -41,66 +38,12 @@ struct OnionCounts {
     services: u64,
 }
 
-/// The tables of countries.
-#[derive(Debug)]
-struct Tables {
-    paths: [Option<PathBuf>; 2],
-    countries: Arc<Countries>,
-    digests: GeoipDigests,
-}
-
-/// The paths of the tables in torrc.
-fn table_paths(settings: &Settings) -> [Option<PathBuf>; 2] {
-    TABLES.map(|key| path_of(settings, key).map(Path::to_owned))
-}
-
-impl Tables {
-    /// Reads the tables; one that cannot be read is empty, as in C tor, which logs that.
-    fn load(paths: [Option<PathBuf>; 2]) -> Self {
-        let (mut v4, mut v6) = (TableReader::v4(), TableReader::v6());
-        let [path_v4, path_v6] = &paths;
-        let digest_v4 = read_table(path_v4.as_deref(), |line| v4.line(line));
-        let digest_v6 = read_table(path_v6.as_deref(), |line| v6.line(line));
-        let countries = Countries::of_tables(v4, v6);
-        Tables {
-            digests: GeoipDigests {
-                v4: digest_v4.filter(|_| countries.knows(true)),
-                v6: digest_v6.filter(|_| countries.knows(false)),
-            },
-            countries: Arc::new(countries),
-            paths,
-        }
-    }
-}
-
-/// Reads a table line by line, as far as it can be read; its digest.
-fn read_table(
-    path: Option<&Path>,
-    mut line: impl FnMut(&str) -> Result<(), CountriesError>,
-) -> Option<String> {
-    let path = path?;
-    let mut digest = Sha1::new();
-    let read = read_lines(path, |text| {
-        digest.update(text);
-        line(text)
-    });
-    if let Err(error) = read {
-        let shown = path.display();
-        match error.kind() {
-            io::ErrorKind::NotFound => tracing::info!("No table of countries {shown}"),
-            _ => tracing::warn!("Could not read the table of countries {shown}: {error}"),
-        }
-        return None;
-    }
-    Some(hex::encode_upper(digest.finalize()))
-}
-
 /// See the module.
 pub(super) struct StatisticsSide {
     statistics: Statistics,
-    tables: Option<Tables>,
+    tables: Option<Arc<Tables>>,
     /// Tables that are being read: some ten megabytes.
-    loading: Option<JoinHandle<Tables>>,
+    loading: Option<JoinHandle<Arc<Tables>>>,
     /// What the directory has got last.
     sent: Vec<String>,
     /// Since when the directory of onion services counts those that it sees.
@@ -204,7 +147,8 @@ impl Relay {
             let known = side.tables.as_ref().map(|tables| &tables.paths);
             if known != Some(&paths) {
                 let thread = std::thread::Builder::new().name("countries".into());
-                side.loading = thread.spawn(|| Tables::load(paths)).ok();
+                let shared = self.process.membership.tables().clone();
+                side.loading = thread.spawn(inherit(move || shared.load(paths))).ok();
             }
         } else {
             (side.tables, side.loading) = (None, None);
@@ -218,7 +162,7 @@ impl Relay {
     fn follow_statistics(&mut self) {
         let wall = SystemTime::now();
         let side = &mut self.statistics;
-        let switches = switches(&self.options, side.tables.as_ref());
+        let switches = switches(&self.options, side.tables.as_deref());
         let before = side.statistics.switches();
         side.statistics.configure(switches, wall, &mut self.rng);
         let knows = |v4| {
@@ -424,6 +368,8 @@ fn write(
 
 #[cfg(test)]
 mod tests {
+    use weft_extrainfo::GeoipDigests;
+
     use super::*;
     use crate::relay::testing::options;
 

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use rand::{CryptoRng, RngExt as _};
@@ -14,6 +13,7 @@ use weft_tls::LinkTls;
 
 use super::event_loop::EventLoop;
 use crate::process::{machine, sandbox};
+use crate::thread::host::{Guest, GuestHandle, host};
 use crate::thread::mesh::{self, MainEnds, ToThread};
 use crate::thread::{ConnectionThread, ThreadConfig, ThreadParams, event_loop};
 
@@ -38,11 +38,11 @@ pub(super) struct Setup {
 
 /// The connection threads, the rings to them, and what all of them share.
 ///
-/// [`start`](Self::start) once; then [`send`](Self::send), [`flush`](Self::flush) at the end of each turn.
+/// [`make`](Self::make) once; then [`send`](Self::send), [`flush`](Self::flush) at the end of each turn.
 pub(super) struct Threads {
     /// The main thread's ends of the rings, by thread.
     pub(super) ends: Vec<MainEnds>,
-    pub(super) handles: Vec<JoinHandle<io::Result<()>>>,
+    pub(super) handles: Vec<GuestHandle>,
     /// The connection thread that the main thread is, with `ConnectionThreads 0`.
     pub(super) inline: Option<ConnectionThread>,
     /// The bandwidth limit that they share.
@@ -51,20 +51,34 @@ pub(super) struct Threads {
     pub(super) params: Arc<RelayParams>,
 }
 
+/// Starts the thread of the process with this number, which takes the turns of these.
+///
+/// # Errors
+///
+/// The system has no more threads.
+pub(super) fn spawn(number: usize, guests: Vec<Guest>) -> io::Result<()> {
+    let name = format!("connections-{number}");
+    // It ends with its guests; nobody waits for more.
+    std::thread::Builder::new().name(name).spawn(|| {
+        sandbox::narrow(sandbox::Role::Connections);
+        host(guests);
+    })?;
+    Ok(())
+}
+
 impl Threads {
-    /// Starts the threads.
+    /// Makes the connection threads, `wanted` of them, and returns those whose turns threads of the process are to take.
     ///
     /// # Errors
     ///
-    /// The system has no more threads or event loops.
-    pub(super) fn start(
-        options: &Options,
+    /// The system has no more event loops.
+    pub(super) fn make(
+        wanted: u32,
         event_loop: &EventLoop,
         setup: Setup,
         rng: &mut impl CryptoRng,
         now: Instant,
-    ) -> io::Result<Self> {
-        let wanted = wanted(options);
+    ) -> io::Result<(Self, Vec<Guest>)> {
         let count = u16::try_from(wanted.max(1)).unwrap_or(1);
         let pool = Arc::new(LeasePool::new(setup.bandwidth.0, setup.bandwidth.1, now));
         let (polls, wakers): (Vec<_>, Vec<_>) = (0..count)
@@ -80,8 +94,8 @@ impl Threads {
             pool,
             params: setup.params,
         };
+        let mut guests = Vec::new();
         for (ends, poll) in thread_ends.into_iter().zip(polls) {
-            let id = ends.me.0;
             let thread = ConnectionThread::new(
                 ThreadConfig {
                     ends,
@@ -99,15 +113,12 @@ impl Threads {
                 thread.nest(&event_loop.poll)?;
                 threads.inline = Some(thread);
             } else {
-                let name = format!("connections-{id}");
-                let spawned = std::thread::Builder::new().name(name).spawn(|| {
-                    sandbox::narrow(sandbox::Role::Connections);
-                    thread.run()
-                })?;
-                threads.handles.push(spawned);
+                let (guest, handle) = Guest::new(thread);
+                guests.push(guest);
+                threads.handles.push(handle);
             }
         }
-        Ok(threads)
+        Ok((threads, guests))
     }
 
     /// How many there are.

@@ -1,7 +1,6 @@
 //! What is done from time to time: totals, keys, names, the heartbeat.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use weft_dir::bandwidth::Totals;
@@ -12,6 +11,7 @@ use super::identity::SIGNING_CHECK;
 use super::{Relay, clock, identity};
 use crate::notice;
 use crate::process::sandbox;
+use crate::thread::host::GuestHandle;
 use crate::thread::mesh::ToThread;
 use weft_datadir::keys::{OnionKeyParams, Rotation};
 
@@ -25,7 +25,8 @@ impl Relay {
         self.tick_control(now);
         self.turn_client_transports(now);
         self.expire_queries(now);
-        if self.threads.handles.iter().any(JoinHandle::is_finished) && !self.shutdown.is_under_way()
+        if self.threads.handles.iter().any(GuestHandle::is_finished)
+            && !self.shutdown.is_under_way()
         {
             // Its links are lost, and other threads wait for its rings: the node cannot continue.
             self.fail(thread_ended("a connection thread"), now);
@@ -78,6 +79,8 @@ impl Relay {
         self.tick_hs_dir(now);
         self.tick_dir_port(now);
         self.turn_bridge_transports(now);
+        self.share_limits();
+        self.follow_lead(now);
         self.publish_metrics(now);
         if let Some(period) = self.options.log.heartbeat_period
             && self.process.heartbeat.due(now, period)

@@ -20,6 +20,7 @@ mod close_reason;
 mod closing;
 mod connection;
 pub(crate) mod edges;
+pub(crate) mod host;
 mod limit;
 mod memory;
 pub(crate) mod mesh;
@@ -80,6 +81,8 @@ const TCP_TURNS: usize = 4;
 /// Sockets that are taken over in one turn. Each costs memory and system calls, and the main thread may
 /// have sent thousands: the others wait in its ring.
 const ADOPTED_PER_TURN: usize = 64;
+/// Events that are taken at once.
+const EVENTS: usize = 1024;
 /// How soon a full ring is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
@@ -140,6 +143,8 @@ pub(crate) struct ConnectionThread {
     me: ThreadId,
     poll: Poll,
     events: Events,
+    /// As many events came as are taken at once: an event loop that this one is nested in does not report the others.
+    more_events: bool,
     ends: ThreadEnds,
     manager: LocalConnectionManager,
     sockets: LinkSockets,
@@ -197,7 +202,8 @@ impl ConnectionThread {
         ConnectionThread {
             me: config.ends.me,
             poll: config.poll,
-            events: Events::with_capacity(1024),
+            events: Events::with_capacity(EVENTS),
+            more_events: false,
             manager: LocalConnectionManager::new(
                 config.ends.me,
                 config.threads,
@@ -236,12 +242,24 @@ impl ConnectionThread {
             .register(&mut SourceFd(&main.as_raw_fd()), NESTED, Interest::READABLE)
     }
 
+    /// Lets this thread's event loop end the waits of one that takes the turns of several ([`host`]).
+    ///
+    /// # Errors
+    ///
+    /// epoll refuses.
+    fn nest_in(&self, host: &Poll) -> io::Result<()> {
+        use std::os::fd::AsRawFd as _;
+        let own = self.poll.as_raw_fd();
+        host.registry()
+            .register(&mut SourceFd(&own), NESTED, Interest::READABLE)
+    }
+
     /// Takes turns until [`ToThread::Stop`].
     ///
     /// # Errors
     ///
     /// The event loop failed; nothing can be done any more.
-    pub(crate) fn run(mut self) -> io::Result<()> {
+    pub(crate) fn run(&mut self) -> io::Result<()> {
         while !self.stopping {
             self.turn(Duration::from_secs(3600))?;
         }
@@ -260,6 +278,26 @@ impl ConnectionThread {
     /// The event loop failed.
     pub(crate) fn turn(&mut self, patience: Duration) -> io::Result<()> {
         let ended = clock::now();
+        let wait = self.end_turn(ended, patience);
+        let wait = self.pause(wait, ended);
+        let wait = self.prepare_sleep(wait);
+        self.work(wait)
+    }
+
+    /// Ends a turn of a thread that has others' turns to take: how long it needs none. It does not sleep until the
+    /// scheduler's next run, as that would hold up the others.
+    fn rest(&mut self) -> Duration {
+        let ended = clock::now();
+        let wait = self.end_turn(ended, Duration::from_secs(3600));
+        self.moved = 0;
+        match self.more_events {
+            true => Duration::ZERO,
+            false => self.prepare_sleep(wait),
+        }
+    }
+
+    /// Ends a turn: how long there is nothing to do, at most `patience`.
+    fn end_turn(&mut self, ended: Instant, patience: Duration) -> Duration {
         let worked = ended.saturating_duration_since(self.turn_began);
         self.writing.runs.worked(worked, ended);
         let wait = self.wait_time(ended).min(patience);
@@ -267,13 +305,20 @@ impl ConnectionThread {
             // Other threads may use the tokens that this one does not need.
             self.limit.release();
         }
-        let wait = self.pause(wait, ended);
-        // Nothing may have been pushed since the last drain, or there is no sleep.
-        let wait = if wait.is_zero() || !self.ends.flag.prepare_sleep() {
+        wait
+    }
+
+    /// Nothing may have been pushed since the last drain, or there is no sleep.
+    fn prepare_sleep(&mut self, wait: Duration) -> Duration {
+        if wait.is_zero() || !self.ends.flag.prepare_sleep() {
             Duration::ZERO
         } else {
             wait
-        };
+        }
+    }
+
+    /// Waits for sockets and other threads at most for `wait`, and does what there is to do.
+    fn work(&mut self, wait: Duration) -> io::Result<()> {
         match self.poll.poll(&mut self.events, Some(wait)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -380,7 +425,9 @@ impl ConnectionThread {
 
     /// Remembers which sockets are ready.
     fn note_events(&mut self) {
+        let mut count = 0;
         for event in &self.events {
+            count += 1;
             if self.edges.note(event) {
                 continue;
             }
@@ -406,6 +453,7 @@ impl ConnectionThread {
                 self.reading.queue.push_back(Listed { token, id });
             }
         }
+        self.more_events = count == EVENTS;
     }
 
     /// Takes what the controller and the other threads sent.

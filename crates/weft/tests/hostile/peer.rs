@@ -118,6 +118,17 @@ impl Peer {
         }
     }
 
+    /// A client's link, which the relay may refuse.
+    pub(crate) fn try_client(relay: SocketAddr) -> Result<Self, String> {
+        let mut rng = StdRng::seed_from_u64(7);
+        let session = CLIENT.connect(&mut rng).unwrap();
+        let mut peer = Self::with(TcpStream::connect(relay).unwrap(), session, rng);
+        peer.tls_handshake()?;
+        peer.link_handshake(initiator())
+            .map_err(|error| format!("{error:?}"))?;
+        Ok(peer)
+    }
+
     /// A client's link.
     pub(crate) fn client(relay: SocketAddr) -> Self {
         let mut peer = Self::tls(relay);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::logging::inherit;
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ProtocolConfig, ResolveHosts, ResolverConfig, ResolverOpts,
     ServerOrderingStrategy,
@@ -169,9 +170,9 @@ impl DnsThread {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("dns".into())
-            .spawn(move || {
+            .spawn(inherit(move || {
                 runtime.block_on(serve(config, conf, receiver, answers.into()));
-            })?;
+            }))?;
         Ok(Self {
             commands: sender,
             thread: Some(thread),

@@ -8,6 +8,12 @@ use super::*;
 
 const REQUEST: &[u8] = b"GET /metrics HTTP/1.0\r\n\r\n";
 
+fn snapshots() -> Arc<Snapshots> {
+    let all = Snapshots::of(1);
+    all.set(0, Some(snapshot()));
+    Arc::new(all)
+}
+
 /// A connection of `address` that got a place.
 fn connect(server: &MetricsServer, address: [u8; 4]) -> StdTcpStream {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -32,7 +38,7 @@ fn scrape(mut socket: StdTcpStream) -> String {
 
 #[test]
 fn silent_connections_do_not_lock_out_requests() {
-    let server = MetricsServer::start(snapshot()).unwrap();
+    let server = MetricsServer::start(snapshots()).unwrap();
     let silent: Vec<StdTcpStream> = (0..2 * MAX_CONNECTIONS)
         .map(|_| connect(&server, [127, 0, 0, 2]))
         .collect();
@@ -45,7 +51,7 @@ fn silent_connections_do_not_lock_out_requests() {
 
 #[test]
 fn unread_responses_do_not_lock_out_requests() {
-    let server = MetricsServer::start(snapshot()).unwrap();
+    let server = MetricsServer::start(snapshots()).unwrap();
     let open: Vec<StdTcpStream> = (0..2 * MAX_CONNECTIONS)
         .map(|_| {
             let mut socket = connect(&server, [127, 0, 0, 2]);

@@ -42,7 +42,7 @@ impl Set {
         let apps = self.apps.number_all(options).unwrap();
         let registry = self.poll.registry();
         self.listeners
-            .follow(wanted(options, &apps, false), None, Some(registry))?;
+            .follow(wanted(options, &apps, false, true), None, Some(registry))?;
         self.options = options.clone();
         Ok(())
     }
