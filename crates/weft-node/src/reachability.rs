@@ -15,7 +15,9 @@
 use weft_cell::identity::RsaIdentity;
 
 pub(crate) mod bandwidth_test;
+mod circuit;
 mod circuit_request;
+mod connect;
 mod error;
 mod link;
 mod probe;

@@ -1,18 +1,22 @@
 //! A Tor link over a blocking socket: every wait ends at one deadline, and the bytes that the peer may
 //! send are bounded.
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{IpAddr, TcpStream};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant, SystemTime};
 
 use rand::CryptoRng;
 use rustls::Connection;
 use weft_cell::Cell;
 use weft_cell::frame::{self, Frame};
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_core::handshake::{LinkHandshake, MAX_HANDSHAKE_BYTES, Role};
 
-use super::error::LinkFault;
-use weft_tls::LinkSession;
+use weft_proxy::Route;
+use weft_tls::{LinkSession, LinkTls, LinkTlsError};
+
+use super::connect::connect;
+use super::error::{LinkFault, Step};
 
 /// Bytes that are read from the socket, at most. A probe needs about 8 KiB: two for TLS, three for the
 /// link handshake, two cells; the rest is room for padding.
@@ -31,7 +35,46 @@ pub(super) struct Link {
     plain: Vec<u8>,
 }
 
+/// Why there is no link.
+pub(super) enum NoLink {
+    /// TLS could not be set up.
+    Setup(LinkTlsError),
+    /// No connection, because this source address is not one of this machine, or for another reason.
+    Connect(Option<IpAddr>, io::Error),
+    /// The relay failed in one of its tasks.
+    Failed(Step, LinkFault),
+}
+
+impl From<LinkTlsError> for NoLink {
+    fn from(error: LinkTlsError) -> Self {
+        Self::Setup(error)
+    }
+}
+
 impl Link {
+    /// A link to a relay, which has proven these identities.
+    pub(super) fn open(
+        to: SocketAddr,
+        (rsa, ed25519): (RsaIdentity, Option<Ed25519Identity>),
+        route: &Route,
+        deadline: Instant,
+        rng: &mut impl CryptoRng,
+    ) -> Result<Self, NoLink> {
+        let session = LinkTls::client()?.connect(rng)?;
+        let socket =
+            connect(to, route, deadline).map_err(|(bind, source)| NoLink::Connect(bind, source))?;
+        let mut link = Self::new(socket, session, deadline);
+        link.tls_handshake()
+            .map_err(|source| NoLink::Failed(Step::Tls, source))?;
+        let role = Role::Initiator {
+            expected_rsa: Some(rsa),
+            expected_ed: ed25519,
+        };
+        link.link_handshake(role, to.ip(), rng)
+            .map_err(|source| NoLink::Failed(Step::LinkHandshake, source))?;
+        Ok(link)
+    }
+
     pub(super) fn new(socket: TcpStream, session: LinkSession, deadline: Instant) -> Self {
         Self {
             socket,

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use rand_chacha::ChaCha12Rng;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
-use weft_core::handshake::EphemeralKeys;
+use weft_core::handshake::{EphemeralKeys, Role};
 use weft_crypto::handshake::fast;
 use weft_crypto::relay_cell::RelayCrypt;
-use weft_tls::LinkLifetimes;
+use weft_tls::{LinkLifetimes, LinkTls};
 
 use super::*;
 
