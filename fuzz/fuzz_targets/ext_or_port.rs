@@ -14,7 +14,7 @@ const PROOF: [u8; 32] = [
     0x7a, 0xf7, 0x70, 0x3e, 0xbf, 0x94, 0xd3, 0x73, 0x11, 0x73, 0xa6, 0xde, 0x43, 0x32, 0x09, 0xab,
 ];
 
-fn run(sent: &[u8], cut: usize) -> (Option<Result<Progress, String>>, Vec<u8>) {
+fn run(sent: &[u8], cut: usize) -> (Option<Result<Progress, String>>, Vec<u8>, bool) {
     let mut connection = ExtOr::new(COOKIE, [0; 32]);
     let mut answer = Vec::new();
     let mut last = None;
@@ -26,7 +26,7 @@ fn run(sent: &[u8], cut: usize) -> (Option<Result<Progress, String>>, Vec<u8>) {
             break;
         }
     }
-    (last, answer)
+    (last, answer, connection.is_authenticated())
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -40,15 +40,17 @@ fuzz_target!(|data: &[u8]| {
         sent.extend_from_slice(&PROOF);
     }
     sent.extend_from_slice(rest);
-    let (last, answer) = run(&sent, usize::from(*cut).max(1));
+    let (last, answer, is_authenticated) = run(&sent, usize::from(*cut).max(1));
     // An authentication, a hash and a nonce, its result, and the last word.
     assert!(answer.len() <= 64 + 1 + 4);
     if let Some(Ok(Progress::Done(client))) = &last {
         assert_eq!(answer.len(), 69);
-        assert!(!client.transport_name().is_empty());
+        assert!(is_authenticated && (1..=64).contains(&client.transport_name().len()));
     }
+    // A hash, a nonce, and that the program's hash is right.
+    assert_eq!(is_authenticated, answer.get(64) == Some(&1));
     // A byte at a time, bytes behind the end are not seen with it.
-    let (whole, _) = run(&sent, sent.len().max(1));
+    let (whole, ..) = run(&sent, sent.len().max(1));
     if let Some(Ok(Progress::Done(_))) = &whole {
         assert_eq!(last, whole);
     }
