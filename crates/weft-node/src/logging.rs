@@ -11,23 +11,23 @@
 //! is logged once writing works again.
 
 mod domains;
+mod identity;
 mod levels;
 mod local_time;
 mod output;
 mod scrub;
 mod subscriber;
-mod who;
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub(crate) use identity::inherit;
+pub use identity::{IdentityName, current, enter};
 pub use levels::{log, log_all};
 pub use local_time::{LocalCalendar, local_iso};
 pub use scrub::{Scrubbed, safe, safe_client};
 pub use subscriber::{Logger, Tap};
-pub(crate) use who::inherit;
-pub use who::{Who, current, enter};
 
 use weft_config::Quiet;
 use weft_config::log_options::{Destination, LogLine, SeverityMask};

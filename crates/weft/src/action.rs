@@ -11,7 +11,7 @@ use weft_config::{Action, CommandLine, FingerprintKind, Loaded, Options, Quiet, 
 use weft_datadir::keys::{RelayKeys, family};
 use weft_datadir::lock::{DataDirLock, LockError};
 use weft_node::hash_password;
-use weft_node::logging::{Logging, Who};
+use weft_node::logging::{IdentityName, Logging};
 use weft_node::process::daemon::{self, Side};
 use weft_node::process::host::SystemHost;
 use weft_node::relay::{self, Context, key_config};
@@ -145,7 +145,7 @@ fn run(
     apply_log(&first.options, logging)?;
     let names = names(command_line, &all);
     let mut nodes = Vec::new();
-    for (number, (loaded, who)) in all.into_iter().zip(names).enumerate() {
+    for (number, (loaded, name_in_log)) in all.into_iter().zip(names).enumerate() {
         let host = SystemHost::new();
         let context = Context {
             command_line: match is_daemon {
@@ -157,7 +157,7 @@ fn run(
             logging: logging.clone(),
             background: background.take(),
             number,
-            who,
+            name_in_log,
         };
         nodes.push((loaded.options, context));
     }
@@ -167,7 +167,7 @@ fn run(
 
 /// What the lines of each identity begin with: its nickname, or its torrc where another one has that nickname; nothing,
 /// if there is only one.
-fn names(command_line: &CommandLine, all: &[Loaded]) -> Vec<Option<Who>> {
+fn names(command_line: &CommandLine, all: &[Loaded]) -> Vec<Option<IdentityName>> {
     let nickname = |loaded: &Loaded| loaded.options.identity.nickname.clone();
     let nicknames: Vec<String> = all.iter().map(nickname).collect();
     let lines = command_line.identities();
@@ -179,7 +179,7 @@ fn names(command_line: &CommandLine, all: &[Loaded]) -> Vec<Option<Who>> {
             1 => own.clone(),
             _ => line.torrc_name(),
         };
-        command_line.is_shared().then(|| Who {
+        command_line.is_shared().then(|| IdentityName {
             number,
             name: name.into(),
         })

@@ -15,10 +15,10 @@ use weft_log::Severity;
 
 use super::LogError;
 use super::domains::domain_of;
+use super::identity::{self, IdentityName};
 use super::levels::{LINE_TARGET, NOTICE_FIELD, TARGET_FIELD, severity_of};
 use super::local_time::LocalTime;
 use super::output::{Formatted, Output};
-use super::who::{self, Who};
 
 /// The longest line (C tor's buffer has 10024 bytes).
 const MAX_LINE: usize = 10_000;
@@ -56,9 +56,9 @@ struct State {
 
 impl State {
     /// Hands a line to the tap of its identity; to all taps, if it is of none.
-    fn tap(&self, who: Option<&Who>, severity: Severity, text: &str) {
+    fn tap(&self, of: Option<&IdentityName>, severity: Severity, text: &str) {
         for (number, least, tap) in &self.taps {
-            if severity <= *least && who.is_none_or(|who| who.number == *number) {
+            if severity <= *least && of.is_none_or(|of| of.number == *number) {
                 tap(severity, text);
             }
         }
@@ -191,7 +191,7 @@ impl Logger {
     /// Sets the tap of the calling thread's identity: a function that gets every line of that one of at least this
     /// severity, too. It must not log. `None` removes it.
     pub fn set_tap(&self, tap: Option<(Severity, Tap)>) {
-        let number = who::current().map_or(0, |who| who.number);
+        let number = identity::current().map_or(0, |of| of.number);
         let mut state = self.lock();
         state.taps.retain(|(of, ..)| *of != number);
         state
@@ -227,10 +227,10 @@ impl Logger {
             let _ = write!(prefix, "{{{domains}}} ");
         }
         let mut text = one_line(text);
-        let who = who::current();
-        state.tap(who.as_ref(), severity, &text);
-        if let Some(who) = &who {
-            text = format!("{}: {text}", who.name);
+        let of = identity::current();
+        state.tap(of.as_ref(), severity, &text);
+        if let Some(of) = &of {
+            text = format!("{}: {text}", of.name);
         }
         let line = Formatted {
             severity,

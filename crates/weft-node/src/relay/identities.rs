@@ -11,7 +11,7 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_config::client_ports::{AppService, ListenAt};
 use weft_config::options::LogOptions;
 use weft_config::value::Value;
-use weft_config::{CommandLine, Key, Options, keys};
+use weft_config::{CommandLine, Key, Options, Origin, keys};
 
 use super::check::{check, tcp_ports};
 use super::error::StartError;
@@ -48,7 +48,7 @@ impl Context {
 
     /// From now on lines of this thread are this identity's.
     pub(super) fn enter(&self) {
-        logging::enter(self.who.as_ref());
+        logging::enter(self.name_in_log.as_ref());
     }
 
     /// Whose its errors are.
@@ -316,14 +316,19 @@ fn by_default(torrc: &str) -> String {
     format!("{torrc}, by default")
 }
 
+/// A line of a torrc; of a file that it includes, or that all have, with the torrc's name.
+fn named(torrc: &str, origin: &Origin) -> String {
+    // With RunAsDaemon the torrc's path has become absolute.
+    match Path::new(torrc).ends_with(&*origin.source) {
+        true => origin.to_string(),
+        false => format!("{torrc}, by {origin}"),
+    }
+}
+
 /// Where an option is set.
 fn option_at<T>(torrc: &str, options: &Options, key: Key<T>) -> Option<String> {
     let origin = options.settings.origin(key)?;
-    // The command line and the defaults torrc are those of all.
-    Some(match &*origin.source == torrc {
-        true => origin.to_string(),
-        false => format!("{torrc}, by {origin}"),
-    })
+    Some(named(torrc, origin))
 }
 
 /// Where a directory is set: those that have no option of their own are in the DataDirectory.
@@ -350,8 +355,7 @@ fn line_at(torrc: &str, options: &Options, option: &str, part: &str) -> String {
         words.any(|word| word == part) || value.contains(&format!(":{part}"))
     };
     match lines.find(|line| has(&line.value)).map(|line| &line.origin) {
-        Some(origin) if *origin.source == *torrc => origin.to_string(),
-        Some(origin) => format!("{torrc}, by {origin}"),
+        Some(origin) => named(torrc, origin),
         None => by_default(torrc),
     }
 }
@@ -476,6 +480,26 @@ mod tests {
             found.contains(&by("/a")) && found.contains(&by("/b")),
             "{found}"
         );
+    }
+
+    #[test]
+    fn one_controller_s_descriptor_is_one_identity_s() {
+        let of = |torrc: &str, data: &str| {
+            let text = format!("DataDirectory {data}\n__OwningControllerFD 7\n");
+            options(torrc, &text)
+        };
+        let (a, b) = (of("/a", "/x"), of("/b", "/y"));
+        let found = check_together(&[("/a", &a), ("/b", &b)]).unwrap_err();
+        assert_eq!(
+            found.to_string(),
+            "two identities cannot have the same port: SocksPort 127.0.0.1:9050 (/a, by default) and SocksPort \
+             127.0.0.1:9050 (/b, by default)"
+        );
+        let own = claims("/a", &a).into_iter();
+        let own = own.filter(|claim| matches!(claim.thing, Thing::Descriptor(_)));
+        let own: Vec<String> = own.map(|claim| claim.to_string()).collect();
+        assert_eq!(own, ["__OwningControllerFD 7 (/a:2)"]);
+        assert!(Thing::Descriptor(7).excludes(&Thing::Descriptor(7)));
     }
 
     #[test]

@@ -63,7 +63,7 @@ use weft_core::handshake::Role;
 use weft_crypto::handshake::ReplyParams;
 
 use crate::client::ToClient;
-use crate::logging::{Logging, Who};
+use crate::logging::{IdentityName, Logging};
 use crate::process::daemon::Background;
 use crate::process::host::SystemHost;
 use crate::thread::mesh::{MainEnds, ToThread};
@@ -125,7 +125,7 @@ pub struct Context {
     /// Which of the process' identities it is.
     pub number: usize,
     /// What names it in log lines and metrics, where there are several.
-    pub who: Option<Who>,
+    pub name_in_log: Option<IdentityName>,
 }
 
 /// The running node: the state of the main thread.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use mio::{Events, Poll};
 
 use super::ConnectionThread;
-use crate::logging::{Who, current, enter};
+use crate::logging::{IdentityName, current, enter};
 
 /// How a connection thread ended.
 type Ended = OnceLock<Result<(), String>>;
@@ -21,8 +21,8 @@ type Ended = OnceLock<Result<(), String>>;
 #[derive(Debug)]
 pub(crate) struct Guest {
     thread: ConnectionThread,
-    /// Whose it is.
-    who: Option<Who>,
+    /// The identity that it belongs to.
+    identity: Option<IdentityName>,
     /// The time until its next turn.
     wait: Duration,
     ended: Arc<Ended>,
@@ -43,7 +43,7 @@ impl Guest {
         };
         let guest = Guest {
             thread,
-            who: current(),
+            identity: current(),
             wait: Duration::ZERO,
             ended,
         };
@@ -86,7 +86,7 @@ pub(crate) fn host(mut guests: Vec<Guest>) {
     if guests.len() == 1
         && let Some(mut guest) = guests.pop()
     {
-        enter(guest.who.as_ref());
+        enter(guest.identity.as_ref());
         let result = guest.thread.run();
         return guest.end(result);
     }
@@ -114,7 +114,7 @@ fn take_turns(guests: &mut Vec<Guest>) -> io::Result<()> {
         // Whose event it was does not matter: a turn without events costs one system call.
         let mut index = 0;
         while let Some(guest) = guests.get_mut(index) {
-            enter(guest.who.as_ref());
+            enter(guest.identity.as_ref());
             // A panic ends its identity, and leaves the others.
             let turn = catch_unwind(AssertUnwindSafe(|| {
                 guest.thread.work(Duration::ZERO)?;
