@@ -9,9 +9,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use base64ct::{Base64, Base64Unpadded, Encoding as _};
 use rand::seq::IndexedRandom as _;
 use tor_llcrypto::pk::rsa::RsaIdentity;
+use tor_netdoc::doc::microdesc::MicrodescAndHash;
 use tor_netdoc::types::relay_flags::RelayFlag;
 
 use super::DirectoryTask;
@@ -200,23 +200,12 @@ impl DirectoryTask {
 impl Hop {
     /// What a microdescriptor has of a relay's keys.
     fn of_microdesc(addr: SocketAddr, rsa: RsaIdentity, text: &str) -> Option<Self> {
-        let value = |keyword: &str| {
-            let mut lines = text.lines();
-            lines.find_map(|line| line.strip_prefix(keyword)?.strip_prefix(' '))
-        };
-        let key = |text: &str| -> Option<[u8; 32]> {
-            let text = text.split(' ').next()?;
-            let bytes = match text.ends_with('=') {
-                true => Base64::decode_vec(text),
-                false => Base64Unpadded::decode_vec(text),
-            };
-            bytes.ok()?.try_into().ok()
-        };
+        let relay = MicrodescAndHash::parse(text).ok()?;
         Some(Hop {
             addr,
             rsa,
-            ed25519: value("id ed25519").and_then(key),
-            ntor: value("ntor-onion-key").and_then(key)?,
+            ed25519: Some((*relay.ed25519_id()).into()),
+            ntor: relay.ntor_key().to_bytes(),
         })
     }
 }
@@ -231,6 +220,8 @@ pub(super) fn takes(authority: &crate::authority::Authority, bridge: bool) -> bo
 
 #[cfg(test)]
 mod tests {
+    use base64ct::{Base64Unpadded, Encoding as _};
+
     use super::*;
 
     #[test]
@@ -242,10 +233,16 @@ mod tests {
         let of = |text: &str| Hop::of_microdesc(addr, [1; 20].into(), text);
         let hop = of(&text).unwrap();
         assert_eq!((hop.ntor, hop.ed25519), ([7; 32], Some([8; 32])));
-        let padded = format!("onion-key\nntor-onion-key {key}=\n");
+        let padded = format!("onion-key\nntor-onion-key {key}=\nid ed25519 {id}\n");
         assert_eq!(of(&padded).unwrap().ntor, [7; 32]);
-        assert!(of("onion-key\n").is_none());
-        assert!(of("onion-key\nntor-onion-key AAAA\n").is_none());
+        for bad in [
+            "onion-key\n".to_owned(),
+            format!("onion-key\nid ed25519 {id}\n"),
+            format!("onion-key\nntor-onion-key {key}\n"),
+            format!("onion-key\nntor-onion-key AAAA\nid ed25519 {id}\n"),
+        ] {
+            assert!(of(&bad).is_none(), "{bad}");
+        }
     }
 
     #[test]
