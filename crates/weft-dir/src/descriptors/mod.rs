@@ -116,7 +116,10 @@ impl Piece<'_> {
     }
 }
 
-/// The documents of this kind in `all`, one after the other. What is too long, or not whole, is left out.
+/// How C tor marks the descriptor of a bridge in its cache: what it was a client of must not be served to others.
+const OF_BRIDGE: &[u8] = b"@purpose bridge";
+
+/// The documents of this kind in `all`, one after the other. What is too long, not whole, or a bridge's is left out.
 pub(crate) fn split(kind: DocumentKind, all: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -128,8 +131,12 @@ pub(crate) fn split(kind: DocumentKind, all: &[u8]) -> impl Iterator<Item = Piec
                 let line = [b"\n", kind.keyword()].concat();
                 at + memmem::find(rest, &line)? + 1
             };
+            let annotations = all.get(at..begin)?;
             let length = memmem::find(all.get(begin..)?, END)? + END.len();
             at = begin + length;
+            if memmem::find(annotations, OF_BRIDGE).is_some() {
+                continue;
+            }
             let bytes = all.get(begin..at)?;
             let signed = memmem::find(bytes, SIGNATURE).map(|end| end + SIGNATURE.len());
             if let Some(signed) = signed.and_then(|end| bytes.get(..end))

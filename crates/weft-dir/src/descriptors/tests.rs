@@ -33,6 +33,14 @@ fn documents_are_cut_with_or_without_annotations_and_name_their_extra_info() {
 }
 
 #[test]
+fn the_descriptor_of_a_bridge_that_c_tor_was_a_client_of_is_left_out() {
+    let ([one, _], [two, _]) = (documents(1), documents(2));
+    let kind = DocumentKind::Descriptor;
+    let all = format!("@source \"x\"\n@purpose bridge\n{one}@purpose general\n{two}");
+    assert_eq!(digests(kind, all.as_bytes()), digests(kind, two.as_bytes()));
+}
+
+#[test]
 fn what_is_cut_off_or_too_long_is_left_out() {
     let [one, _] = documents(1);
     let kind = DocumentKind::Descriptor;
