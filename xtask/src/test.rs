@@ -283,8 +283,6 @@ fn interop() -> Result<Outcome> {
                 "--test",
                 "onion_directory",
                 "--test",
-                "bridge",
-                "--test",
                 "lab_up",
                 "--",
             ])

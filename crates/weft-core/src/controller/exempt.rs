@@ -2,7 +2,7 @@
 //! relays while their handshakes are under way, which take a part of what is reserved for relays, and those that have
 //! proved to be a relay's.
 //!
-//! Whoever has such an address, or runs such a relay, could open any number of them, so each address and each relay
+//! Somebody who has such an address, or runs such a relay, could open any number of them, so each address and each relay
 //! has a few. Further ones are admitted, and give way, as anybody's.
 
 use std::collections::BTreeMap;
