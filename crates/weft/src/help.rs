@@ -111,7 +111,8 @@ mod tests {
         assert!(help.lines().all(|line| line.len() <= WIDTH), "{help}");
         let lines = "
   -f, --torrc-file FILE      read this torrc (- is standard input); without it
-                             /etc/tor/torrc, or else ~/.torrc
+                             /etc/tor/torrc, or else ~/.torrc. Given several
+                             times: one identity for each, in one process
       --defaults-torrc FILE  read these settings before torrc
 ";
         assert!(help.contains(lines), "{help}");
