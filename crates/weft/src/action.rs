@@ -162,7 +162,8 @@ fn run(
         nodes.push((loaded.options, context));
     }
     relay::run(nodes)?;
-    Ok(ExitCode::SUCCESS)
+    let _ = std::io::Write::flush(&mut std::io::stdout());
+    weft_node::process::daemon::leave()
 }
 
 /// What the lines of each identity begin with: its nickname, or its torrc where another one has that nickname; nothing,

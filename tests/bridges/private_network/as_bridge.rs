@@ -150,7 +150,14 @@ fn c_tor_clients_use_a_bridge_with_and_without_a_transport() {
         ))?;
         // No authority has heard of it.
         for node in network.relay_nodes() {
-            let known = fs::read_to_string(node.folder().join("data/cached-microdesc-consensus"))?;
+            // C tor writes it a while after it has it.
+            let file = node.folder().join("data/cached-microdesc-consensus");
+            let end = Instant::now() + PATIENCE;
+            while !file.exists() {
+                ensure!(Instant::now() < end, "no {}", file.display());
+                sleep(Duration::from_millis(100));
+            }
+            let known = fs::read_to_string(file)?;
             ensure!(!known.contains("r bridge "), "the consensus lists a bridge");
         }
         let log = bridge.end()?;
