@@ -1,4 +1,4 @@
-//! What anyone posts to the authority of a private network, and in which order it hears of whom.
+//! What anyone posts to the authority of a private network, and in which order it learns of relays.
 //!
 //! Input: operations, each a byte and its arguments, as [`Test::operate`] reads them. Missing bytes at the end are zero.
 //!

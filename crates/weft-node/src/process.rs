@@ -7,6 +7,7 @@
 
 pub(crate) mod cpu;
 pub mod daemon;
+pub mod exit;
 pub mod host;
 pub(crate) mod inherited;
 pub mod limits;

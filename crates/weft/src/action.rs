@@ -162,8 +162,7 @@ fn run(
         nodes.push((loaded.options, context));
     }
     relay::run(nodes)?;
-    let _ = std::io::Write::flush(&mut std::io::stdout());
-    weft_node::process::daemon::leave()
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What the lines of each identity begin with: its nickname, or its torrc where another one has that nickname; nothing,

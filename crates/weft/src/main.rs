@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use weft_config::{Action, CommandLine, Quiet, Report};
 use weft_node::logging::{self, Logging, log_all};
+use weft_node::process::exit::leave;
 use weft_node::process::host::SystemHost;
 use weft_node::relay::StartError;
 
@@ -31,27 +32,27 @@ use weft_node::relay::StartError;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(status) => status,
-        Err(why) => {
-            output::failure(&format_error_chain(&why));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> anyhow::Result<ExitCode> {
     let mut words = std::env::args_os().skip(1).peekable();
     // All other words are C tor's, which begin with a hyphen or are an option's value.
     // `bench` is what `lab relay` and `lab pipe` were called before: recorded commands still work.
-    match words.peek().and_then(|word| word.to_str()) {
+    let result = match words.peek().and_then(|word| word.to_str()) {
         Some("lab" | "bench") => lab::main(words),
         Some("sim") => sim::main(words),
         Some("family") => family::main(words),
         Some("man") => manual::main(words),
         Some("completions") => command::completions(words),
-        _ => node(words.collect()),
-    }
+        // A node's threads may outlive it.
+        _ => leave(status(node(words.collect())) == ExitCode::SUCCESS),
+    };
+    status(result)
+}
+
+/// The exit status; why something failed is printed.
+fn status(result: anyhow::Result<ExitCode>) -> ExitCode {
+    result.unwrap_or_else(|why| {
+        output::failure(&format_error_chain(&why));
+        ExitCode::FAILURE
+    })
 }
 
 /// Does what C tor's command line asks for: mostly, runs a node.

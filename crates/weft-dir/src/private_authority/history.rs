@@ -176,7 +176,7 @@ impl History {
     }
 
     /// Forgets the eighth of all relays that has run for the shortest time, of those that do not run as long as there are
-    /// any: whoever makes up relays has them run for a moment.
+    /// any: made-up relays run for a moment only.
     fn make_room(&mut self) {
         let rank = |(id, relay): (&RsaIdentity, &Relay)| (relay.run_start != 0, relay.uptime, *id);
         let mut ranks: Vec<(bool, i64, RsaIdentity)> = self.relays.iter().map(rank).collect();

@@ -88,7 +88,7 @@ mod tests {
         );
         assert_eq!(displaced(&all, 3), Some(50));
         assert_eq!(displaced(&all, 2), Some(50), "its own");
-        // One newcomer that is not reached yet does not give way to whoever has more.
+        // One newcomer that is not reached yet does not give way to a network that has more.
         let all = [running, placed(50..51, 3, true)];
         assert_eq!(displaced(&all, 1), None);
         assert_eq!(displaced(&all, 3), Some(50));

@@ -27,7 +27,7 @@ const MOST_FAILURES: u8 = 3;
 /// A circuit and an answer have this long, at least: three links and as many handshakes.
 const CIRCUIT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Whom a bridge asks over circuits.
+/// The relays that a bridge asks over circuits.
 #[derive(Debug, Default)]
 pub(super) struct BridgePaths {
     /// The first relay of circuits, and the directory: the same as long as it is listed, as a guard is.
@@ -108,7 +108,7 @@ impl DirectoryTask {
         };
     }
 
-    /// Whom to ask for what every directory has. `None`: nobody is known yet, or several have failed, or our own address is
+    /// The directory to ask for what every directory has. `None`: nobody is known yet, or several have failed, or our own address is
     /// not known, which only an authority is believed about.
     fn directory(&mut self) -> Option<Hop> {
         let consensus = self.fetcher.consensus()?.clone();

@@ -124,9 +124,3 @@ pub fn split() -> Result<Side, DaemonError> {
         }
     }
 }
-/// Ends this process without the exit handlers of C libraries: threads that still wait for a peer use what these free, and the
-/// process would abort.
-pub fn leave() -> ! {
-    // SAFETY: it takes a number and never returns; nothing of this process runs after it.
-    unsafe { libc::_exit(0) }
-}

@@ -1,4 +1,4 @@
-//! What newcomers, of whom anyone can make up any number, take from relays that an authority knows.
+//! What newcomers take from relays that an authority knows. Anybody can make up any number of newcomers.
 
 use super::pins::Journal;
 use super::rules::{
