@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 use libfuzzer_sys::fuzz_target;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dir::bandwidth::BandwidthHistory;
-use weft_dir::consensus::{Certs, ConsensusError, REASONABLY_LIVE, verify};
+use weft_dir::certs::Certs;
+use weft_dir::consensus::{ConsensusError, REASONABLY_LIVE, verify};
 use weft_dir::http::{decode, parse_head};
 use weft_dir::listing::Listing;
 

@@ -192,33 +192,30 @@ impl Progress {
 
     /// Something happened to a link, which is made this way.
     pub fn link(&mut self, state: LinkState, via: Via) -> Option<Bootstrap> {
-        let phase = match (state, via, self.enough) {
-            (LinkState::Launched, Via::Transport, false) => CONN_PT,
-            (LinkState::Launched, Via::Proxy, false) => CONN_PROXY,
-            (LinkState::Launched, Via::Direct, false) => CONN,
-            (LinkState::Launched, Via::Transport, true) => AP_CONN_PT,
-            (LinkState::Launched, Via::Proxy, true) => AP_CONN_PROXY,
-            (LinkState::Launched, Via::Direct, true) => AP_CONN,
-            (LinkState::Connected, _, false) => HANDSHAKE_DONE,
-            (LinkState::Connected, _, true) => AP_HANDSHAKE_DONE,
-            (LinkState::Failed(_) | LinkState::Closed, ..) => return None,
+        let phases = match (state, via) {
+            (LinkState::Launched, Via::Transport) => [CONN_PT, AP_CONN_PT],
+            (LinkState::Launched, Via::Proxy) => [CONN_PROXY, AP_CONN_PROXY],
+            (LinkState::Launched, Via::Direct) => [CONN, AP_CONN],
+            (LinkState::Connected, _) => [HANDSHAKE_DONE, AP_HANDSHAKE_DONE],
+            (LinkState::Failed(_) | LinkState::Closed, _) => return None,
         };
-        self.reach(phase)
+        self.reach_either(phases)
     }
 
     /// A link that is being opened, this way, has come further.
     pub fn link_step(&mut self, step: LinkStep, via: Via) -> Option<Bootstrap> {
-        let phase = match (step, via, self.enough) {
-            (LinkStep::ProxyConnected, Via::Transport, false) => CONN_DONE_PT,
-            (LinkStep::ProxyConnected, _, false) => CONN_DONE_PROXY,
-            (LinkStep::ProxyConnected, Via::Transport, true) => AP_CONN_DONE_PT,
-            (LinkStep::ProxyConnected, _, true) => AP_CONN_DONE_PROXY,
-            (LinkStep::Connected, _, false) => CONN_DONE,
-            (LinkStep::Connected, _, true) => AP_CONN_DONE,
-            (LinkStep::Encrypted, _, false) => HANDSHAKE,
-            (LinkStep::Encrypted, _, true) => AP_HANDSHAKE,
+        let phases = match (step, via) {
+            (LinkStep::ProxyConnected, Via::Transport) => [CONN_DONE_PT, AP_CONN_DONE_PT],
+            (LinkStep::ProxyConnected, _) => [CONN_DONE_PROXY, AP_CONN_DONE_PROXY],
+            (LinkStep::Connected, _) => [CONN_DONE, AP_CONN_DONE],
+            (LinkStep::Encrypted, _) => [HANDSHAKE, AP_HANDSHAKE],
         };
-        self.reach(phase)
+        self.reach_either(phases)
+    }
+
+    /// Links lead to the first of two phases while the directory is fetched, and to the other when circuits can be built.
+    fn reach_either(&mut self, [directory, circuits]: [Phase; 2]) -> Option<Bootstrap> {
+        self.reach(if self.enough { circuits } else { directory })
     }
 
     /// Something happened to a circuit.

@@ -57,21 +57,29 @@ pub(crate) fn read_bytes(directory: &Path, name: &str) -> Result<Option<Vec<u8>>
         path: path.clone(),
         source,
     };
-    let file = match File::open(&path) {
-        Ok(file) => file,
-        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(error(source)),
-    };
+    match read_bounded(&path, MAX_FILE) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(error(source)),
+    }
+}
+
+/// Reads a file whole.
+///
+/// # Errors
+///
+/// It cannot be read, or is longer than this.
+pub fn read_bounded(path: &Path, at_most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(MAX_FILE + 1)
-        .read_to_end(&mut bytes)
-        .map_err(error)?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_FILE) {
-        return Err(error(io::Error::other(
-            "the file is too large to be a cached document",
+    let length = File::open(path)?
+        .take(at_most.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    if u64::try_from(length).is_ok_and(|length| length > at_most) {
+        return Err(io::Error::other(format!(
+            "it has more than {at_most} bytes"
         )));
     }
-    Ok(Some(bytes))
+    Ok(bytes)
 }
 
 /// Opens a cache file to read it.

@@ -1,5 +1,4 @@
-//! Consensuses and the authority certificates that they are verified with: the microdesc flavour, which relays and
-//! clients use, and the flavour `ns`, which caches keep for others.
+//! Consensuses: the microdesc flavour, which relays and clients use, and the flavour `ns`, which caches keep for others.
 //!
 //! A consensus is accepted when more than half of the configured authorities signed it (dir-spec
 //! 3.10; C tor `networkstatus_check_consensus_signature`). Parsing and signature arithmetic are
@@ -11,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use digest::Digest;
-use tor_checkable::{ExternallySigned, SelfSigned, TimeBound};
+use tor_checkable::{ExternallySigned, TimeBound};
 use tor_llcrypto::d::Sha256;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::authcert::{AuthCert, AuthCertKeyIds};
@@ -20,6 +19,7 @@ use tor_netdoc::doc::netstatus::{
 };
 use tor_netdoc::types::relay_flags::{RelayFlag, RelayFlags};
 
+use crate::certs::Certs;
 use crate::consdiff::ConsensusDigest;
 use crate::microdesc::MdDigest;
 use crate::params::Params;
@@ -31,11 +31,6 @@ pub(crate) const CACHE_MAX_AGE: Duration = Duration::from_secs(5 * 24 * 3600);
 /// A consensus that begins more than this in the future means that our clock is slow
 /// (C tor `EARLY_CONSENSUS_NOTICE_SKEW`).
 pub(crate) const EARLY_NOTICE: Duration = Duration::from_secs(60);
-/// Certificates kept per authority: the one in use, its successor, and some slack.
-const MAX_CERTS_PER_AUTHORITY: usize = 4;
-/// How far in the future a certificate may have been published before it is refused.
-const CERT_SKEW: Duration = Duration::from_secs(24 * 3600);
-
 /// What a relay keeps of a verified consensus.
 #[derive(Clone)]
 pub struct Consensus {
@@ -361,161 +356,11 @@ pub fn verify_ns(
     })
 }
 
-/// Authority certificates whose signatures have been checked.
-#[derive(Clone, Debug, Default)]
-pub struct Certs {
-    /// Certificates with their text, newest first within an authority.
-    certs: Vec<(AuthCert, String)>,
-}
-
-/// The results for the certificates in a document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CertsAdded {
-    /// How many were new and are kept.
-    pub added: usize,
-    /// What was wrong with the others that were not merely known, old or foreign.
-    pub bad: Vec<String>,
-}
-
-impl Certs {
-    /// Adds the certificates in `text` that belong to `authorities` and have not ended at `now`.
-    pub fn add(&mut self, text: &str, authorities: &[RsaIdentity], now: SystemTime) -> CertsAdded {
-        let mut outcome = CertsAdded::default();
-        let parsed = match AuthCert::parse_multiple(text) {
-            Ok(parsed) => parsed,
-            Err(error) => {
-                outcome.bad.push(error.to_string());
-                return outcome;
-            }
-        };
-        for cert in parsed {
-            let cert = cert.and_then(|unchecked| {
-                let text = unchecked.within(text).unwrap_or_default().to_string();
-                let signed = unchecked
-                    .check_signature()
-                    .map_err(tor_netdoc::Error::from)?;
-                Ok((signed, text))
-            });
-            match cert {
-                Ok((timed, text)) => {
-                    if let Ok(cert) = timed.extend_start_bound(CERT_SKEW).if_valid_at(&now) {
-                        outcome.added += usize::from(self.insert(cert, text, authorities));
-                    }
-                }
-                Err(error) => outcome.bad.push(error.to_string()),
-            }
-        }
-        outcome
-    }
-
-    /// Keeps `cert` if it is of one of `authorities` and not known yet; bounded per authority.
-    fn insert(&mut self, cert: AuthCert, text: String, authorities: &[RsaIdentity]) -> bool {
-        let known = self.certs.iter().any(|(have, _)| {
-            have.key_ids() == cert.key_ids() && have.published() >= cert.published()
-        });
-        if known || !authorities.contains(cert.id_fingerprint()) || text.is_empty() {
-            return false;
-        }
-        let (id, key_ids) = (*cert.id_fingerprint(), cert.key_ids());
-        self.certs.retain(|(have, _)| have.key_ids() != key_ids);
-        self.certs.push((cert, text));
-        self.certs
-            .sort_by_key(|(cert, _)| (*cert.id_fingerprint(), std::cmp::Reverse(cert.published())));
-        let mut of_this = 0;
-        self.certs.retain(|(cert, _)| {
-            of_this += usize::from(*cert.id_fingerprint() == id);
-            *cert.id_fingerprint() != id || of_this <= MAX_CERTS_PER_AUTHORITY
-        });
-        true
-    }
-
-    /// The certificates that have not ended.
-    fn usable(&self, now: SystemTime) -> impl Iterator<Item = &AuthCert> {
-        self.certs
-            .iter()
-            .map(|(cert, _)| cert)
-            .filter(move |cert| cert.expires() >= now)
-    }
-
-    /// Identities of authorities that we have a certificate of.
-    pub fn authorities(&self, now: SystemTime) -> HashSet<RsaIdentity> {
-        self.usable(now)
-            .map(|cert| *cert.id_fingerprint())
-            .collect()
-    }
-
-    /// All certificates with their texts.
-    pub fn iter(&self) -> impl Iterator<Item = (&AuthCert, &str)> {
-        self.certs.iter().map(|(cert, text)| (cert, text.as_str()))
-    }
-
-    /// All certificates as one document, as C tor's `cached-certs` has them.
-    pub fn text(&self) -> String {
-        self.certs.iter().map(|(_, text)| text.as_str()).collect()
-    }
-
-    /// How many certificates are held.
-    pub fn len(&self) -> usize {
-        self.certs.len()
-    }
-
-    /// Whether no certificate is held.
-    pub fn is_empty(&self) -> bool {
-        self.certs.is_empty()
-    }
-}
-
-/// Path of the consensus on an authority, asking only for one that a majority of `authorities`
-/// signed (dir-spec 4.2: conditional on 3-byte fingerprint prefixes, sorted; C tor `directory_get_consensus_url`).
-pub(crate) fn consensus_path(flavour: ConsensusFlavor, authorities: &[RsaIdentity]) -> String {
-    let mut prefixes: Vec<String> = authorities
-        .iter()
-        .map(|id| {
-            id.as_bytes()
-                .iter()
-                .take(3)
-                .map(|byte| format!("{byte:02X}"))
-                .collect()
-        })
-        .collect();
-    prefixes.sort();
-    let flavour = match flavour {
-        ConsensusFlavor::Plain => "",
-        ConsensusFlavor::Microdesc => "-microdesc",
-    };
-    format!(
-        "/tor/status-vote/current/consensus{flavour}/{}.z",
-        prefixes.join("+")
-    )
-}
-
-/// Path of the newest certificates of these authorities (dir-spec 4.3).
-pub(crate) fn newest_certs_path(authorities: &[RsaIdentity]) -> String {
-    let ids: Vec<String> = authorities
-        .iter()
-        .map(|id| hex::encode_upper(id.as_bytes()))
-        .collect();
-    format!("/tor/keys/fp/{}.z", ids.join("+"))
-}
-
-/// Path of the certificates with these keys (dir-spec 4.3).
-pub(crate) fn certs_path(missing: &[AuthCertKeyIds]) -> String {
-    let pair = |ids: &AuthCertKeyIds| {
-        format!(
-            "{}-{}",
-            hex::encode_upper(ids.id_fingerprint.as_bytes()),
-            hex::encode_upper(ids.sk_fingerprint.as_bytes())
-        )
-    };
-    let mut pairs: Vec<String> = missing.iter().map(pair).collect();
-    pairs.sort();
-    pairs.dedup();
-    format!("/tor/keys/fp-sk/{}.z", pairs.join("+"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::certs::CertsAdded;
+    use crate::paths::certs_path;
     use crate::testing::{TestAuthority, TestConsensus, now, secs};
     use std::sync::LazyLock;
 
@@ -690,47 +535,6 @@ mod tests {
     fn another_flavour_is_named() {
         let text = signed(&[0, 1]).replace("version 3 microdesc", "version 3");
         assert!(matches!(check(&text), Err(ConsensusError::Flavour(_))));
-    }
-
-    #[test]
-    fn certificates_that_ended_or_were_forged_are_not_kept() {
-        let authority = &AUTHORITIES[0];
-        let mut certs = Certs::default();
-        assert_eq!(
-            certs
-                .add(&authority.cert, &ids(), now() + secs(31 * 86_400))
-                .added,
-            0
-        );
-        let forged = authority
-            .cert
-            .replacen("dir-key-expires 2026", "dir-key-expires 2036", 1);
-        assert_ne!(forged, authority.cert);
-        let outcome = certs.add(&forged, &ids(), now());
-        assert_eq!((outcome.added, outcome.bad.len()), (0, 1));
-        assert_eq!(certs.add("nonsense", &ids(), now()).added, 0);
-        assert!(certs.is_empty());
-    }
-
-    #[test]
-    fn certificates_survive_their_cache_file() {
-        let mut again = Certs::default();
-        assert_eq!(again.add(&certs().text(), &ids(), now()).added, 3);
-        assert_eq!(
-            again.add(&certs().text(), &ids(), now()).added,
-            0,
-            "known already"
-        );
-        assert_eq!(again.len(), 3);
-    }
-
-    #[test]
-    fn the_path_asks_for_a_majority_of_sorted_prefixes() {
-        let ids = [[0xab; 20].into(), [0x01; 20].into()];
-        let path = "/tor/status-vote/current/consensus-microdesc/010101+ABABAB.z";
-        assert_eq!(consensus_path(ConsensusFlavor::Microdesc, &ids), path);
-        let path = "/tor/status-vote/current/consensus/010101+ABABAB.z";
-        assert_eq!(consensus_path(ConsensusFlavor::Plain, &ids), path);
     }
 
     /// Consensuses of the live network, where the checkout has them beside it.

@@ -20,8 +20,9 @@ use tor_netdoc::types::relay_flags::RelayFlag;
 use weft_dir::authority::Authority;
 use weft_dir::bandwidth::Totals;
 use weft_dir::cache;
+use weft_dir::certs::Certs;
 use weft_dir::command::{Command, DirectoryOptions, Event, UploadOutcome};
-use weft_dir::consensus::{self, Certs, ConsensusError, REASONABLY_LIVE};
+use weft_dir::consensus::{self, ConsensusError, REASONABLY_LIVE};
 use weft_dir::descriptor::{Moment, OwnDescriptor};
 use weft_dir::http::Request;
 

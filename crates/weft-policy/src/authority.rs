@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::PolicyEntry;
+use crate::{PolicyEntry, parse_rules};
 
 /// Addresses, by rules and by countries (`AuthDirReject` and `AuthDirRejectCCs`, for example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +16,19 @@ pub struct AddressSet {
 }
 
 impl AddressSet {
+    /// The set of these rules, separated by commas (those without a verb reject), and countries.
+    ///
+    /// # Errors
+    /// Which rule is wrong, and why.
+    pub fn parse(rules: &str, countries: &[&str]) -> Result<Self, String> {
+        let mut set = AddressSet {
+            countries: countries.iter().map(|one| (*one).to_owned()).collect(),
+            ..AddressSet::default()
+        };
+        parse_rules(rules, Some(false), &mut set.rules, &mut Vec::new())?;
+        Ok(set)
+    }
+
     /// Whether an address is in the set; `country` is the code of its country.
     pub fn contains(&self, address: Ipv4Addr, country: impl FnOnce(IpAddr) -> [u8; 2]) -> bool {
         let address = IpAddr::V4(address);
@@ -64,15 +77,9 @@ pub struct FlagThresholds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse_rules;
 
     fn set(rules: &str, countries: &[&str]) -> AddressSet {
-        let mut parsed = Vec::new();
-        parse_rules(rules, Some(false), &mut parsed, &mut Vec::new()).unwrap();
-        AddressSet {
-            rules: parsed,
-            countries: countries.iter().map(|one| (*one).to_owned()).collect(),
-        }
+        AddressSet::parse(rules, countries).unwrap()
     }
 
     #[test]

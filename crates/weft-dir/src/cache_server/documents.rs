@@ -11,9 +11,9 @@ use tor_netdoc::doc::authcert::AuthCertKeyIds;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
 use super::stored::{Body, Forms};
+use crate::certs::Certs;
 use crate::compress::Compression;
 use crate::consdiff::ConsensusDigest;
-use crate::consensus::Certs;
 use crate::consensus_cache::{NewConsensus, Status};
 use crate::descriptor::SignedDescriptor;
 use crate::descriptors::{DescriptorDigest, DescriptorStore, DocumentKind};

@@ -20,10 +20,11 @@ use crate::authority::signers;
 use crate::cache;
 use crate::clock::Clock;
 use crate::command::{DirectoryOptions, Event, Severity};
-use crate::consensus::{Consensus, newest_certs_path};
+use crate::consensus::Consensus;
 use crate::fetch::{Adopted, Contents, Fetcher, News};
 use crate::http::{Limits, Request, Response};
 use crate::microdesc::{self, Batch, MicrodescFetch, MicrodescStore};
+use crate::paths::newest_certs_path;
 use crate::schedule::Earliness;
 use crate::task::EventSink;
 

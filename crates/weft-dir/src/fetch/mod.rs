@@ -15,14 +15,15 @@ use tor_netdoc::doc::netstatus::{ConsensusFlavor, MdConsensus};
 
 use crate::authority::signers;
 use crate::cache;
+use crate::certs::Certs;
 use crate::command::{DirectoryOptions, Severity};
 use crate::consdiff::ConsensusDigest;
 use crate::consensus::{
-    CACHE_MAX_AGE, Certs, Consensus, ConsensusError, ListedDescriptor, certs_path, consensus_path,
-    verify, verify_ns,
+    CACHE_MAX_AGE, Consensus, ConsensusError, ListedDescriptor, verify, verify_ns,
 };
 use crate::downloads::{Attempts, Downloads};
 use crate::http::Request;
+use crate::paths::{certs_path, consensus_path};
 use crate::publish::OwnListing;
 use crate::schedule::{Backoff, Earliness, next_client_fetch, next_consensus_fetch};
 

@@ -200,15 +200,9 @@ impl Lists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_policy::parse_rules;
 
     fn list(rules: &str, countries: &[&str]) -> AddressSet {
-        let mut parsed = Vec::new();
-        parse_rules(rules, Some(false), &mut parsed, &mut Vec::new()).unwrap();
-        AddressSet {
-            rules: parsed,
-            countries: countries.iter().map(|one| (*one).to_owned()).collect(),
-        }
+        AddressSet::parse(rules, countries).unwrap()
     }
 
     fn ids(byte: u8) -> (RsaIdentity, Ed25519Identity) {

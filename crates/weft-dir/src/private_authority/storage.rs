@@ -1,8 +1,8 @@
 //! What an authority keeps in its DataDirectory, in C tor's files: pairs of identities (`key-pinning-journal`) and how
 //! steady relays are (`router-stability`).
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -106,18 +106,7 @@ impl Storage {
 }
 
 fn read(folder: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
-    let read = || {
-        let mut bytes = Vec::new();
-        let length = File::open(folder.join(name))?
-            .take(MAX_FILE + 1)
-            .read_to_end(&mut bytes)?;
-        if u64::try_from(length).is_ok_and(|length| length > MAX_FILE) {
-            let why = format!("it has more than {MAX_FILE} bytes");
-            return Err(io::Error::other(why));
-        }
-        Ok(bytes)
-    };
-    match read() {
+    match cache::read_bounded(&folder.join(name), MAX_FILE) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io::Error::new(

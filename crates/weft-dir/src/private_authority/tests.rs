@@ -23,8 +23,9 @@ use weft_policy::FlagThresholds;
 
 use super::server::{AT_ONCE, AuthorityServer};
 use super::*;
+use crate::certs::Certs;
 use crate::clock::ManualClock;
-use crate::consensus::{Certs, REASONABLY_LIVE, verify};
+use crate::consensus::{REASONABLY_LIVE, verify};
 use crate::descriptor::{OwnDescriptor, SignedDescriptor};
 use crate::testing::{TestAuthority, moment, now, relay, secs};
 

@@ -211,7 +211,7 @@ impl Hop {
 }
 
 /// Whether a descriptor goes to this authority, by whether it is a bridge's.
-pub(super) fn takes(authority: &crate::authority::Authority, bridge: bool) -> bool {
+pub(super) fn takes(authority: &Authority, bridge: bool) -> bool {
     match bridge {
         true => authority.bridge,
         false => authority.v3_ident.is_some(),

@@ -14,6 +14,7 @@ use weft_cell::stream_msg::Seen;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::{HandshakeError, fast, ntor};
+use weft_dir::circuits::Hop;
 
 use super::error::LinkFault;
 use super::link::Link;
@@ -26,6 +27,17 @@ pub(super) struct NextHop {
     pub(super) rsa: RsaIdentity,
     pub(super) ed25519: Option<Ed25519Identity>,
     pub(super) ntor: [u8; 32],
+}
+
+impl From<&Hop> for NextHop {
+    fn from(hop: &Hop) -> Self {
+        NextHop {
+            addr: hop.addr,
+            rsa: hop.rsa.into(),
+            ed25519: hop.ed25519.map(Ed25519Identity::from),
+            ntor: hop.ntor,
+        }
+    }
 }
 
 /// An EXTEND2 that was not sent yet.

@@ -17,7 +17,7 @@ use weft_cell::stream_msg::Sendme;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_dir::circuits::{AnswerFuture, CircuitRequest, Circuits, Hop};
 
-use super::circuit::{Circuit, Extension, NextHop, NotExtended};
+use super::circuit::{Circuit, Extension, NotExtended};
 use super::error::LinkFault;
 use super::link::{Link, NoLink};
 
@@ -137,13 +137,7 @@ fn build(request: &CircuitRequest, rng: &mut impl CryptoRng) -> Result<Circuit, 
 
 fn extend(circuit: &mut Circuit, hop: &Hop, rng: &mut impl CryptoRng) -> Result<(), RequestError> {
     let number = circuit.hops() + 1;
-    let next = NextHop {
-        addr: hop.addr,
-        rsa: hop.rsa.into(),
-        ed25519: hop.ed25519.map(Ed25519Identity::from),
-        ntor: hop.ntor,
-    };
-    let extended = Extension::to(&next, rng)
+    let extended = Extension::to(&hop.into(), rng)
         .map_err(NotExtended::from)
         .and_then(|extension| circuit.extend(extension, rng));
     extended.map_err(|error| match error {

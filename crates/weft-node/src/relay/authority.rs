@@ -1,7 +1,7 @@
 //! The authority of a private network, where torrc makes this relay one.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read as _};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +13,7 @@ use weft_cell::identity::Ed25519Identity;
 use weft_config::options::NetworkOptions;
 use weft_config::{AccessPolicy, AuthorityOptions, Options};
 use weft_datadir::keys::RelayKeys;
+use weft_dir::cache;
 use weft_dir::command::Severity;
 use weft_dir::private_authority::server::{AuthorityHandle, Log, Surroundings};
 use weft_dir::private_authority::{
@@ -224,19 +225,7 @@ fn lists(options: &Options, wanted: &AuthorityOptions) -> Result<Lists, Authorit
 
 /// A file that decides about relays. Where it cannot be read whole, the relays that it keeps out would be let in.
 fn read_file(what: impl ToString, path: &Path, at_most: u64) -> Result<Vec<u8>, AuthorityError> {
-    let read = || {
-        let mut bytes = Vec::new();
-        let length = std::fs::File::open(path)?
-            .take(at_most + 1)
-            .read_to_end(&mut bytes)?;
-        if u64::try_from(length).is_ok_and(|length| length > at_most) {
-            return Err(io::Error::other(format!(
-                "it has more than {at_most} bytes"
-            )));
-        }
-        Ok(bytes)
-    };
-    read().map_err(|source| AuthorityError::File {
+    cache::read_bounded(path, at_most).map_err(|source| AuthorityError::File {
         what: what.to_string(),
         path: path.to_owned(),
         source,

@@ -26,6 +26,18 @@ use super::mesh::{MainEnds, ThreadEnds, WakeUp, mesh};
 use super::*;
 use weft_tls::{LinkLifetimes, LinkSession};
 
+/// A connection that a client has opened.
+fn responder(socket: std::net::TcpStream, peer: SocketAddr) -> Adopt {
+    Adopt {
+        id: FIRST,
+        socket,
+        peer,
+        role: Role::Responder,
+        proxy: None,
+        handed_over: false,
+    }
+}
+
 /// The first connection.
 const FIRST: ConnectionId = ConnectionId(1);
 /// Turns after which whatever is waited for will never come.
@@ -97,14 +109,8 @@ impl Bench {
             socket.set_send_buffer_size(16 * 1024).unwrap();
             socket.set_recv_buffer_size(16 * 1024).unwrap();
         }
-        self.main.send(ToThread::Adopt(Box::new(Adopt {
-            id: FIRST,
-            socket: accepted,
-            peer,
-            role: Role::Responder,
-            proxy: None,
-            handed_over: false,
-        })));
+        self.main
+            .send(ToThread::Adopt(Box::new(responder(accepted, peer))));
         self.main.flush();
         self.turn();
         client
@@ -557,16 +563,8 @@ fn steps(by_proxy: bool) -> [Vec<LinkStep>; 2] {
         assert_eq!(request.len(), 9);
         accepted.write_all(&[0, 90, 0, 0, 0, 0, 0, 0]).unwrap();
     }
-    let other = Adopt {
-        id: FIRST,
-        socket: accepted,
-        peer,
-        role: Role::Responder,
-        proxy: None,
-        handed_over: false,
-    };
     let (thread, main) = &mut bench.others[0];
-    main.send(ToThread::Adopt(Box::new(other)));
+    main.send(ToThread::Adopt(Box::new(responder(accepted, peer))));
     main.flush();
     let mut steps = [Vec::new(), Vec::new()];
     for _ in 0..MANY_TURNS {

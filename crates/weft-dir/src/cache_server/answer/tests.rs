@@ -1,8 +1,9 @@
 use super::*;
 use crate::cache_server::{Body, Parsed, parse};
+use crate::certs::Certs;
 use crate::compress::decode;
 use crate::consdiff::ConsensusDigest;
-use crate::consensus::{Certs, REASONABLY_LIVE, verify};
+use crate::consensus::{REASONABLY_LIVE, verify};
 use crate::consensus_cache::{NewConsensus, Status};
 use crate::descriptor::SignedDescriptor;
 use crate::http::parse_head;

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weft_policy::{AddressSet, parse_rules};
+use weft_policy::AddressSet;
 
 use super::server::{Surroundings, Tester};
 use super::*;
@@ -99,12 +99,7 @@ pub(super) fn names(entries: &BTreeMap<String, String>) -> Vec<&str> {
 }
 
 fn list(rules: &str) -> AddressSet {
-    let mut parsed = Vec::new();
-    parse_rules(rules, Some(false), &mut parsed, &mut Vec::new()).unwrap();
-    AddressSet {
-        rules: parsed,
-        countries: Vec::new(),
-    }
+    AddressSet::parse(rules, &[]).unwrap()
 }
 
 #[test]
