@@ -5,10 +5,13 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_proxy::Route;
+
+use crate::sockets::Sockets;
 
 /// A relay of a circuit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +39,10 @@ pub struct CircuitRequest {
     pub longest: usize,
     /// The time for everything.
     pub timeout: Duration,
+    /// Whether it is about our descriptor: it does not wait for the others.
+    pub is_upload: bool,
+    /// Where its connection counts while it is open.
+    pub sockets: Arc<Sockets>,
 }
 
 /// What [`Circuits::ask`] returns.

@@ -15,7 +15,8 @@ use tor_llcrypto::d::Sha256;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::authcert::{AuthCert, AuthCertKeyIds};
 use tor_netdoc::doc::netstatus::{
-    ConsensusFlavor, Lifetime, MdConsensus, PlainConsensus, ProtoStatus, consensus_threshold,
+    ConsensusFlavor, Lifetime, MdConsensus, PlainConsensus, ProtoStatus, RelayWeight,
+    consensus_threshold,
 };
 use tor_netdoc::types::relay_flags::{RelayFlag, RelayFlags};
 
@@ -63,6 +64,8 @@ pub struct KnownRelay {
     pub flags: RelayFlags,
     /// SHA-256 of its microdescriptor.
     pub microdesc: MdDigest,
+    /// How much of the traffic is for it, relative to others.
+    pub weight: u32,
 }
 
 impl KnownRelay {
@@ -277,6 +280,10 @@ pub fn verify(
                     or_ports: relay.addrs().collect(),
                     flags: *relay.flags(),
                     microdesc: *relay.md_digest(),
+                    weight: match relay.weight() {
+                        RelayWeight::Measured(weight) | RelayWeight::Unmeasured(weight) => *weight,
+                        _ => 0,
+                    },
                 };
                 (*relay.rsa_identity(), known)
             })

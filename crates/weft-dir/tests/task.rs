@@ -5,6 +5,7 @@
 mod testing;
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, mpsc};
@@ -508,17 +509,22 @@ fn a_descriptor_that_another_of_the_same_second_overtook_is_published_again() {
     node.shutdown();
 }
 
+/// What a directory answers to a request line, by the relays of the circuit.
+type ByCircuit = Box<dyn Fn(&[RsaIdentity], &str) -> std::io::Result<Vec<u8>> + Send + Sync>;
+
 /// Circuits to directories that answer as the test has it; what they are asked is kept.
 struct FakeCircuits {
     asked: Mutex<Vec<(Vec<RsaIdentity>, String)>>,
-    answers: fn(&str) -> std::io::Result<Vec<u8>>,
+    answers: ByCircuit,
 }
 
 impl FakeCircuits {
-    fn new(answers: fn(&str) -> std::io::Result<Vec<u8>>) -> Arc<Self> {
+    fn new(
+        answers: impl Fn(&[RsaIdentity], &str) -> std::io::Result<Vec<u8>> + Send + Sync + 'static,
+    ) -> Arc<Self> {
         Arc::new(Self {
             asked: Mutex::default(),
-            answers,
+            answers: Box::new(answers),
         })
     }
 
@@ -528,14 +534,20 @@ impl FakeCircuits {
         let asked = asked.iter().filter(|(_, line)| line.starts_with(of));
         asked.map(|(path, _)| path.clone()).collect()
     }
+
+    /// The directories that were asked.
+    fn directories(&self) -> BTreeSet<RsaIdentity> {
+        let paths = self.paths("GET");
+        paths.iter().map(|path| path[0]).collect()
+    }
 }
 
 impl Circuits for FakeCircuits {
     fn ask(&self, request: CircuitRequest) -> AnswerFuture {
-        let path = request.path.iter().map(|hop| hop.rsa).collect();
+        let path: Vec<RsaIdentity> = request.path.iter().map(|hop| hop.rsa).collect();
         let text = String::from_utf8(request.request).unwrap();
         let line = text.lines().next().unwrap_or_default().to_string();
-        let answer = (self.answers)(&line);
+        let answer = (self.answers)(&path, &line);
         self.asked.lock().unwrap().push((path, line));
         Box::pin(async { answer })
     }
@@ -580,13 +592,23 @@ fn directory(line: &str, consensus: &str) -> Vec<u8> {
 /// A bridge with these circuits, which knows its address, and a network from its cache; the authority, which has the next
 /// consensus.
 fn bridge(cache: &std::path::Path, circuits: Arc<FakeCircuits>) -> (Node, Server) {
+    bridge_that_knows(cache, circuits, &minutes_later(1), NETWORK.len())
+}
+
+/// The same with this consensus and so many of the microdescriptors.
+fn bridge_that_knows(
+    cache: &std::path::Path,
+    circuits: Arc<FakeCircuits>,
+    consensus: &str,
+    known: usize,
+) -> (Node, Server) {
     let authority = TestAuthority::new(1);
     let write = |name, text: &str| cache::write(cache, name, text).unwrap();
-    write(cache::CONSENSUS, &minutes_later(1));
+    write(cache::CONSENSUS, consensus);
     write(cache::CERTS, &authority.cert);
     let microdescs = NETWORK.map(|id| testing::microdesc(&id.into()));
     let listed = microdescs.map(|text| format!("@last-listed 2026-11-21 01:00:00\n{text}"));
-    write(cache::MICRODESCS, &listed.concat());
+    write(cache::MICRODESCS, &listed[..known].concat());
     let server = Server::start(Box::new(|line| directory(line, &minutes_later(2))));
     let of_bridges = Authority {
         nickname: "bauth".to_owned(),
@@ -626,7 +648,7 @@ fn is_next(event: &Event) -> bool {
 #[test]
 fn a_bridge_asks_its_guard_and_uploads_over_three_hops() {
     let cache = tempfile::tempdir().unwrap();
-    let circuits = FakeCircuits::new(|line| Ok(directory(line, &minutes_later(2))));
+    let circuits = FakeCircuits::new(|_, line| Ok(directory(line, &minutes_later(2))));
     let (node, server) = bridge(cache.path(), circuits.clone());
     let (published, consensus) = (Cell::new(false), Cell::new(false));
     node.until("publication and the next consensus", |event| {
@@ -634,8 +656,7 @@ fn a_bridge_asks_its_guard_and_uploads_over_three_hops() {
         consensus.set(consensus.get() || is_next(&event));
         (published.get() && consensus.get()).then_some(())
     });
-    assert_eq!(server.asked(CONSENSUS), 0);
-    assert!(server.posted().is_empty());
+    assert_eq!(server.asked(""), 0);
     let uploads = circuits.paths("POST");
     let [guard, middle, last] = uploads[0][..] else {
         panic!("{uploads:?}");
@@ -644,26 +665,83 @@ fn a_bridge_asks_its_guard_and_uploads_over_three_hops() {
     assert!(guard != middle && middle != last);
     // Also of the flavour that it keeps for its clients.
     let asked = circuits.paths("GET /tor/status-vote");
-    assert!(!asked.is_empty() && asked.iter().all(|path| *path == [guard]));
+    assert!(!asked.is_empty() && asked.iter().all(|path| path.len() == 1));
+    assert!(circuits.directories().contains(&guard));
     node.shutdown();
 }
 
 #[test]
-fn a_bridge_whose_directories_fail_asks_others_and_then_an_authority() {
+fn a_bridge_whose_directories_fail_asks_few_others_and_no_authority() {
     let cache = tempfile::tempdir().unwrap();
-    let circuits = FakeCircuits::new(|_| Err(std::io::Error::other("it is down")));
-    let (node, _server) = bridge(cache.path(), circuits.clone());
+    let circuits = FakeCircuits::new(|_, _| Err(std::io::Error::other("it is down")));
+    let (node, server) = bridge(cache.path(), circuits.clone());
     let down = UploadOutcome::Failed("cannot ask over a circuit: it is down".to_owned());
-    let (failed, consensus) = (Cell::new(false), Cell::new(false));
-    node.until("failures, and the next consensus", |event| {
-        failed.set(
-            failed.get() || matches!(&event, Event::Uploaded { outcome, .. } if *outcome == down),
-        );
-        consensus.set(consensus.get() || is_next(&event));
-        // The guard, and two others after it.
-        let asked = circuits.paths("GET");
-        let others = asked.iter().any(|path| *path != asked[0]);
-        (failed.get() && consensus.get() && asked.len() >= 3 && others).then_some(())
+    let failed = Cell::new(false);
+    node.until(
+        "failures of three directories, and of them again",
+        |event| {
+            failed.set(
+                failed.get()
+                    || matches!(&event, Event::Uploaded { outcome, .. } if *outcome == down),
+            );
+            let rounds = circuits.paths("GET").len() >= 40;
+            (failed.get() && rounds).then_some(())
+        },
+    );
+    // However much fails, no more than these see the bridge.
+    assert_eq!(circuits.directories().len(), 3);
+    assert_eq!(server.asked("GET"), 0);
+    let last = node.shutdown();
+    let Some(Event::State(lines)) = last.last() else {
+        panic!("{last:?}");
+    };
+    let (_, guards) = lines.iter().find(|(key, _)| key == "BridgeGuards").unwrap();
+    let guards = guards
+        .split(',')
+        .map(|id| RsaIdentity::from_hex(id).unwrap());
+    assert_eq!(guards.collect::<BTreeSet<_>>(), circuits.directories());
+}
+
+#[test]
+fn a_directory_that_keeps_everything_to_itself_is_followed_by_another() {
+    let cache = tempfile::tempdir().unwrap();
+    let first = Arc::new(Mutex::new(None));
+    let circuits = FakeCircuits::new(move |path, line| {
+        let mut first = first.lock().unwrap();
+        let is_first = *first.get_or_insert(path[0]) == path[0];
+        // What it has is never newer than what the bridge has.
+        let minutes = if is_first { 1 } else { 2 };
+        Ok(directory(line, &minutes_later(minutes)))
     });
+    let (node, server) = bridge(cache.path(), circuits.clone());
+    node.until("the next consensus", |event| is_next(&event).then_some(()));
+    assert_eq!(server.asked(CONSENSUS), 0);
+    assert!(circuits.directories().len() > 1);
     node.shutdown();
+}
+
+#[test]
+fn an_authority_is_asked_without_a_circuit_while_the_network_is_not_known() {
+    let long_past = TestConsensus {
+        valid_after: now() - secs(2 * 86_400),
+        relays: NETWORK
+            .map(|id| (id.into(), "Fast Guard Running V2Dir Valid"))
+            .to_vec(),
+        ..TestConsensus::default()
+    }
+    .signed_by(&[&TestAuthority::new(1)]);
+    // A consensus that is long past, or too few of its relays.
+    for (consensus, known, asked) in [
+        (long_past, NETWORK.len(), CONSENSUS),
+        (minutes_later(1), 2, "GET /tor/micro/d/"),
+    ] {
+        let cache = tempfile::tempdir().unwrap();
+        let circuits = FakeCircuits::new(|_, line| Ok(directory(line, &minutes_later(2))));
+        let (node, server) = bridge_that_knows(cache.path(), circuits, &consensus, known);
+        node.until("the next consensus", |event| is_next(&event).then_some(()));
+        assert!(server.asked(asked) > 0);
+        // The descriptor waits for a circuit.
+        assert!(server.posted().is_empty());
+        node.shutdown();
+    }
 }

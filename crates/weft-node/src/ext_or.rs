@@ -32,7 +32,7 @@ const MOST: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that may be open where the node has as many files as it may: handed over they take the place of another
 /// connection, as those to the ORPort do.
-const MOST_IF_FULL: u64 = 16;
+const MOST_IF_FULL: usize = 16;
 /// Bytes that are read at once: less than the client's first bytes, as these must come after our answer.
 const READ: usize = 1024;
 /// The interval of warnings about programs that do not know the cookie.
@@ -59,6 +59,8 @@ struct Arrived {
     socket: StdTcpStream,
     protocol: ExtOr,
     open: OpenSocket,
+    /// How many that have proved nothing may be open with it.
+    most_strangers: usize,
 }
 
 /// The thread, as the main thread holds it. Dropping it ends the thread and closes its connections.
@@ -68,6 +70,8 @@ pub(crate) struct ExtOrServer {
     to_thread: Option<mpsc::Sender<Arrived>>,
     handed_over: Receiver<HandedOver>,
     sockets: Arc<Sockets>,
+    /// Of those whose programs know the cookie.
+    places: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -87,6 +91,8 @@ impl ExtOrServer {
             .build()?;
         let (to_thread, arrived) = mpsc::channel(MOST_STRANGERS);
         let (sender, handed_over) = sync_channel(MOST);
+        let places = Arc::new(Semaphore::new(MOST));
+        let of_thread = places.clone();
         let thread = std::thread::Builder::new()
             .name("ext-orport".into())
             .spawn(inherit(move || {
@@ -94,7 +100,7 @@ impl ExtOrServer {
                     sender,
                     main,
                     prove_within,
-                    places: Arc::new(Semaphore::new(MOST)),
+                    places: of_thread,
                     strangers: RefCell::default(),
                     wrong_hashes: RefCell::new(RateLimit::new(QUIET)),
                 };
@@ -105,6 +111,7 @@ impl ExtOrServer {
             to_thread: Some(to_thread),
             handed_over,
             sockets: Arc::default(),
+            places,
             thread: Some(thread),
         })
     }
@@ -112,7 +119,8 @@ impl ExtOrServer {
     /// Takes a non-blocking connection; false: too many wait, and it is closed. `is_full`: the node has as many files as it
     /// may.
     pub(crate) fn serve(&self, socket: StdTcpStream, protocol: ExtOr, is_full: bool) -> bool {
-        if is_full && self.open_files() >= MOST_IF_FULL {
+        let proven = MOST.saturating_sub(self.places.available_permits());
+        if is_full && proven >= MOST_IF_FULL {
             return false;
         }
         let peer = socket.peer_addr().ok().map(|peer| peer.ip());
@@ -120,6 +128,10 @@ impl ExtOrServer {
             open: self.sockets.count(peer),
             socket,
             protocol,
+            most_strangers: match is_full {
+                true => MOST_IF_FULL,
+                false => MOST_STRANGERS,
+            },
         };
         let to_thread = self.to_thread.as_ref();
         to_thread.is_some_and(|to| to.try_send(arrived).is_ok())
@@ -167,12 +179,13 @@ impl Server {
     async fn run(self: Rc<Self>, mut arrived: mpsc::Receiver<Arrived>) {
         while let Some(arrived) = arrived.recv().await {
             let mut strangers = self.strangers.borrow_mut();
+            let most = arrived.most_strangers;
             strangers.last += 1;
             let number = strangers.last;
             // It begins once this task waits again.
             let task = tokio::task::spawn_local(self.clone().serve(arrived, number));
             strangers.tasks.insert(number, task.abort_handle());
-            if strangers.tasks.len() > MOST_STRANGERS
+            while strangers.tasks.len() > most
                 && let Some((_, oldest)) = strangers.tasks.pop_first()
             {
                 tracing::debug!("A connection to the Extended ORPort gave way to another one");
@@ -186,6 +199,7 @@ impl Server {
             socket,
             mut protocol,
             open,
+            ..
         } = arrived;
         let result = async {
             let mut socket = TcpStream::from_std(socket)?;

@@ -18,6 +18,7 @@ pub(crate) mod bandwidth_test;
 mod circuit;
 mod circuit_request;
 mod connect;
+pub mod conversation;
 mod error;
 mod link;
 mod probe;

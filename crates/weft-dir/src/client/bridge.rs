@@ -107,6 +107,10 @@ pub async fn fetch_bridge(
 pub fn parse_bridge_descriptor(body: &[u8], now: SystemTime) -> Result<BridgeDescriptor, String> {
     let text = std::str::from_utf8(body).map_err(|_| "its descriptor is no text".to_owned())?;
     let wrong = |why: &dyn std::fmt::Display| format!("its descriptor is wrong: {why}");
+    // Where it is kept another one may follow, and what begins otherwise would count to that.
+    if !text.starts_with("router ") {
+        return Err(wrong(&"it does not begin with its router"));
+    }
     let signed = RouterDesc::parse(text)
         .map_err(|error| wrong(&error))?
         .check_signature()

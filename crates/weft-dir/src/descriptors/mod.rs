@@ -134,7 +134,8 @@ pub(crate) fn split(kind: DocumentKind, all: &[u8]) -> impl Iterator<Item = Piec
             let annotations = all.get(at..begin)?;
             let length = memmem::find(all.get(begin..)?, END)? + END.len();
             at = begin + length;
-            if memmem::find(annotations, OF_BRIDGE).is_some() {
+            let mut lines = annotations.split(|byte| *byte == b'\n');
+            if lines.any(|line| line.starts_with(OF_BRIDGE)) {
                 continue;
             }
             let bytes = all.get(begin..at)?;

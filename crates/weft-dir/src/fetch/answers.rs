@@ -121,7 +121,10 @@ impl Fetcher {
         };
         if progress {
             self.failing = None;
-            self.backoff.succeeded();
+            // Anybody can send a consensus whose certificates nobody has, again and again.
+            if self.waiting.is_none() {
+                self.backoff.succeeded();
+            }
             self.not_before = monotonic;
         } else {
             self.next = self.next.wrapping_add(1);

@@ -48,6 +48,13 @@ pub(crate) enum News {
     Message(Severity, String),
 }
 
+impl News {
+    /// Whether the directory has sent something new.
+    pub(crate) fn is_progress(&self) -> bool {
+        matches!(self, News::Consensus(_) | News::Certs(_))
+    }
+}
+
 /// A consensus that is in use from now on.
 #[derive(Debug)]
 pub(crate) struct Adopted {

@@ -274,8 +274,20 @@ async fn converse(
 }
 
 /// What the bytes are that a directory sent before it ended the stream.
-pub(crate) fn answer(received: Vec<u8>, limits: Limits) -> Result<Response, HttpError> {
+///
+/// # Errors
+///
+/// It is no answer, or is larger than one may be.
+pub fn answer(received: Vec<u8>, limits: Limits) -> Result<Response, HttpError> {
     let head = parse_head(&received)?;
+    let too_large = |what, limit| Err(HttpError::TooLarge { what, limit });
+    let length = head.as_ref().map_or(received.len(), |head| head.length);
+    if length > limits.head {
+        return too_large("head", limits.head);
+    }
+    if received.len() - length.min(received.len()) > limits.body {
+        return too_large("body", limits.body);
+    }
     response(received, head, limits)
 }
 

@@ -1,12 +1,13 @@
 //! How a bridge asks directories: so that neither an observer of its line nor an authority learns from its requests where it is.
 //! Its descriptor goes to authorities of bridges alone, over circuits of three hops (C tor: `DIRIND_ANONYMOUS`). Everything else
 //! it asks of the first relay of these circuits, as clients ask their guards; an authority is asked without a circuit while
-//! nothing else is known.
+//! the network, or the own address, is not known.
 //!
 //! The path is chosen here, where the documents are; [`Circuits`](crate::circuits::Circuits) makes the circuit.
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rand::seq::IndexedRandom as _;
@@ -20,20 +21,95 @@ use crate::authority::Authority;
 use crate::circuits::{CircuitRequest, Hop};
 use crate::command::{Event, Severity};
 use crate::consensus::{Consensus, KnownRelay};
-use crate::http::{self, HttpError, Limits, Request, Response};
+use crate::http::{self, HttpError, Limits, Request};
 
-/// Directories that fail in a row before an authority is asked without a circuit (as C tor's clients do).
+/// Relays that are the first of circuits, at most: as many as C tor's primary guards.
+const MOST_GUARDS: usize = 3;
+/// Failures of one of them in a row after which the next is asked.
 const MOST_FAILURES: u8 = 3;
-/// A circuit and an answer have this long, at least: three links and as many handshakes.
-const CIRCUIT_TIMEOUT: Duration = Duration::from_secs(120);
+/// The time for a circuit, a request and an answer.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// After this time from the start an own address that is not known is asked of an authority.
+const ADDRESS_PATIENCE: Duration = Duration::from_secs(60);
+/// The line of the state file that has the guards.
+const STATE: &str = "BridgeGuards";
 
 /// The relays that a bridge asks over circuits.
 #[derive(Debug, Default)]
 pub(super) struct BridgePaths {
-    /// The first relay of circuits, and the directory: the same as long as it is listed, as a guard is.
-    guard: Option<RsaIdentity>,
-    /// Directories that have failed in a row.
+    /// The first relays of circuits, which are also the directories; the first of these is asked. Each stays as long as it is
+    /// listed, so that few relays ever see the bridge's requests, however much they fail.
+    guards: Vec<RsaIdentity>,
+    /// How often the first has failed in a row.
     failures: u8,
+}
+
+/// How a request was made over a circuit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// The first relay.
+    guard: RsaIdentity,
+    /// How often it had failed before.
+    failures: u8,
+}
+
+impl BridgePaths {
+    /// The guards of an earlier run.
+    pub(super) fn of_state(state: &[(String, String)]) -> Self {
+        let line = state.iter().find(|(key, _)| key == STATE);
+        let ids = line.map_or("", |(_, value)| value.as_str()).split(',');
+        Self {
+            guards: ids
+                .filter_map(RsaIdentity::from_hex)
+                .take(MOST_GUARDS)
+                .collect(),
+            failures: 0,
+        }
+    }
+
+    /// The line of the state file.
+    pub(super) fn state(&self) -> (String, String) {
+        let ids = self
+            .guards
+            .iter()
+            .map(|id| hex::encode_upper(id.as_bytes()));
+        (STATE.to_owned(), ids.collect::<Vec<_>>().join(","))
+    }
+
+    /// A request has come to an end. What was of no use counts against the guard: it can answer, and keep everything from us all
+    /// the same. Requests that began at the same time fail together, and count once.
+    pub(super) fn answered(&mut self, asked: Asked, useful: bool) {
+        if self.guards.first() != Some(&asked.guard) {
+            return;
+        }
+        if useful {
+            self.failures = 0;
+        } else if asked.failures == self.failures {
+            self.failures += 1;
+        }
+        if self.failures >= MOST_FAILURES {
+            self.guards.rotate_left(1);
+            self.failures = 0;
+        }
+    }
+}
+
+/// What an answer may cost. Honest ones are smaller by far.
+fn limits(purpose: &Purpose, stall: Duration) -> Limits {
+    let all = Limits::with_stall(stall);
+    let each = |count: usize, length: usize| count.saturating_add(1).saturating_mul(length);
+    let body = match purpose {
+        Purpose::Upload(_) => 8 << 10,
+        Purpose::Held(_) => 64 << 10,
+        Purpose::Microdescs(batch) => each(batch.len(), 16 << 10),
+        Purpose::Descriptors(_, batch) => each(batch.len(), 64 << 10),
+        Purpose::Fetch | Purpose::FetchNs => 8 << 20,
+    };
+    Limits {
+        body: body.min(all.body),
+        decompressed: body.saturating_mul(2).min(all.decompressed),
+        ..all
+    }
 }
 
 impl DirectoryTask {
@@ -44,7 +120,8 @@ impl DirectoryTask {
         purpose: Purpose,
         request: &Request,
     ) -> Result<(), Purpose> {
-        let (path, nickname) = match purpose.is_of_authority() {
+        let is_upload = purpose.is_of_authority();
+        let (path, nickname) = match is_upload {
             true => (
                 self.path_to(&authority.identity),
                 authority.nickname.clone(),
@@ -59,17 +136,24 @@ impl DirectoryTask {
         };
         let text = format!("Asking {nickname} over a circuit.");
         (self.events)(Event::Message(Severity::Info, text));
-        let limits = Limits::with_stall(self.options.max_stall);
+        let limits = limits(&purpose, self.options.max_stall);
+        let circuit = path
+            .as_ref()
+            .and_then(|path| path.first())
+            .map(|hop| Asked {
+                guard: hop.rsa,
+                failures: self.paths.failures,
+            });
         let asking = path.map(|path| {
-            let socket = self.sockets.count(path.first().map(|hop| hop.addr.ip()));
-            let asking = self.circuits.ask(CircuitRequest {
+            self.circuits.ask(CircuitRequest {
                 path,
                 route: self.options.route.clone(),
                 request: request.encode(None, None),
                 longest: limits.head.saturating_add(limits.body),
-                timeout: self.options.max_stall.max(CIRCUIT_TIMEOUT),
-            });
-            (socket, asking)
+                timeout: TIMEOUT,
+                is_upload,
+                sockets: self.sockets.clone(),
+            })
         });
         let (sent, authority) = (self.clock.wall(), authority.identity);
         let mut stop = self.stop.subscribe();
@@ -82,7 +166,7 @@ impl DirectoryTask {
                 None => Err(failed(io::Error::other(
                     "none can be built with what is known of the network",
                 ))),
-                Some((_open, asking)) => tokio::select! {
+                Some(asking) => tokio::select! {
                     answer = asking => answer.map_err(failed).and_then(|bytes| http::answer(bytes, limits)),
                     Ok(_) = stop.wait_for(|stop| *stop) => Err(HttpError::Unreachable),
                 },
@@ -91,7 +175,7 @@ impl DirectoryTask {
                 purpose,
                 authority,
                 nickname,
-                by_circuit: true,
+                circuit,
                 sent,
                 result,
             }
@@ -99,79 +183,84 @@ impl DirectoryTask {
         Ok(())
     }
 
-    /// A directory that was asked over a circuit has answered, or not.
-    pub(super) fn directory_answered(&mut self, result: &Result<Response, HttpError>) {
-        let is_good = result.as_ref().is_ok_and(|answer| answer.status < 500);
-        self.paths.failures = match is_good {
-            true => 0,
-            false => self.paths.failures.saturating_add(1),
-        };
+    /// The network as far as circuits may be built with it: the consensus is not past, and most of its relays are known. With few
+    /// of them the one that has sent these would choose the paths.
+    fn usable_network(&self) -> Option<Arc<Consensus>> {
+        let consensus = self.fetcher.consensus()?.clone();
+        let (mut known, mut all) = (0, 0);
+        self.documents.with_microdescs(|store| {
+            for (_, relay) in consensus.relays() {
+                all += 1;
+                known += usize::from(store.get(&relay.microdesc).is_some());
+            }
+        });
+        // C tor wants as large a part of all paths of a client (`get_frac_paths_needed_for_circs`).
+        let is_enough = known * 10 >= all * 6;
+        (is_enough && consensus.is_reasonably_live(self.clock.wall())).then_some(consensus)
     }
 
-    /// The directory to ask for what every directory has. `None`: nobody is known yet, or several have failed, or our own address is
-    /// not known, which only an authority is believed about.
+    /// The directory to ask for what every directory has. `None`: the network is not known yet, or our own address is not, and
+    /// only an authority is believed about that.
     fn directory(&mut self) -> Option<Hop> {
-        let consensus = self.fetcher.consensus()?.clone();
-        let own = self.descriptor.as_ref()?.rsa_id();
-        match self.paths.failures {
-            0 => {
-                let (id, guard) = self.guard(&consensus, &[own])?;
-                let is_directory = |relay: &KnownRelay| relay.has(RelayFlag::V2Dir);
-                consensus
-                    .relay(&id)
-                    .filter(|relay| is_directory(relay))
-                    .map(|_| guard)
-            }
-            MOST_FAILURES.. => {
-                // The authority's turn; then directories again.
-                self.paths.failures = 0;
-                None
-            }
-            _ => self
-                .pick(&consensus, &[RelayFlag::V2Dir], &[own])
-                .map(|(_, hop)| hop),
+        let since = self.clock.monotonic().saturating_sub(self.started);
+        if self.descriptor.is_none() && since >= ADDRESS_PATIENCE {
+            return None;
         }
+        let consensus = self.usable_network()?;
+        self.guard(&consensus, &[]).map(|(_, hop)| hop)
     }
 
     /// Two relays, and the authority.
     fn path_to(&mut self, authority: &RsaIdentity) -> Option<Vec<Hop>> {
-        let consensus = self.fetcher.consensus()?.clone();
-        let own = self.descriptor.as_ref()?.rsa_id();
+        let consensus = self.usable_network()?;
         let last = self.hop(authority, consensus.relay(authority)?)?;
-        let (first_id, first) = self.guard(&consensus, &[own, *authority])?;
-        let (_, middle) = self.pick(&consensus, &[], &[own, *authority, first_id])?;
+        let (first_id, first) = self.guard(&consensus, &[*authority])?;
+        // Networks on one machine have one subnet.
+        let apart = (!self.options.testing).then(|| subnet(first.addr));
+        let (_, middle) = self.pick(&consensus, &[], &[*authority, first_id], apart)?;
         Some(vec![first, middle, last])
     }
 
-    /// The first relay of circuits: a guard that is a directory, where there is one.
+    /// The guard whose turn it is.
     fn guard(&mut self, consensus: &Consensus, not: &[RsaIdentity]) -> Option<(RsaIdentity, Hop)> {
-        let kept = self
-            .paths
-            .guard
-            .filter(|id| !not.contains(id))
-            .and_then(|id| {
-                let relay = consensus
-                    .relay(&id)
-                    .filter(|relay| relay.has(RelayFlag::Fast))?;
-                Some((id, self.hop(&id, relay)?))
-            });
-        let chosen = match kept {
-            Some(kept) => kept,
-            None => self
-                .pick(consensus, &[RelayFlag::Guard, RelayFlag::V2Dir], not)
-                .or_else(|| self.pick(consensus, &[RelayFlag::V2Dir], not))
-                .or_else(|| self.pick(consensus, &[], not))?,
+        let before = self.paths.guards.clone();
+        let is_listed = |id: &RsaIdentity| {
+            let relay = consensus.relay(id);
+            relay.is_some_and(|relay| relay.has(RelayFlag::Fast) && relay.has(RelayFlag::V2Dir))
         };
-        self.paths.guard = Some(chosen.0);
-        Some(chosen)
+        self.paths.guards.retain(is_listed);
+        while self.paths.guards.len() < MOST_GUARDS {
+            let taken = [not, &self.paths.guards].concat();
+            let found = self
+                .pick(
+                    consensus,
+                    &[RelayFlag::Guard, RelayFlag::V2Dir],
+                    &taken,
+                    None,
+                )
+                .or_else(|| self.pick(consensus, &[RelayFlag::V2Dir], &taken, None));
+            match found {
+                Some((id, _)) => self.paths.guards.push(id),
+                None => break,
+            }
+        }
+        if self.paths.guards.first() != before.first() {
+            self.paths.failures = 0;
+        }
+        if self.paths.guards != before {
+            self.send_state();
+        }
+        let mut usable = self.paths.guards.iter().filter(|id| !not.contains(id));
+        usable.find_map(|id| Some((*id, self.hop(id, consensus.relay(id)?)?)))
     }
 
-    /// A fast relay with these flags, which is none of those.
+    /// A fast relay with these flags, by its weight, which is none of those and not in that subnet.
     fn pick(
         &mut self,
         consensus: &Consensus,
         flags: &[RelayFlag],
         not: &[RsaIdentity],
+        apart: Option<[u8; 2]>,
     ) -> Option<(RsaIdentity, Hop)> {
         let relays: Vec<(&RsaIdentity, &KnownRelay)> = consensus
             .relays()
@@ -179,8 +268,11 @@ impl DirectoryTask {
             .filter(|(_, relay)| flags.iter().all(|flag| relay.has(*flag)))
             .collect();
         for _ in 0..16 {
-            let (id, relay) = relays.choose(&mut self.rng)?;
-            if let Some(hop) = self.hop(id, relay) {
+            let weight = |(_, relay): &(&RsaIdentity, &KnownRelay)| u64::from(relay.weight.max(1));
+            let (id, relay) = relays.choose_weighted(&mut self.rng, weight).ok()?;
+            if let Some(hop) = self.hop(id, relay)
+                && apart.is_none_or(|apart| apart != subnet(hop.addr))
+            {
                 return Some((**id, hop));
             }
         }
@@ -207,6 +299,17 @@ impl Hop {
             ed25519: Some((*relay.ed25519_id()).into()),
             ntor: relay.ntor_key().to_bytes(),
         })
+    }
+}
+
+/// The network of 16 bits of a hop, whose address is IPv4.
+fn subnet(addr: SocketAddr) -> [u8; 2] {
+    match addr {
+        SocketAddr::V4(addr) => {
+            let [first, second, ..] = addr.ip().octets();
+            [first, second]
+        }
+        SocketAddr::V6(_) => [0; 2],
     }
 }
 
@@ -243,6 +346,53 @@ mod tests {
         ] {
             assert!(of(&bad).is_none(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_guard_of_no_use_is_followed_by_the_next_and_requests_of_one_moment_count_once() {
+        let [first, second, third] = [[1; 20], [2; 20], [3; 20]].map(RsaIdentity::from);
+        let mut paths = BridgePaths {
+            guards: vec![first, second, third],
+            failures: 0,
+        };
+        let asked = |paths: &BridgePaths| Asked {
+            guard: paths.guards[0],
+            failures: paths.failures,
+        };
+        for round in 1..MOST_FAILURES {
+            let together = [asked(&paths); 8];
+            for asked in together {
+                paths.answered(asked, false);
+            }
+            assert_eq!((paths.guards[0], paths.failures), (first, round));
+        }
+        // Something of use.
+        let last = asked(&paths);
+        paths.answered(last, true);
+        assert_eq!(paths.failures, 0);
+        for _ in 0..MOST_FAILURES {
+            let asked = asked(&paths);
+            paths.answered(asked, false);
+        }
+        assert_eq!(paths.guards, [second, third, first]);
+        // A late answer of the one before changes nothing.
+        paths.answered(last, false);
+        assert_eq!((paths.guards[0], paths.failures), (second, 0));
+        // They stay over a start; what is no fingerprint is left out.
+        let (key, value) = paths.state();
+        let state = [("Other".to_owned(), "x".to_owned()), (key, value + ",x,")];
+        assert_eq!(BridgePaths::of_state(&state).guards, paths.guards);
+        let many = vec!["01".repeat(20); 10].join(",");
+        let state = [(STATE.to_owned(), many)];
+        assert_eq!(BridgePaths::of_state(&state).guards.len(), MOST_GUARDS);
+    }
+
+    #[test]
+    fn an_answer_may_be_as_large_as_what_was_asked_for() {
+        let of = |purpose| limits(&purpose, Duration::from_secs(300)).body;
+        assert_eq!(of(Purpose::Upload(1)), 8 << 10);
+        assert_eq!(of(Purpose::Microdescs(vec![[1; 32]; 92])), 93 << 14);
+        assert!(of(Purpose::Fetch) <= 8 << 20);
     }
 
     #[test]

@@ -147,7 +147,7 @@ impl DirectoryTask {
         source: &str,
         now: SystemTime,
         monotonic: Duration,
-    ) {
+    ) -> bool {
         let (directory, file) = (&self.options.cache_directory, self.ns.cache_file());
         let cached = || cache::read(directory, file).ok()?;
         self.ns.set_certs(self.fetcher.certs());
@@ -160,7 +160,9 @@ impl DirectoryTask {
             monotonic,
             &mut self.rng,
         );
+        let is_progress = news.iter().any(News::is_progress);
         self.ns_news(news, now, monotonic);
+        is_progress
     }
 
     /// Acts on what fetching it led to.
@@ -235,25 +237,27 @@ impl DirectoryTask {
             .filter(|_| self.wants_microdescs(now))
     }
 
-    /// Microdescriptors were answered, or not.
+    /// Microdescriptors were answered, or not; whether any came.
     pub(super) fn microdescs_answered(
         &mut self,
         batch: &Batch,
         result: Result<Response, HttpError>,
         source: &str,
-    ) {
+        by_circuit: bool,
+    ) -> bool {
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
+        let mut arrived = 0;
         let message = match result {
             Ok(Response {
                 status: 200, body, ..
             }) => {
-                let arrived = self.take_in(&body, now);
+                arrived = self.take_in(&body, now);
                 (arrived == 0).then(|| {
                     let warning = format!(
                         "{source} sent none of the {} microdescriptors that it was asked for.",
                         batch.len()
                     );
-                    (Severity::Warn, warning)
+                    (none_came(by_circuit), warning)
                 })
             }
             Ok(Response { status, reason, .. }) => Some((
@@ -277,6 +281,7 @@ impl DirectoryTask {
                 format!("{error}; going on without."),
             ));
         }
+        arrived > 0
     }
 
     /// Keeps the microdescriptors in `body` that are lacking; how many those are.
@@ -302,5 +307,14 @@ impl DirectoryTask {
         let directory = &self.options.cache_directory;
         self.documents
             .with_microdescs(|store| store.save(directory))
+    }
+}
+
+/// How loud it is that a directory sent nothing of what it was asked for. Authorities are believed to have it; others could fill
+/// the log.
+pub(super) fn none_came(by_circuit: bool) -> Severity {
+    match by_circuit {
+        true => Severity::Info,
+        false => Severity::Warn,
     }
 }

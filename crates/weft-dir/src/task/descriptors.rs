@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::DirectoryTask;
+use super::caching::none_came;
 use super::request::Purpose;
 use crate::command::{Event, Severity};
 use crate::consensus::ListedDescriptor;
@@ -122,9 +123,11 @@ impl DirectoryTask {
         batch: &[DescriptorDigest],
         result: Result<Response, HttpError>,
         source: &str,
-    ) {
+        by_circuit: bool,
+    ) -> bool {
         let monotonic = self.clock.monotonic();
         let what = kind.name();
+        let mut arrived = false;
         let message = match result {
             Ok(Response {
                 status: 200, body, ..
@@ -133,9 +136,12 @@ impl DirectoryTask {
                     let count = batch.len();
                     let text =
                         format!("{source} sent none of the {count} {what} that it was asked for.");
-                    Some((Severity::Warn, text))
+                    Some((none_came(by_circuit), text))
                 }
-                Ok(_) => None,
+                Ok(_) => {
+                    arrived = true;
+                    None
+                }
                 Err(warning) => Some((Severity::Warn, warning)),
             },
             Ok(Response { status, reason, .. }) => Some((
@@ -161,6 +167,7 @@ impl DirectoryTask {
             // What could not be kept is not wanted again before the next consensus.
             self.want(DocumentKind::ExtraInfo);
         }
+        arrived
     }
 
     /// Keeps the documents in `body` that are still lacking; how many were asked for.

@@ -183,7 +183,7 @@ impl DirectoryTask {
             turn_of: 0,
             sockets: Arc::default(),
             circuits: config.circuits,
-            paths: BridgePaths::default(),
+            paths: BridgePaths::of_state(&config.state),
         }
     }
 
@@ -222,7 +222,7 @@ impl DirectoryTask {
             }
         }
         self.making.stop();
-        (self.events)(Event::State(self.bandwidth.state()));
+        self.send_state();
     }
 
     /// Does whatever is due now.
@@ -245,7 +245,7 @@ impl DirectoryTask {
         }
         if monotonic.saturating_sub(self.state_sent_at) >= STATE_INTERVAL {
             self.state_sent_at = monotonic;
-            (self.events)(Event::State(self.bandwidth.state()));
+            self.send_state();
         }
         if self.options.disabled {
             return;
@@ -273,6 +273,15 @@ impl DirectoryTask {
         self.fetch_ns(now, monotonic);
         self.fetch_microdescs(now, monotonic);
         self.fetch_descriptors(now, monotonic);
+    }
+
+    /// Sends the lines of the state file.
+    fn send_state(&mut self) {
+        let mut lines = self.bandwidth.state();
+        if self.options.bridge {
+            lines.push(self.paths.state());
+        }
+        (self.events)(Event::State(lines));
     }
 
     /// How long nothing has to be done if no message arrives.

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
+use super::bridge::Asked;
 use crate::descriptors::{DescriptorDigest, DocumentKind};
 use crate::http::{HttpError, Response};
 use crate::microdesc::Batch;
@@ -39,8 +40,8 @@ pub(super) struct Finished {
     pub(super) purpose: Purpose,
     pub(super) authority: RsaIdentity,
     pub(super) nickname: String,
-    /// Whether it was asked over a circuit; a fetch then was not answered by the authority.
-    pub(super) by_circuit: bool,
+    /// How it was asked, if not of the authority and without a circuit.
+    pub(super) circuit: Option<Asked>,
     /// Wall clock when it was sent.
     pub(super) sent: SystemTime,
     /// How it ended.

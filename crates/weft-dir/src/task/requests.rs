@@ -45,7 +45,7 @@ impl DirectoryTask {
                 purpose,
                 authority: authority.identity,
                 nickname: authority.nickname,
-                by_circuit: false,
+                circuit: None,
                 sent,
                 result,
             }
@@ -59,16 +59,24 @@ impl DirectoryTask {
             purpose,
             authority,
             nickname,
-            by_circuit,
+            circuit,
             sent,
             result,
         } = finished;
-        match (&result, by_circuit) {
-            // Only authorities are believed about the time and our address.
-            (Ok(response), false) => self.note_headers(response, &nickname, sent, monotonic),
-            (_, true) if !purpose.is_of_authority() => self.directory_answered(&result),
-            _ => {}
+        // Only authorities are believed about the time and our address.
+        if let (Ok(response), None) = (&result, &circuit) {
+            self.note_headers(response, &nickname, sent, monotonic);
         }
+        let by_circuit = circuit.is_some();
+        // What is as new as what we have is an answer; so is that of an authority, whatever it is.
+        let mut useful = match &result {
+            Ok(Response { status: 304, .. }) => match purpose {
+                Purpose::FetchNs => self.ns.is_live(now),
+                _ => self.fetcher.is_live(now),
+            },
+            Ok(_) => purpose.is_of_authority(),
+            Err(_) => false,
+        };
         match purpose {
             Purpose::Fetch => {
                 let directory = &self.options.cache_directory;
@@ -83,23 +91,31 @@ impl DirectoryTask {
                     &mut self.rng,
                 );
                 for news in news {
+                    useful |= news.is_progress();
                     self.news(news, now, monotonic);
                 }
             }
-            Purpose::FetchNs => self.ns_answered(result, &nickname, now, monotonic),
+            Purpose::FetchNs => {
+                useful |= self.ns_answered(result, &nickname, now, monotonic);
+            }
             Purpose::Upload(generation) => match outcome(result) {
                 // Whether that matters depends on what the authority has.
                 UploadOutcome::NotNew if self.ask_held(generation, &authority) => {}
                 outcome => self.uploaded(generation, authority, nickname, outcome),
             },
-            Purpose::Microdescs(batch) => self.microdescs_answered(&batch, result, &nickname),
+            Purpose::Microdescs(batch) => {
+                useful |= self.microdescs_answered(&batch, result, &nickname, by_circuit);
+            }
             Purpose::Descriptors(kind, batch) => {
-                self.descriptors_answered(kind, &batch, result, &nickname);
+                useful |= self.descriptors_answered(kind, &batch, result, &nickname, by_circuit);
             }
             Purpose::Held(generation) => {
                 let outcome = self.held(generation, result, &nickname, now, monotonic);
                 self.uploaded(generation, authority, nickname, outcome);
             }
+        }
+        if let Some(asked) = circuit {
+            self.paths.answered(asked, useful);
         }
     }
 

@@ -18,14 +18,14 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_dir::circuits::{AnswerFuture, CircuitRequest, Circuits, Hop};
 
 use super::circuit::{Circuit, Extension, NotExtended};
+use super::conversation::{Conversation, Step};
 use super::error::LinkFault;
 use super::link::{Link, NoLink};
 
 /// Requests at once, at most; others wait. Each has a link of its own.
 const MOST_REQUESTS: usize = 4;
-/// DATA cells for which a SENDME is due, on a stream and on a circuit (tor-spec 7.3, 7.4).
-const PER_STREAM_SENDME: usize = 50;
-const PER_CIRCUIT_SENDME: usize = 100;
+/// Uploads at once.
+const MOST_UPLOADS: usize = 2;
 /// Cells of a request, at most: as many as may be sent on a stream before the other end answers (tor-spec 7.4).
 const MOST_CELLS: usize = 500;
 /// The stream on the circuit.
@@ -65,6 +65,8 @@ enum RequestError {
 pub struct CircuitRequests {
     rng: Mutex<StdRng>,
     places: Arc<Semaphore>,
+    /// Of uploads: they do not wait until a directory that is slow has answered.
+    upload_places: Arc<Semaphore>,
 }
 
 impl CircuitRequests {
@@ -73,6 +75,7 @@ impl CircuitRequests {
         Self {
             rng: Mutex::new(StdRng::from_seed(seed)),
             places: Arc::new(Semaphore::new(MOST_REQUESTS)),
+            upload_places: Arc::new(Semaphore::new(MOST_UPLOADS)),
         }
     }
 }
@@ -80,12 +83,18 @@ impl CircuitRequests {
 impl Circuits for CircuitRequests {
     fn ask(&self, request: CircuitRequest) -> AnswerFuture {
         let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        let (seed, places): ([u8; 32], _) = (rng.random(), self.places.clone());
+        let seed: [u8; 32] = rng.random();
         drop(rng);
+        let places = match request.is_upload {
+            true => self.upload_places.clone(),
+            false => self.places.clone(),
+        };
         Box::pin(async move {
             let place = places.acquire_owned().await.map_err(io::Error::other)?;
             let asking = tokio::task::spawn_blocking(move || {
                 let _place = place;
+                let first = request.path.first().map(|hop| hop.addr.ip());
+                let _open = request.sockets.count(first);
                 ask(&request, &mut StdRng::from_seed(seed))
             });
             let answer = asking.await.map_err(io::Error::other)?;
@@ -155,50 +164,29 @@ fn converse(
     rng: &mut impl CryptoRng,
 ) -> Result<Vec<u8>, LinkFault> {
     send(circuit, RelayCmd::BEGIN_DIR, STREAM, &[], rng)?;
-    let mut answer = Vec::new();
+    let mut conversation = Conversation::new(longest);
     loop {
         let cell = next(circuit)?;
-        match RelayBody::new(cell.body()).command() {
-            RelayCmd::CONNECTED => break,
-            RelayCmd::END => return Ok(answer),
-            _ => {}
-        }
-    }
-    for part in request.chunks(relay::MAX_DATA) {
-        send(circuit, RelayCmd::DATA, STREAM, part, rng)?;
-    }
-    let mut cells: usize = 0;
-    while answer.len() <= longest {
-        let cell = next(circuit)?;
         let message = RelayBody::new(cell.body());
-        match message.command() {
-            RelayCmd::DATA => {
-                answer.extend_from_slice(message.data()?);
-                cells += 1;
-                acknowledge(circuit, cells, rng)?;
+        match conversation.take(message.command(), message.data()?) {
+            Step::Wait => {}
+            Step::Ask => {
+                for part in request.chunks(relay::MAX_DATA) {
+                    send(circuit, RelayCmd::DATA, STREAM, part, rng)?;
+                }
             }
-            RelayCmd::END => break,
-            _ => {}
+            Step::Acknowledge { of_circuit } => {
+                if of_circuit {
+                    // It proves that this was the last cell.
+                    let seen = circuit.seen();
+                    let sendme = Sendme { version: 1, seen };
+                    send(circuit, RelayCmd::SENDME, 0, &sendme.encode(), rng)?;
+                }
+                send(circuit, RelayCmd::SENDME, STREAM, &[], rng)?;
+            }
+            Step::Over => return Ok(conversation.answer()),
         }
     }
-    Ok(answer)
-}
-
-/// Sends the SENDMEs that are due after so many DATA cells. The circuit's proves that this was the last of them.
-fn acknowledge(
-    circuit: &mut Circuit,
-    cells: usize,
-    rng: &mut impl CryptoRng,
-) -> Result<(), LinkFault> {
-    if cells.is_multiple_of(PER_CIRCUIT_SENDME) {
-        let seen = circuit.seen();
-        let sendme = Sendme { version: 1, seen };
-        send(circuit, RelayCmd::SENDME, 0, &sendme.encode(), rng)?;
-    }
-    if cells.is_multiple_of(PER_STREAM_SENDME) {
-        send(circuit, RelayCmd::SENDME, STREAM, &[], rng)?;
-    }
-    Ok(())
 }
 
 fn send(

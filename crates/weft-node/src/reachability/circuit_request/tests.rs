@@ -12,6 +12,7 @@ use weft_crypto::handshake::fast;
 use weft_crypto::relay_cell::RelayCrypt;
 use weft_tls::{LinkLifetimes, LinkTls};
 
+use super::super::conversation::{PER_CIRCUIT_SENDME, PER_STREAM_SENDME};
 use super::*;
 
 /// Longer than anything that does not hang.
@@ -137,6 +138,8 @@ fn directory<T: Send + 'static>(
         request: b"GET / HTTP/1.0\r\n\r\n".to_vec(),
         longest: 1 << 20,
         timeout: PATIENCE,
+        is_upload: false,
+        sockets: Arc::default(),
     };
     let thread = thread::spawn(move || act(Directory::accept(&listener)));
     (request, thread)
