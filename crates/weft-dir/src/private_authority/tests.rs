@@ -1,8 +1,11 @@
 //! An authority without sockets: what it takes, what it signs, what it serves.
 
+mod history;
 mod newcomers;
+mod reachability;
 mod repeats;
 mod rules;
+mod threads;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock};

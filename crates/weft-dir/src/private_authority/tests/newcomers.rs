@@ -1,9 +1,8 @@
 //! What newcomers take from relays that an authority knows. Anybody can make up any number of newcomers.
 
 use super::pins::Journal;
-use super::rules::{
-    authority_with, entries, entries_after, names, run_tests, with_rsa_of, with_tests,
-};
+use super::reachability::run_tests;
+use super::rules::{authority_with, entries, entries_after, names, with_rsa_of, with_tests};
 use super::*;
 use crate::descriptor::Moment;
 

@@ -1,6 +1,7 @@
 //! Descriptors that have nothing new, and what an authority does about them: nothing.
 
-use super::rules::{authority_with, entries, run_tests, with_tests};
+use super::reachability::run_tests;
+use super::rules::{authority_with, entries, with_tests};
 use super::*;
 use crate::descriptor::Moment;
 

@@ -1,33 +1,31 @@
 //! Which relays an authority lists, and with which flags.
 
-use std::net::{SocketAddr, SocketAddrV4};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::SocketAddrV4;
 
 use weft_policy::AddressSet;
 
-use super::server::{Surroundings, Tester};
 use super::*;
 use crate::descriptor::Moment;
 
-const HOUR: u64 = 3600;
-const DAY: u64 = 24 * HOUR;
+pub(super) const HOUR: u64 = 3600;
+pub(super) const DAY: u64 = 24 * HOUR;
 
 pub(super) fn authority_with(config: AuthorityConfig) -> PrivateAuthority {
     PrivateAuthority::new(config, keys(), None)
 }
 
-fn with_lists(lists: Lists) -> AuthorityConfig {
+pub(super) fn with_lists(lists: Lists) -> AuthorityConfig {
     AuthorityConfig { lists, ..config() }
 }
 
-fn with_flags(change: impl FnOnce(&mut FlagThresholds)) -> AuthorityConfig {
+pub(super) fn with_flags(change: impl FnOnce(&mut FlagThresholds)) -> AuthorityConfig {
     let mut config = config();
     change(&mut config.flags);
     config
 }
 
 /// Relays are as they compare with each other, and none as steady or fast as it must be anyway.
-fn compared(change: impl FnOnce(&mut FlagThresholds)) -> AuthorityConfig {
+pub(super) fn compared(change: impl FnOnce(&mut FlagThresholds)) -> AuthorityConfig {
     with_flags(|flags| {
         flags.stable_uptime = secs(30 * DAY);
         flags.stable_mtbf = secs(5 * DAY);
@@ -45,19 +43,23 @@ pub(super) fn with_tests(change: impl FnOnce(&mut ReachabilityOptions)) -> Autho
 }
 
 /// A relay at an address of its own, `10.0.0.SEED`.
-fn at_address(seed: u8) -> OwnDescriptor {
+pub(super) fn at_address(seed: u8) -> OwnDescriptor {
     OwnDescriptor {
         ipv4: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, seed), 9001),
         ..described(seed.into())
     }
 }
 
-fn post_at(authority: &mut PrivateAuthority, relay: &OwnDescriptor, moment: &Moment) -> Answer {
+pub(super) fn post_at(
+    authority: &mut PrivateAuthority,
+    relay: &OwnDescriptor,
+    moment: &Moment,
+) -> Answer {
     let body = relay.sign(moment).unwrap().upload_body();
     authority.post(&body, FROM, moment.published)
 }
 
-fn post(authority: &mut PrivateAuthority, relay: &OwnDescriptor) -> Answer {
+pub(super) fn post(authority: &mut PrivateAuthority, relay: &OwnDescriptor) -> Answer {
     post_at(authority, relay, &moment())
 }
 
@@ -85,7 +87,7 @@ pub(super) fn entries(authority: &mut PrivateAuthority) -> BTreeMap<String, Stri
 }
 
 /// Nicknames of relays with a flag.
-fn with_flag<'a>(entries: &'a BTreeMap<String, String>, flag: &str) -> Vec<&'a str> {
+pub(super) fn with_flag<'a>(entries: &'a BTreeMap<String, String>, flag: &str) -> Vec<&'a str> {
     let has = |entry: &str| {
         let line = entry.lines().find_map(|line| line.strip_prefix("s "));
         line.is_some_and(|line| line.split(' ').any(|one| one == flag))
@@ -98,7 +100,7 @@ pub(super) fn names(entries: &BTreeMap<String, String>) -> Vec<&str> {
     entries.keys().map(String::as_str).collect()
 }
 
-fn list(rules: &str) -> AddressSet {
+pub(super) fn list(rules: &str) -> AddressSet {
     AddressSet::parse(rules, &[]).unwrap()
 }
 
@@ -333,281 +335,6 @@ fn where_enough_is_measured_claims_do_not_count() {
     assert_eq!(with_flag(&found, "Fast"), ["relay2", "relay3"]);
 }
 
-/// Runs the tests that are due; relays that are not reached are those of `down`.
-pub(super) fn run_tests(authority: &mut PrivateAuthority, down: &[u64], at: SystemTime) -> usize {
-    let down: Vec<RsaIdentity> = down.iter().map(|seed| relay(*seed).rsa_id()).collect();
-    let (tests, _) = authority.begin_tests(at);
-    for test in &tests {
-        authority.tested(test, !down.contains(&test.rsa), at);
-    }
-    tests.len()
-}
-
-#[test]
-fn relays_that_are_not_reached_are_not_listed() {
-    let mut authority = authority_with(with_tests(|_| {}));
-    for seed in 1..=3 {
-        upload(&mut authority, seed);
-    }
-    // We ourselves run, and nobody tests that.
-    let (tests, next) = authority.begin_tests(now());
-    assert_eq!((tests.len(), next), (2, None));
-    assert_eq!(
-        authority.begin_tests(now()).0.len(),
-        0,
-        "they are under way"
-    );
-    let ed = |seed| described(seed).keys.ed_identity;
-    for test in &tests {
-        let two = test.rsa == relay(2).rsa_id();
-        assert_eq!(test.ed25519, Some(ed(if two { 2 } else { 3 })));
-        authority.tested(test, two, now());
-    }
-    assert_eq!(names(&entries(&mut authority)), ["relay1", "relay2"]);
-    // The one that failed is tested again soon, the other one after a cycle.
-    let (_, next) = authority.begin_tests(now() + secs(29));
-    assert_eq!(next, Some(now() + secs(30)));
-    assert_eq!(run_tests(&mut authority, &[], now() + secs(30)), 1);
-    assert_eq!(entries_after(&mut authority, secs(31)).len(), 3);
-    assert_eq!(run_tests(&mut authority, &[], now() + secs(1279)), 0);
-    assert_eq!(run_tests(&mut authority, &[2], now() + secs(1280)), 1);
-    // Forty-five minutes after it was reached last it is down.
-    let found = entries_after(&mut authority, secs(45 * 60 - 1));
-    assert_eq!(names(&found), ["relay1", "relay2", "relay3"]);
-    let found = entries_after(&mut authority, secs(45 * 60 + 4));
-    assert_eq!(names(&found), ["relay1", "relay3"]);
-}
-
-#[test]
-fn no_more_tests_run_than_there_are_places_and_each_place_is_free_after_its_test() {
-    let mut authority = authority_with(with_tests(|_| {}));
-    for seed in 2..=12 {
-        upload(&mut authority, seed);
-    }
-    let (first, _) = authority.begin_tests(now());
-    assert_eq!(first.len(), 8, "none of them was ever reached");
-    assert!(authority.begin_tests(now()).0.is_empty());
-    // A relay that is forgotten meanwhile keeps its place until its test ends.
-    let first_id = first[0].rsa.to_string();
-    let rejected = format!("!reject {}", first_id.trim_start_matches('$'));
-    let rejected = Lists {
-        named: NamedRelays::parse(rejected.as_bytes()).0,
-        ..Lists::default()
-    };
-    let mut config = with_tests(|_| {});
-    config.lists = rejected;
-    authority.configure(config, now());
-    assert_eq!(authority.relays(), 10);
-    authority.tick(now()).unwrap();
-    assert!(authority.begin_tests(now()).0.is_empty());
-    authority.tested(&first[0], true, now());
-    assert_eq!(authority.begin_tests(now()).0.len(), 1);
-    for test in &first[1..] {
-        authority.tested(test, true, now());
-    }
-    assert_eq!(authority.begin_tests(now()).0.len(), 2, "all others");
-}
-
-#[test]
-fn a_test_of_an_older_identity_is_none_of_the_new_one() {
-    let mut config = with_tests(|_| {});
-    config.pin_keys = false;
-    let mut authority = authority_with(config);
-    upload(&mut authority, 2);
-    let (tests, _) = authority.begin_tests(now());
-    let later = Moment {
-        published: now() + secs(1),
-        ..moment()
-    };
-    let heir = with_rsa_of(&described(3), &described(2));
-    assert_eq!(post_at(&mut authority, &heir, &later).status, 200);
-    authority.tested(&tests[0], true, now() + secs(1));
-    let (tests, _) = authority.begin_tests(now() + secs(1));
-    assert_eq!(tests[0].ed25519, Some(described(3).keys.ed_identity));
-    assert_eq!(
-        authority.history.uptime(&tests[0].rsa, now() + secs(9)),
-        Duration::ZERO
-    );
-}
-
-#[test]
-fn a_relay_that_moves_or_wakes_is_tested_at_once() {
-    let mut authority = authority_with(with_tests(|options| options.test_ed25519 = false));
-    upload(&mut authority, 2);
-    let (tests, _) = authority.begin_tests(now());
-    assert_eq!(tests[0].ed25519, None, "the RSA identity is enough");
-    authority.tested(&tests[0], true, now());
-    let later = |seconds| Moment {
-        published: now() + secs(seconds),
-        ..moment()
-    };
-    post_at(&mut authority, &described(2), &later(10));
-    assert_eq!(run_tests(&mut authority, &[], now() + secs(10)), 0);
-    let moved = |hibernating| OwnDescriptor {
-        hibernating,
-        ..at_address(2)
-    };
-    post_at(&mut authority, &moved(false), &later(20));
-    assert_eq!(run_tests(&mut authority, &[], now() + secs(20)), 1);
-    // A test of the old address says nothing about the new one.
-    let (_, next) = authority.begin_tests(now() + secs(20));
-    authority.tested(&tests[0], true, now() + secs(20));
-    assert_ne!(next, None);
-    assert_eq!(run_tests(&mut authority, &[], now() + secs(20)), 1);
-    post_at(&mut authority, &moved(true), &later(30));
-    post_at(&mut authority, &moved(false), &later(40));
-    assert_eq!(run_tests(&mut authority, &[], now() + secs(40)), 1);
-}
-
-#[test]
-fn ipv6_addresses_are_listed_by_an_authority_that_reaches_them() {
-    let dual = |seed| OwnDescriptor {
-        ipv6: Some("[2001:db8::1]:9001".parse().unwrap()),
-        ..described(seed)
-    };
-    let mut authority = authority_with(with_tests(|_| {}));
-    post(&mut authority, &dual(2));
-    assert_eq!(run_tests(&mut authority, &[], now()), 1);
-    let found = entries(&mut authority);
-    assert!(!found["relay2"].contains("\na "), "{found:?}");
-    authority.configure(with_tests(|options| options.ipv6 = true), now());
-    let (tests, _) = authority.begin_tests(now() + secs(8));
-    let v6: SocketAddr = "[2001:db8::1]:9001".parse().unwrap();
-    assert_eq!(
-        tests.iter().map(|test| test.address).collect::<Vec<_>>(),
-        [v6]
-    );
-    authority.changed = true;
-    let before = authority.valid_after();
-    authority.tick(now() + secs(8)).unwrap();
-    assert_eq!(authority.valid_after(), before, "nobody runs");
-    authority.tested(&tests[0], true, now() + secs(8));
-    let found = entries_after(&mut authority, secs(12));
-    assert!(
-        found["relay2"].contains("\na [2001:db8::1]:9001\n"),
-        "{found:?}"
-    );
-}
-
-#[test]
-fn an_authority_that_must_learn_who_runs_makes_no_consensus_before() {
-    let config = with_tests(|options| options.time_to_learn = secs(60));
-    let mut authority = authority_with(config);
-    authority.tick(now()).unwrap();
-    upload(&mut authority, 1);
-    assert_eq!(authority.tick(now() + secs(30)).unwrap(), now() + secs(60));
-    assert_eq!(authority.valid_after(), None);
-    authority.tick(now() + secs(60)).unwrap();
-    assert!(authority.valid_after().is_some());
-}
-
-/// Relays 2 and 3 for this many hours, of which the latter is down for three.
-fn watched(config: AuthorityConfig, hours: u64) -> PrivateAuthority {
-    let mut authority = authority_with(config);
-    for seed in 2..=3 {
-        upload(&mut authority, seed);
-    }
-    for minutes in (0..hours * 60).step_by(20) {
-        let at = now() + secs(minutes * 60);
-        let down = (60..240).contains(&minutes);
-        let down: &[u64] = if down { &[3] } else { &[] };
-        run_tests(&mut authority, down, at);
-        authority.changed = true;
-        authority.tick(at).unwrap();
-    }
-    authority
-}
-
-fn steady(change: impl FnOnce(&mut FlagThresholds)) -> AuthorityConfig {
-    let mut config = compared(change);
-    config.reachability.test = true;
-    config
-}
-
-#[test]
-fn guards_and_stable_relays_have_run_without_failing() {
-    let mut authority = watched(steady(|_| {}), 10);
-    let found = entries_after(&mut authority, secs(10 * HOUR));
-    assert_eq!(names(&found), ["relay2", "relay3"]);
-    // Of two, the median is the lower: so it is what must be guaranteed that decides.
-    assert_eq!(with_flag(&found, "Stable").len(), 2);
-    let id = |seed: u64| relay(seed).rsa_id();
-    let at = now() + secs(10 * HOUR);
-    assert!(authority.history.mtbf(&id(3), at) < authority.history.mtbf(&id(2), at));
-    assert!(authority.history.fractional_uptime(&id(3), at) < 0.9);
-    assert_eq!(authority.history.fractional_uptime(&id(2), at), 1.0);
-    upload_at(&mut authority, 4, at);
-    run_tests(&mut authority, &[], at);
-    let mut guards = |uptime: f64, seconds: u64| {
-        authority.configure(
-            steady(|flags| {
-                flags.guard_uptime_fraction = uptime;
-                flags.stable_mtbf = Duration::ZERO;
-            }),
-            now(),
-        );
-        let found = entries_after(&mut authority, secs(10 * HOUR + seconds));
-        let guards = with_flag(&found, "Guard");
-        guards
-            .iter()
-            .map(|name| (*name).to_owned())
-            .collect::<Vec<_>>()
-    };
-    // With a third relay that has always run, the median is to run always.
-    assert_eq!(guards(0.98, 300), ["relay2", "relay4"]);
-    assert_eq!(guards(0.5, 310), ["relay2", "relay3", "relay4"]);
-}
-
-fn upload_at(authority: &mut PrivateAuthority, seed: u64, published: SystemTime) {
-    let answer = authority.post(&signed(seed, published).upload_body(), FROM, published);
-    assert_eq!(answer.status, 200, "{}", answer.reason);
-}
-
-#[test]
-fn stable_relays_are_those_with_a_long_time_between_failures_or_a_guaranteed_one() {
-    let stable = |mtbf: u64| {
-        let mut authority = watched(steady(|flags| flags.stable_mtbf = secs(mtbf)), 10);
-        // The median of three is that of a relay that runs for five hours more.
-        let at = now() + secs(10 * HOUR);
-        upload_at(&mut authority, 4, at);
-        for hours in 10..15 {
-            for minutes in (0..60).step_by(10) {
-                let at = now() + secs(hours * HOUR + minutes * 60);
-                run_tests(&mut authority, &[], at);
-            }
-        }
-        let found = entries_after(&mut authority, secs(15 * HOUR));
-        let stable = with_flag(&found, "Stable");
-        stable
-            .iter()
-            .map(|name| (*name).to_owned())
-            .collect::<Vec<_>>()
-    };
-    // Relay 2: 15 hours. Relay 3: an hour and three quarters, 11 hours. Relay 4: 5 hours.
-    assert_eq!(stable(5 * DAY), ["relay2", "relay3"]);
-    assert_eq!(stable(4 * HOUR), ["relay2", "relay3", "relay4"]);
-}
-
-#[test]
-fn guards_must_be_known_for_as_long_as_most_relays_or_for_a_guaranteed_time() {
-    let guards = |time_known: u64| {
-        let mut config = with_flags(|flags| flags.guard_time_known = secs(time_known));
-        config.reachability.test = true;
-        let mut authority = authority_with(config);
-        for seed in 2..=9 {
-            upload(&mut authority, seed);
-        }
-        run_tests(&mut authority, &[], now());
-        upload_at(&mut authority, 10, now() + secs(600));
-        run_tests(&mut authority, &[], now() + secs(600));
-        let found = entries_after(&mut authority, secs(610));
-        with_flag(&found, "Guard").len()
-    };
-    // Of nine relays, the second shortest time counts.
-    assert_eq!(guards(8 * DAY), 8);
-    assert_eq!(guards(10), 9);
-}
-
 /// A relay with the Ed25519 identity of one and the RSA identity of another, at the latter's address.
 pub(super) fn with_rsa_of(ed: &OwnDescriptor, rsa: &OwnDescriptor) -> OwnDescriptor {
     let (ed, id) = (&ed.keys, &rsa.keys.rsa_identity);
@@ -671,109 +398,4 @@ fn a_legacy_key_signs_as_well() {
     assert_eq!(text.matches("\ndir-source auth").count(), 2);
     assert_eq!(authority.get("/tor/keys/all", now()).body.len(), 2);
     assert_eq!(authority.get("/tor/keys/authority", now()).body.len(), 1);
-}
-
-#[tokio::test]
-async fn under_load_only_relays_are_answered_at_the_dirport() {
-    for (reject, expected) in [(true, "503 Directory busy"), (false, "200 OK")] {
-        let mut authority = authority_with(AuthorityConfig {
-            reject_under_load: reject,
-            ..config()
-        });
-        post(&mut authority, &at_address(2));
-        authority.tick(now() + secs(4)).unwrap();
-        let server = AuthorityServer::new(authority, Arc::new(ManualClock::new(now())));
-        server.set_busy(true);
-        let ask = async |peer: [u8; 4], limited| {
-            let (mut ours, theirs) = tokio::io::duplex(1 << 20);
-            let server = server.clone();
-            let serving = tokio::spawn(async move {
-                server.serve_limited(theirs, peer.into(), limited).await;
-            });
-            let request = format!("GET {MICRODESC} HTTP/1.0\r\n\r\n");
-            ours.write_all(request.as_bytes()).await.unwrap();
-            ours.shutdown().await.unwrap();
-            let mut answer = Vec::new();
-            ours.read_to_end(&mut answer).await.unwrap();
-            drop(ours);
-            serving.await.unwrap();
-            status_line(&answer)
-        };
-        let stranger = ask([10, 0, 0, 9], true).await;
-        assert!(stranger.contains(expected), "{stranger}");
-        assert!(ask([10, 0, 0, 2], true).await.contains("200 OK"), "a relay");
-        assert!(
-            ask([10, 0, 0, 9], false).await.contains("200 OK"),
-            "a circuit"
-        );
-        server.set_busy(false);
-        assert!(ask([10, 0, 0, 9], true).await.contains("200 OK"));
-    }
-}
-
-/// A whole authority with threads: relays are tested by threads of its own, and what it learns outlives it.
-#[test]
-fn an_authority_tests_relays_and_keeps_what_it_knows_in_files() {
-    let folder = tempfile::tempdir().unwrap();
-    let asked = Arc::new(AtomicUsize::new(0));
-    let counter = asked.clone();
-    let tester: Tester = Arc::new(move |_| {
-        counter.fetch_add(1, Ordering::Relaxed);
-        true
-    });
-    let started = SystemTime::now();
-    let signing = KeyPair::from(KEYS.signing.as_key().clone());
-    let cert = TestAuthority::new_at(3, started).cert;
-    let keys = AuthorityKeys::new(signing, cert, started).unwrap();
-    let mut authority = PrivateAuthority::new(with_tests(|_| {}), keys, None);
-    let body = crate::testing::relay_at(2, started)
-        .sign(&Moment {
-            published: started,
-            ..moment()
-        })
-        .unwrap()
-        .upload_body();
-    assert_eq!(authority.post(&body, FROM, started).status, 200);
-    let surroundings = Surroundings {
-        allowed: Arc::new(|_| true),
-        log: Arc::new(|_, _| {}),
-        tester: Some(tester),
-        folder: Some(folder.path().to_owned()),
-    };
-    let handle = server::AuthorityHandle::start(authority, Vec::new(), surroundings).unwrap();
-    for _ in 0..600 {
-        if handle
-            .server
-            .authority()
-            .history
-            .write(started)
-            .contains("\nR ")
-        {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    drop(handle);
-    assert_eq!(asked.load(Ordering::Relaxed), 1);
-    let id = hex::encode_upper(relay(2).rsa_id().as_bytes());
-    let stability = std::fs::read_to_string(folder.path().join("router-stability")).unwrap();
-    assert!(
-        stability.contains(&format!("\nR {id}\n+MTBF 0 0.00000 S=")),
-        "{stability}"
-    );
-    // The next one knows both, and a torn last line hurts nobody.
-    let pins = folder.path().join("key-pinning-journal");
-    let text = std::fs::read_to_string(&pins).unwrap();
-    std::fs::write(&pins, text.trim_end()).unwrap();
-    let storage = storage::Storage::new(folder.path().to_owned());
-    let mut next = authority_with(config());
-    let log = storage.load(&mut next, SystemTime::now()).unwrap();
-    assert!(log[0].1.starts_with("Loaded 1 entries"), "{log:?}");
-    assert_eq!(next.history.write(started).matches("\nR ").count(), 1);
-    let rsa = relay(2).rsa_id();
-    let other = described(3).keys.ed_identity;
-    assert!(next.pins.contradicts(&rsa, &other));
-    std::fs::write(folder.path().join("router-stability"), "nonsense").unwrap();
-    let log = storage.load(&mut next, SystemTime::now()).unwrap();
-    assert!(log[1].1.contains("cannot read router-stability"), "{log:?}");
 }
