@@ -7,18 +7,17 @@
 //! is one that began.
 #![no_main]
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use libfuzzer_sys::fuzz_target;
-use testing::{TestAuthority, moment, now, relay, secs};
+use testing::{TestAuthority, authority_config, moment, now, relay, secs};
 use tor_llcrypto::pk::rsa::KeyPair;
 use weft_dir::descriptor::{Moment, OwnDescriptor};
 use weft_dir::private_authority::{
-    AuthorityConfig, AuthorityKeys, Granted, Lists, NamedRelays, PrivateAuthority,
-    ReachabilityOptions, ReachabilityTest,
+    AuthorityConfig, AuthorityKeys, NamedRelays, PrivateAuthority, ReachabilityOptions,
+    ReachabilityTest,
 };
 use weft_fuzz::Bytes;
 use weft_policy::FlagThresholds;
@@ -66,51 +65,25 @@ static SIGNED: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
 });
 
 fn config() -> AuthorityConfig {
+    let base = authority_config(relay_id(1));
     AuthorityConfig {
-        nickname: "auth".into(),
-        identity: relay_id(1),
-        address: Ipv4Addr::LOCALHOST,
         or_port: 9001,
-        dir_port: 7000,
-        contact: None,
         interval: secs(300),
-        vote_delay: secs(2),
-        dist_delay: secs(2),
-        initial_delay: secs(4),
-        start_offset: Duration::ZERO,
-        intervals_valid: 3,
-        params: BTreeMap::new(),
-        guards: Granted::default(),
-        exits: Granted::default(),
-        hidden_service_dirs: Granted::default(),
         flags: FlagThresholds {
-            fast_guarantee: 1,
             guard_bandwidth_guarantee: 0,
-            guard_bandwidth_fraction: 0.75,
             guard_time_known: secs(3600),
-            guard_uptime_fraction: 0.98,
             stable_uptime: secs(3600),
             stable_mtbf: secs(3600),
-            min_measured: 500,
-            min_exit: 0,
-            min_fast: 0,
             hs_dir_uptime: secs(3600),
             max_per_address: 3,
+            ..base.flags
         },
-        lists: Lists::default(),
         reachability: ReachabilityOptions {
             test: true,
-            test_ed25519: true,
-            ipv6: false,
-            time_to_learn: Duration::ZERO,
+            ..base.reachability
         },
         max_relays: MAX_RELAYS,
-        pin_keys: true,
-        reject_under_load: true,
-        client_versions: Vec::new(),
-        server_versions: Vec::new(),
-        front_page: None,
-        bandwidths: BTreeMap::new(),
+        ..base
     }
 }
 

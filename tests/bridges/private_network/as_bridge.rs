@@ -13,9 +13,9 @@ use weft_lab::control::Control;
 use weft_lab::network::{Program, find};
 use weft_lab::ports::Port;
 use weft_lab::traffic::{Direction, Far, Request, transfer};
-use weft_lab::up::{Kind, Plan, Up};
+use weft_lab::up::Up;
 
-use super::node::{Node, PATIENCE, weft, write_torrc};
+use super::node::{Node, PATIENCE, plan, weft, write_torrc};
 
 /// A transport for both sides, whose bytes are not Tor's: each is XORed with a number. On a bridge it hands its
 /// connections over to the extended ORPort.
@@ -23,17 +23,7 @@ const TRANSPORT: &str = include_str!("../transport.py");
 
 /// Relays of C tor and one exit; each test adds what it needs.
 fn network() -> Result<Up> {
-    let network = Up::start(&Plan {
-        relays: 3,
-        relays_run: Kind::Tor,
-        exits: 2,
-        exits_run: Kind::Tor,
-        clients: 0,
-        authority: Kind::Tor,
-        verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
-        progress: |line| eprintln!("{line}"),
-        ..Plan::of_weft(weft())
-    })?;
+    let network = Up::start(&plan(3, 0))?;
     eprintln!("up after {:.1?}", network.took());
     Ok(network)
 }
@@ -108,8 +98,7 @@ fn c_tor_clients_use_a_bridge_with_and_without_a_transport() {
             hashed.starts_with("bridge ") && hashed.len() == 48,
             "{hashed}"
         );
-        let fingerprint = fs::read_to_string(folder.join("data/fingerprint"))?;
-        let fingerprint = fingerprint.trim().rsplit(' ').next().unwrap_or_default();
+        let fingerprint = bridge.fingerprint()?;
         let state = fs::read_to_string(folder.join("data/state"))?;
         let line = format!("TransportProxy xor {}\n", place.address());
         ensure!(state.contains(&line), "{state}");
@@ -201,8 +190,7 @@ fn a_c_tor_client_uses_a_bridge_by_obfs4() {
         let (_, place, arguments) = (words.next(), words.next(), words.next());
         let place = place.context("no address")?;
         let arguments = arguments.context("no arguments")?.replace(',', " ");
-        let fingerprint = fs::read_to_string(folder.join("data/fingerprint"))?;
-        let fingerprint = fingerprint.trim().rsplit(' ').next().unwrap_or_default();
+        let fingerprint = bridge.fingerprint()?;
         let mut lines = by_bridge(&format!("obfs4 {place} {fingerprint} {arguments}"));
         lines.push(format!("ClientTransportPlugin obfs4 exec {obfs4}"));
         let tor = Program::tor_of_its_own()?;

@@ -13,10 +13,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use weft_lab::ports::Port;
 use weft_lab::traffic::{Direction, Request, transfer};
-use weft_lab::up::{Kind, Plan, Up};
+use weft_lab::up::Up;
 use weft_testing::not_run;
 
-use super::node::{Node, weft};
+use super::node::{Node, plan, weft};
 
 /// Starts a node in a folder of this name, with its DataDirectory there.
 fn start(program: &Path, parent: &Path, name: &str, torrc: &str) -> Result<Node> {
@@ -34,19 +34,7 @@ fn network() -> MutexGuard<'static, Option<Up>> {
     static NETWORK: Mutex<Option<Up>> = Mutex::new(None);
     let mut network = NETWORK.lock().unwrap_or_else(PoisonError::into_inner);
     if network.is_none() {
-        let plan = Plan {
-            relays: 2,
-            relays_run: Kind::Tor,
-            exits: 2,
-            exits_run: Kind::Tor,
-            clients: 1,
-            clients_run: Kind::Tor,
-            authority: Kind::Tor,
-            verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
-            progress: |line| eprintln!("{line}"),
-            ..Plan::of_weft(weft())
-        };
-        *network = Some(Up::start(&plan).expect("the network starts"));
+        *network = Some(Up::start(&plan(2, 1)).expect("the network starts"));
     }
     network
 }
@@ -78,12 +66,8 @@ fn bridge(network: &Up, parent: &Path, more: &str) -> Result<(SocketAddr, String
     let tor = weft_lab::network::find("tor").context("tor is not installed")?;
     let mut node = start(&tor, parent, &format!("bridge{}", addr.port()), &torrc)?;
     node.wait_for("enough directory information to build circuits")?;
-    let fingerprint = node.file("fingerprint")?;
-    let (_, digits) = fingerprint
-        .trim()
-        .split_once(' ')
-        .context("no fingerprint")?;
-    Ok((addr, digits.to_owned(), node))
+    let digits = node.fingerprint()?;
+    Ok((addr, digits, node))
 }
 
 /// A client of Weft with these bridges: fetches something, and returns with every port that its process was connected to

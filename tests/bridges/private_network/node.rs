@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use weft_lab::up::{Kind, Plan};
 
 /// How long one thing may take; nothing is measured by it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
@@ -63,6 +64,13 @@ impl Node {
         fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
     }
 
+    /// The digits of its fingerprint.
+    pub(super) fn fingerprint(&self) -> Result<String> {
+        let line = self.file("fingerprint")?;
+        let (_, digits) = line.trim().split_once(' ').context("no fingerprint")?;
+        Ok(digits.to_owned())
+    }
+
     /// Waits until its log has this.
     pub(super) fn wait_for(&mut self, text: &str) -> Result<()> {
         let end = Instant::now() + PATIENCE;
@@ -100,4 +108,20 @@ pub(super) fn write_torrc(folder: &Path, torrc: &str) -> Result<PathBuf> {
     let file = folder.join("torrc");
     fs::write(&file, torrc)?;
     Ok(file)
+}
+
+/// A network of C tor with two exits.
+pub(super) fn plan(relays: usize, clients: usize) -> Plan {
+    Plan {
+        relays,
+        relays_run: Kind::Tor,
+        exits: 2,
+        exits_run: Kind::Tor,
+        clients,
+        clients_run: Kind::Tor,
+        authority: Kind::Tor,
+        verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
+        progress: |line| eprintln!("{line}"),
+        ..Plan::of_weft(weft())
+    }
 }

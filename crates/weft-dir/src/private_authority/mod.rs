@@ -55,6 +55,8 @@ use reach::{Reach, Running};
 pub use reach::{ReachabilityOptions, ReachabilityTest};
 use router::Router;
 pub use versions::is_tor_version;
+/// Of [`AuthorityConfig`].
+pub use weft_policy::FlagThresholds;
 
 /// Relays that are known at most.
 pub const MAX_RELAYS: usize = 4096;

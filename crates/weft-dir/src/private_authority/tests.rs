@@ -30,7 +30,7 @@ use crate::certs::Certs;
 use crate::clock::ManualClock;
 use crate::consensus::{REASONABLY_LIVE, verify};
 use crate::descriptor::{OwnDescriptor, SignedDescriptor};
-use crate::testing::{TestAuthority, moment, now, relay, secs};
+use crate::testing::{TestAuthority, authority_config, moment, now, relay, secs};
 
 /// Where descriptors come from.
 const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -45,51 +45,8 @@ fn keys() -> AuthorityKeys {
 
 fn config() -> AuthorityConfig {
     AuthorityConfig {
-        nickname: "auth".into(),
-        identity: relay(1).rsa_id(),
-        address: Ipv4Addr::LOCALHOST,
-        or_port: 5000,
-        dir_port: 7000,
-        contact: None,
-        interval: secs(20),
-        vote_delay: secs(2),
-        dist_delay: secs(2),
-        initial_delay: secs(4),
-        start_offset: Duration::ZERO,
-        intervals_valid: 3,
         params: BTreeMap::from([("circwindow".into(), 500), ("cc_alg".into(), 2)]),
-        guards: Granted::default(),
-        exits: Granted::default(),
-        hidden_service_dirs: Granted::default(),
-        // All relays are steady and fast.
-        flags: FlagThresholds {
-            fast_guarantee: 1,
-            guard_bandwidth_guarantee: 2_000_000,
-            guard_bandwidth_fraction: 0.75,
-            guard_time_known: secs(8 * 86_400),
-            guard_uptime_fraction: 0.98,
-            stable_uptime: Duration::ZERO,
-            stable_mtbf: Duration::ZERO,
-            min_measured: 500,
-            min_exit: 0,
-            min_fast: 0,
-            hs_dir_uptime: Duration::ZERO,
-            max_per_address: 0,
-        },
-        lists: Lists::default(),
-        reachability: ReachabilityOptions {
-            test: false,
-            test_ed25519: true,
-            ipv6: false,
-            time_to_learn: Duration::ZERO,
-        },
-        max_relays: MAX_RELAYS,
-        pin_keys: true,
-        reject_under_load: true,
-        client_versions: Vec::new(),
-        server_versions: Vec::new(),
-        front_page: None,
-        bandwidths: BTreeMap::new(),
+        ..authority_config(relay(1).rsa_id())
     }
 }
 
