@@ -166,7 +166,7 @@ fn run(
 }
 
 /// What the lines of each identity begin with: its nickname, or its torrc where another one has that nickname; nothing,
-/// if there is only one.
+/// if there is only one. Called once: names are never freed.
 fn names(command_line: &CommandLine, all: &[Loaded]) -> Vec<Option<IdentityName>> {
     let nickname = |loaded: &Loaded| loaded.options.identity.nickname.clone();
     let nicknames: Vec<String> = all.iter().map(nickname).collect();
@@ -181,7 +181,7 @@ fn names(command_line: &CommandLine, all: &[Loaded]) -> Vec<Option<IdentityName>
         };
         command_line.is_shared().then(|| IdentityName {
             number,
-            name: name.into(),
+            name: name.leak(),
         })
     };
     lines.iter().zip(&nicknames).enumerate().map(name).collect()

@@ -56,7 +56,7 @@ struct State {
 
 impl State {
     /// Hands a line to the tap of its identity; to all taps, if it is of none.
-    fn tap(&self, of: Option<&IdentityName>, severity: Severity, text: &str) {
+    fn tap(&self, of: Option<IdentityName>, severity: Severity, text: &str) {
         for (number, least, tap) in &self.taps {
             if severity <= *least && of.is_none_or(|of| of.number == *number) {
                 tap(severity, text);
@@ -228,8 +228,8 @@ impl Logger {
         }
         let mut text = one_line(text);
         let of = identity::current();
-        state.tap(of.as_ref(), severity, &text);
-        if let Some(of) = &of {
+        state.tap(of, severity, &text);
+        if let Some(of) = of {
             text = format!("{}: {text}", of.name);
         }
         let line = Formatted {

@@ -16,7 +16,7 @@ pub(super) fn render(snapshots: &[Arc<Snapshot>], open: FamilyCounts) -> String 
             0 => open,
             _ => FamilyCounts::default(),
         };
-        text.begin(snapshot.identity.clone());
+        text.begin(snapshot.identity);
         tor::write(&mut text, snapshot, open);
         weft::write(&mut text, snapshot);
     }

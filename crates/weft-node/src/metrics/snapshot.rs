@@ -42,7 +42,7 @@ impl Snapshots {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     /// Of which identity, where the process has several.
-    pub identity: Option<Arc<str>>,
+    pub identity: Option<&'static str>,
     pub started: SystemTime,
     /// The last report of each connection thread that has sent one; about a second old.
     pub reports: Vec<Report>,

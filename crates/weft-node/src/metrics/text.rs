@@ -5,7 +5,6 @@
 //! `…_total` and ends the text with `# EOF`, and so cannot write C tor's `tor_relay_traffic_bytes`.
 
 use std::fmt::{Display, Write as _};
-use std::sync::Arc;
 
 /// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub(super) struct Text {
     /// The place of the family of the next samples.
     current: usize,
     /// The last label of every sample, where the process has several identities.
-    identity: Option<Arc<str>>,
+    identity: Option<&'static str>,
 }
 
 /// A family's lines.
@@ -35,7 +34,7 @@ struct Family {
 
 impl Text {
     /// What follows is about this one of several identities; its samples come behind those of others of their family.
-    pub(super) fn begin(&mut self, identity: Option<Arc<str>>) {
+    pub(super) fn begin(&mut self, identity: Option<&'static str>) {
         self.identity = identity;
         self.current = 0;
     }
@@ -68,8 +67,7 @@ impl Text {
             return;
         };
         text.push_str(name);
-        let identity = self.identity.clone();
-        let own = identity.as_deref().map(|name| ("identity", name));
+        let own = self.identity.map(|name| ("identity", name));
         let labels: Vec<(&str, &str)> = labels.iter().copied().chain(own).collect();
         for (index, (name, of)) in labels.iter().enumerate() {
             text.push(if index == 0 { '{' } else { ',' });
@@ -133,7 +131,7 @@ mod tests {
     fn the_samples_of_several_identities_are_together_in_their_family() {
         let mut text = Text::default();
         for (name, value) in [("a", 1), ("b", 2)] {
-            text.begin(Some(name.into()));
+            text.begin(Some(name));
             text.single("g", Kind::Gauge, "G", value);
             if name == "b" {
                 text.single("only", Kind::Gauge, "O", 5);

@@ -48,7 +48,7 @@ impl Context {
 
     /// From now on lines of this thread are this identity's.
     pub(super) fn enter(&self) {
-        logging::enter(self.name_in_log.as_ref());
+        logging::enter(self.name_in_log);
     }
 
     /// Whose its errors are.

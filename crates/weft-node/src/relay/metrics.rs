@@ -187,7 +187,7 @@ impl Relay {
         let from_threads = std::mem::replace(&mut metrics.from_threads, vec![0; threads]);
         let offline = self.options.keys.offline_master_key;
         Snapshot {
-            identity: self.context.name_in_log.as_ref().map(|of| of.name.clone()),
+            identity: self.context.name_in_log.map(|of| of.name),
             started: metrics.started,
             reports: self.controller.reports().cloned().collect(),
             counts: self.controller.counts(),

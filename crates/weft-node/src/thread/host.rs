@@ -86,7 +86,7 @@ pub(crate) fn host(mut guests: Vec<Guest>) {
     if guests.len() == 1
         && let Some(mut guest) = guests.pop()
     {
-        enter(guest.identity.as_ref());
+        enter(guest.identity);
         let result = guest.thread.run();
         return guest.end(result);
     }
@@ -114,7 +114,7 @@ fn take_turns(guests: &mut Vec<Guest>) -> io::Result<()> {
         // Whose event it was does not matter: a turn without events costs one system call.
         let mut index = 0;
         while let Some(guest) = guests.get_mut(index) {
-            enter(guest.identity.as_ref());
+            enter(guest.identity);
             // A panic ends its identity, and leaves the others.
             let turn = catch_unwind(AssertUnwindSafe(|| {
                 guest.thread.work(Duration::ZERO)?;
