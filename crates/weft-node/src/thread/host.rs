@@ -2,16 +2,20 @@
 //! identities, of one of each.
 //!
 //! Each connection thread has its own event loop, and shares nothing with the others. Where there are several, their event
-//! loops are nested in one that waits for all of them; after each of its waits each of them has a turn.
+//! loops are nested in one that waits for all of them; after each of its waits those have a turn that an event came for, or
+//! whose own time has come: what happens at one identity costs the others nothing.
+//!
+//! The outer event loop reports an inner one once, when an event comes to it, not for as long as it has some. A turn takes all
+//! that its loop has; where that is more than it can take at once, its next turn is due at once, whatever is reported.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use mio::{Events, Poll};
+use mio::{Events, Poll, Token};
 
-use super::ConnectionThread;
+use super::{ConnectionThread, clock};
 use crate::logging::{IdentityName, current, enter};
 
 /// How a connection thread ended.
@@ -20,11 +24,11 @@ type Ended = OnceLock<Result<(), String>>;
 /// A connection thread, for a thread of the process.
 #[derive(Debug)]
 pub(crate) struct Guest {
-    thread: ConnectionThread,
+    pub(super) thread: ConnectionThread,
     /// The identity that it belongs to.
     identity: Option<IdentityName>,
-    /// The time until its next turn.
-    wait: Duration,
+    /// When its next turn is, if no event comes before.
+    pub(super) due: Instant,
     ended: Arc<Ended>,
 }
 
@@ -44,7 +48,7 @@ impl Guest {
         let guest = Guest {
             thread,
             identity: current(),
-            wait: Duration::ZERO,
+            due: clock::now(),
             ended,
         };
         (guest, handle)
@@ -90,30 +94,78 @@ pub(crate) fn host(mut guests: Vec<Guest>) {
         let result = guest.thread.run();
         return guest.end(result);
     }
-    if let Err(error) = take_turns(&mut guests) {
-        for guest in guests {
-            guest.end(Err(io::Error::other(error.to_string())));
+    let mut guests = match Guests::new(guests) {
+        Ok(guests) => guests,
+        Err((guests, error)) => return fail(guests, &error),
+    };
+    while !guests.all.is_empty() {
+        if let Err(error) = guests.turn() {
+            let guests = guests.all.into_iter().map(|(_, guest)| guest);
+            return fail(guests.collect(), &error);
         }
     }
 }
 
-/// The same for several.
-fn take_turns(guests: &mut Vec<Guest>) -> io::Result<()> {
-    let mut poll = Poll::new()?;
-    let mut events = Events::with_capacity(guests.len().max(1));
-    for guest in guests.iter() {
-        guest.thread.nest_in(&poll)?;
+/// Ends them all: the event loop that they are nested in has failed.
+fn fail(guests: Vec<Guest>, error: &io::Error) {
+    for guest in guests {
+        guest.end(Err(io::Error::other(error.to_string())));
     }
-    while !guests.is_empty() {
-        let wait = guests.iter().map(|guest| guest.wait).min();
-        match poll.poll(&mut events, wait) {
+}
+
+/// Several, and the event loop that theirs are nested in.
+#[derive(Debug)]
+pub(super) struct Guests {
+    /// Those that have not ended, by their tokens.
+    pub(super) all: Vec<(Token, Guest)>,
+    poll: Poll,
+    events: Events,
+}
+
+impl Guests {
+    /// Nests their event loops. A failure gives them back.
+    pub(super) fn new(guests: Vec<Guest>) -> Result<Self, (Vec<Guest>, io::Error)> {
+        let nest = || {
+            let poll = Poll::new()?;
+            for (number, guest) in guests.iter().enumerate() {
+                guest.thread.nest_in(&poll, Token(number))?;
+            }
+            Ok(poll)
+        };
+        match nest() {
+            Ok(poll) => Ok(Guests {
+                events: Events::with_capacity(guests.len().max(1)),
+                all: (0..).map(Token).zip(guests).collect(),
+                poll,
+            }),
+            Err(error) => Err((guests, error)),
+        }
+    }
+
+    /// Waits until one of them has something to do, and takes the turns of all that have.
+    pub(super) fn turn(&mut self) -> io::Result<()> {
+        let next = self.all.iter().map(|(_, guest)| guest.due).min();
+        let wait = next.map_or(Duration::ZERO, |next| {
+            next.saturating_duration_since(clock::now())
+        });
+        match self.poll.poll(&mut self.events, Some(wait)) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-        // Whose event it was does not matter: a turn without events costs one system call.
+        let now = clock::now();
+        for event in &self.events {
+            let place = self.all.binary_search_by_key(&event.token(), |(of, _)| *of);
+            if let Some((_, guest)) = place.ok().and_then(|place| self.all.get_mut(place)) {
+                guest.due = now;
+            }
+        }
         let mut index = 0;
-        while let Some(guest) = guests.get_mut(index) {
+        while let Some((_, guest)) = self.all.get_mut(index) {
+            if guest.due > now {
+                index += 1;
+                continue;
+            }
             enter(guest.identity);
             // A panic ends its identity, and leaves the others.
             let turn = catch_unwind(AssertUnwindSafe(|| {
@@ -121,13 +173,16 @@ fn take_turns(guests: &mut Vec<Guest>) -> io::Result<()> {
                 Ok(guest.thread.rest())
             }));
             match turn.unwrap_or_else(|_| Err(panicked())) {
-                Ok(wait) if !guest.thread.is_stopping() => {
-                    guest.wait = wait;
+                Ok(due) if !guest.thread.is_stopping() => {
+                    guest.due = due;
                     index += 1;
                 }
-                ended => guests.remove(index).end(ended.map(drop)),
+                ended => {
+                    let (_, guest) = self.all.remove(index);
+                    guest.end(ended.map(drop));
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }

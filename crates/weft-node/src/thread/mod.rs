@@ -242,16 +242,17 @@ impl ConnectionThread {
             .register(&mut SourceFd(&main.as_raw_fd()), NESTED, Interest::READABLE)
     }
 
-    /// Lets this thread's event loop end the waits of one that takes the turns of several ([`host`]).
+    /// Lets this thread's event loop end the waits of one that takes the turns of several ([`host`]), which has this token
+    /// for it.
     ///
     /// # Errors
     ///
     /// epoll refuses.
-    fn nest_in(&self, host: &Poll) -> io::Result<()> {
+    fn nest_in(&self, host: &Poll, token: Token) -> io::Result<()> {
         use std::os::fd::AsRawFd as _;
         let own = self.poll.as_raw_fd();
         host.registry()
-            .register(&mut SourceFd(&own), NESTED, Interest::READABLE)
+            .register(&mut SourceFd(&own), token, Interest::READABLE)
     }
 
     /// Takes turns until [`ToThread::Stop`].
@@ -284,16 +285,17 @@ impl ConnectionThread {
         self.work(wait)
     }
 
-    /// Ends a turn of a thread that has others' turns to take: how long it needs none. It does not sleep until the
-    /// scheduler's next run, as that would hold up the others.
-    fn rest(&mut self) -> Duration {
+    /// Ends a turn of a thread that has others' turns to take: when it needs the next one, if no event comes before. It does
+    /// not sleep until the scheduler's next run, as that would hold up the others.
+    fn rest(&mut self) -> Instant {
         let ended = clock::now();
         let wait = self.end_turn(ended, Duration::from_secs(3600));
         self.moved = 0;
-        match self.more_events {
+        let wait = match self.more_events {
             true => Duration::ZERO,
             false => self.prepare_sleep(wait),
-        }
+        };
+        ended + wait
     }
 
     /// Ends a turn: how long there is nothing to do, at most `patience`.

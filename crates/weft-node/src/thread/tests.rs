@@ -1,5 +1,6 @@
 //! A connection thread, one turn at a time, with a client at the other end of a real socket.
 
+mod hosting;
 mod moving;
 
 use std::io::{ErrorKind, Read as _, Write as _};
