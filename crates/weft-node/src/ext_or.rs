@@ -19,7 +19,7 @@ use weft_dir::sockets::{OpenSocket, Sockets};
 use weft_log::RateLimit;
 use weft_transports::{Client, ExtOr, Progress, Refused};
 
-use crate::logging::inherit;
+use crate::logging;
 use crate::thread::mesh::WakeUp;
 
 /// Connections whose programs have not proved yet that they know the cookie, at most: for one more the oldest is closed.
@@ -93,20 +93,18 @@ impl ExtOrServer {
         let (sender, handed_over) = sync_channel(MOST);
         let places = Arc::new(Semaphore::new(MOST));
         let of_thread = places.clone();
-        let thread = std::thread::Builder::new()
-            .name("ext-orport".into())
-            .spawn(inherit(move || {
-                let server = Server {
-                    sender,
-                    main,
-                    prove_within,
-                    places: of_thread,
-                    strangers: RefCell::default(),
-                    wrong_hashes: RefCell::new(RateLimit::new(QUIET)),
-                };
-                // Dropped before the runtime is, with its connections.
-                LocalSet::new().block_on(&runtime, Rc::new(server).run(arrived));
-            }))?;
+        let thread = logging::spawn("ext-orport", move || {
+            let server = Server {
+                sender,
+                main,
+                prove_within,
+                places: of_thread,
+                strangers: RefCell::default(),
+                wrong_hashes: RefCell::new(RateLimit::new(QUIET)),
+            };
+            // Dropped before the runtime is, with its connections.
+            LocalSet::new().block_on(&runtime, Rc::new(server).run(arrived));
+        })?;
         Ok(ExtOrServer {
             to_thread: Some(to_thread),
             handed_over,

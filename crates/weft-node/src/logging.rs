@@ -22,8 +22,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub(crate) use identity::inherit;
 pub use identity::{IdentityName, current, enter};
+pub(crate) use identity::{spawn, within};
 pub use levels::{log, log_all};
 pub use local_time::{LocalCalendar, local_iso};
 pub use scrub::{Scrubbed, safe, safe_client};

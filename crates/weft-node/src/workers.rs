@@ -21,6 +21,7 @@ use weft_crypto::HopKeys;
 use weft_crypto::handshake::{self, BATCH, OnionKeys, ReplyParams, Request};
 use weft_sync::ring::{Receiver, Sender, ring};
 
+use crate::logging;
 use crate::process::sandbox::{Role, narrow};
 use crate::thread::mesh::WakeUp;
 
@@ -120,12 +121,10 @@ impl Workers {
                 ends.push((jobs, answers));
             }
             let rng = StdRng::from_rng(rng);
-            let handle = std::thread::Builder::new()
-                .name(format!("onionskins-{index}"))
-                .spawn(move || {
-                    narrow(Role::Worker);
-                    serve(seats, rng);
-                })?;
+            let handle = logging::spawn(&format!("onionskins-{index}"), move || {
+                narrow(Role::Worker);
+                serve(seats, rng);
+            })?;
             for (workers, (jobs, answers)) in of.iter_mut().zip(ends) {
                 workers.push(Worker {
                     jobs,

@@ -11,7 +11,7 @@ use super::access::Access;
 use super::messages::{END_PATIENCE, FromClient, Outgoing, ToClient};
 use super::settings::ClientSettings;
 use super::task::Task;
-use crate::logging::inherit;
+use crate::logging;
 use crate::thread::mesh::WakeUp;
 
 /// Events that may wait for the client.
@@ -59,12 +59,10 @@ impl ClientThread {
             .build()?;
         let state = state.to_vec();
         let out = Outgoing::new(sender, main);
-        let thread = std::thread::Builder::new()
-            .name("client".to_owned())
-            .spawn(inherit(move || {
-                let task = Task::new(settings, &state, seed, inbox, job_queue, news, out);
-                runtime.block_on(task.run());
-            }))?;
+        let thread = logging::spawn("client", move || {
+            let task = Task::new(settings, &state, seed, inbox, job_queue, news, out);
+            runtime.block_on(task.run());
+        })?;
         Ok(ClientThread {
             to,
             stuck: VecDeque::new(),

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::logging::inherit;
 use rand::RngExt as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::broadcast::error::RecvError;
@@ -26,6 +25,7 @@ use super::events::Event;
 use super::reader::{ReadError, Reader};
 use super::session::{Session, Shared, addrmap_events};
 use super::view::iso_time_micros;
+use crate::logging;
 
 /// Controllers at once, at most.
 const MAX_CONTROLLERS: usize = 64;
@@ -119,22 +119,20 @@ impl ControlServer {
         let (to_thread, mut controllers) = mpsc::channel::<Controller>(MAX_CONTROLLERS);
         let sockets = Arc::new(Sockets::default());
         let (shared, counters) = (Arc::new(shared), sockets.clone());
-        let thread = std::thread::Builder::new()
-            .name("control".into())
-            .spawn(inherit(move || {
-                runtime.block_on(async move {
-                    tokio::spawn(feed);
-                    while let Some(new) = controllers.recv().await {
-                        let open = counters.count(new.0.peer());
-                        let (backend, shared) = (backend.clone(), shared.clone());
-                        let clock = clock.clone();
-                        tokio::spawn(async move {
-                            serve_controller(new, backend, shared, &*clock).await;
-                            drop(open);
-                        });
-                    }
-                });
-            }))?;
+        let thread = logging::spawn("control", move || {
+            runtime.block_on(async move {
+                tokio::spawn(feed);
+                while let Some(new) = controllers.recv().await {
+                    let open = counters.count(new.0.peer());
+                    let (backend, shared) = (backend.clone(), shared.clone());
+                    let clock = clock.clone();
+                    tokio::spawn(async move {
+                        serve_controller(new, backend, shared, &*clock).await;
+                        drop(open);
+                    });
+                }
+            });
+        })?;
         Ok(ControlServer {
             to_thread: Some(to_thread),
             places: Places::new(MAX_CONTROLLERS, MAX_CONTROLLERS),

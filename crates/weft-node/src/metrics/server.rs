@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use crate::logging::inherit;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -25,6 +24,7 @@ use weft_share::{Place, Places, network};
 use super::render::render;
 use super::request::{self, Verdict};
 use super::snapshot::Snapshots;
+use crate::logging;
 
 /// Connections at once, at most.
 const MAX_CONNECTIONS: usize = 16;
@@ -73,15 +73,13 @@ impl MetricsServer {
         let (to_thread, mut connections) = mpsc::channel::<Connection>(MAX_NEW);
         let places = Places::new(MAX_CONNECTIONS, MAX_ANSWERED);
         let sockets = Arc::new(Sockets::default());
-        let thread = std::thread::Builder::new()
-            .name("metrics".into())
-            .spawn(inherit(move || {
-                runtime.block_on(async move {
-                    while let Some(new) = connections.recv().await {
-                        tokio::spawn(serve_connection(new, snapshots.clone(), sockets.clone()));
-                    }
-                });
-            }))?;
+        let thread = logging::spawn("metrics", move || {
+            runtime.block_on(async move {
+                while let Some(new) = connections.recv().await {
+                    tokio::spawn(serve_connection(new, snapshots.clone(), sockets.clone()));
+                }
+            });
+        })?;
         Ok(MetricsServer {
             to_thread: Some(to_thread),
             places,

@@ -7,13 +7,12 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs as 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::logging::inherit;
 use weft_config::Options;
 use weft_core::routable;
 use weft_dir::command::Command;
 
 use super::Relay;
-use crate::logging::safe;
+use crate::logging::{self, safe};
 
 /// How often host names are looked up again, as in C tor (CHECK_DESCRIPTOR_INTERVAL).
 const LOOK_UP_EVERY: Duration = Duration::from_secs(60);
@@ -199,9 +198,7 @@ impl HostNames {
             let names = names_of(options);
             self.known.retain(|name, _| names.contains(name));
             if !names.is_empty() {
-                self.running = std::thread::Builder::new()
-                    .name("resolver".into())
-                    .spawn(inherit(move || ask(names)))
+                self.running = logging::spawn("resolver", move || ask(names))
                     .inspect_err(|error| tracing::warn!("Could not look up Address: {error}"))
                     .ok();
             }

@@ -27,6 +27,7 @@ use super::address::Addresses;
 use super::{Relay, dir_port};
 use crate::client::countries::{TABLES, path_of, read_lines};
 use crate::directory::granted;
+use crate::logging::{current, within};
 use crate::notice;
 use crate::reachability::reach;
 
@@ -129,13 +130,16 @@ pub(super) fn start(
     let network = Arc::new(Mutex::new(options.network.clone()));
     let policy = Arc::new(Mutex::new(options.directory.policy.clone()));
     let (route, allow) = (network.clone(), policy.clone());
+    let own = current();
     let surroundings = Surroundings {
         allowed: Arc::new(move |peer| {
             let policy = allow.lock().unwrap_or_else(PoisonError::into_inner);
             !policy.rejects(peer)
         }),
         log: log(),
-        tester: Some(Arc::new(move |test| test_relay(test, &route))),
+        tester: Some(Arc::new(move |test| {
+            within(own, || test_relay(test, &route))
+        })),
         folder: Some(options.files.data_directory.clone()),
     };
     let handle = AuthorityHandle::start(authority, listeners, surroundings)
@@ -307,19 +311,51 @@ fn test_relay(test: &ReachabilityTest, network: &Mutex<NetworkOptions>) -> bool 
     }
 }
 
-/// The authority's thread may log as any other.
+/// The authority's thread may log as any other. Its lines are the identity's of the thread that calls this.
 fn log() -> Log {
-    Arc::new(|severity, text| match severity {
-        Severity::Info => tracing::info!("{text}"),
-        Severity::Notice => notice!("{text}"),
-        Severity::Warn => tracing::warn!("{text}"),
+    let own = current();
+    Arc::new(move |severity, text| {
+        within(own, || match severity {
+            Severity::Info => tracing::info!("{text}"),
+            Severity::Notice => notice!("{text}"),
+            Severity::Warn => tracing::warn!("{text}"),
+        });
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logging::{IdentityName, Logger, Tap};
     use crate::relay::testing::options;
+
+    #[test]
+    fn lines_of_the_authority_s_threads_are_those_of_its_identity() {
+        let logger = Arc::new(Logger::new(SystemTime::now));
+        let dispatch = tracing::Dispatch::new(logger.clone());
+        let [own, other] = [(0, "a"), (1, "b")].map(|(number, name)| IdentityName { number, name });
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        for of in [own, other] {
+            let lines = lines.clone();
+            let tap: Tap = Box::new(move |_, text| {
+                assert!(text.ends_with("voted"), "{text}");
+                lines.lock().unwrap().push(of.name);
+            });
+            within(Some(of), || {
+                logger.set_tap(Some((weft_log::Severity::Info, tap)))
+            });
+        }
+        let log = within(Some(own), log);
+        // The thread's own identity, if it has one, is another.
+        for thread in [None, Some(other)] {
+            within(thread, || {
+                tracing::dispatcher::with_default(&dispatch, || {
+                    log(Severity::Info, "voted".to_owned())
+                });
+            });
+        }
+        assert_eq!(*lines.lock().unwrap(), ["a", "a"]);
+    }
 
     const NETWORK: &str = "DirAuthority a orport=1 127.0.0.1:2 \
                            AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\nTestingTorNetwork 1\n\

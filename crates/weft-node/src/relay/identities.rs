@@ -71,9 +71,8 @@ pub(super) fn run(mut all: Vec<Relay>) -> Result<(), StartError> {
     let mut running = Vec::new();
     for relay in all {
         let name = relay.context.name();
-        let thread = std::thread::Builder::new()
-            .name(format!("identity-{}", running.len() + 1))
-            .spawn(move || run_one(relay))?;
+        let thread_name = format!("identity-{}", running.len() + 1);
+        let thread = logging::spawn(&thread_name, move || run_one(relay))?;
         running.push((thread, name));
     }
     let mut result = run_one(first);

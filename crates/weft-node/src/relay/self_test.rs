@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::logging::inherit;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
@@ -18,6 +17,7 @@ use weft_dir::consensus::Consensus;
 
 use super::Relay;
 use super::address::Addresses;
+use crate::logging;
 use crate::notice;
 use crate::reachability::bandwidth_test::{BandwidthTest, CIRCUITS, cells_per_circuit, pace};
 use crate::reachability::{Candidate, Probe, ProbeError, Reachability};
@@ -156,9 +156,7 @@ impl Relay {
             return;
         };
         let mut rng = StdRng::from_rng(&mut self.rng);
-        let started = std::thread::Builder::new()
-            .name("reachability".into())
-            .spawn(inherit(move || probe.run(&mut rng)));
+        let started = logging::spawn("reachability", move || probe.run(&mut rng));
         if let Ok(handle) = started {
             self.self_test.reachability.started(addr, now);
             let event = format!("CHECKING_REACHABILITY ORADDRESS={addr}");
@@ -240,11 +238,9 @@ impl Relay {
                 return;
             };
             let mut rng = StdRng::from_rng(&mut self.rng);
-            let started = std::thread::Builder::new()
-                .name("bandwidth".into())
-                .spawn(inherit(move || {
-                    probe.send_drops(cells, (pace, LINGER), &mut rng)
-                }));
+            let started = logging::spawn("bandwidth", move || {
+                probe.send_drops(cells, (pace, LINGER), &mut rng)
+            });
             let started = started.map(|circuit| (*via, circuit));
             self.self_test.circuits.extend(started);
         }

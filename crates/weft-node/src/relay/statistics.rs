@@ -21,7 +21,7 @@ use weft_extrainfo::{
 use super::Relay;
 use super::tables::{Tables, table_paths};
 use crate::control::events::Event as ControlEvent;
-use crate::logging::inherit;
+use crate::logging;
 use crate::notice;
 
 /// How often days are ended, and the lines of the document looked at.
@@ -146,9 +146,8 @@ impl Relay {
             let paths = table_paths(&self.options.settings);
             let known = side.tables.as_ref().map(|tables| &tables.paths);
             if known != Some(&paths) {
-                let thread = std::thread::Builder::new().name("countries".into());
                 let shared = self.process.membership.tables().clone();
-                side.loading = thread.spawn(inherit(move || shared.load(paths))).ok();
+                side.loading = logging::spawn("countries", move || shared.load(paths)).ok();
             }
         } else {
             (side.tables, side.loading) = (None, None);

@@ -12,6 +12,7 @@ use weft_sync::lease::{Lease, LeasePool};
 use weft_tls::LinkTls;
 
 use super::event_loop::EventLoop;
+use crate::logging;
 use crate::process::{machine, sandbox};
 use crate::thread::host::{Guest, GuestHandle, host};
 use crate::thread::mesh::{self, MainEnds, ToThread};
@@ -59,7 +60,7 @@ pub(super) struct Threads {
 pub(super) fn spawn(number: usize, guests: Vec<Guest>) -> io::Result<()> {
     let name = format!("connections-{number}");
     // It ends with its guests; nobody waits for more.
-    std::thread::Builder::new().name(name).spawn(|| {
+    logging::spawn(&name, || {
         sandbox::narrow(sandbox::Role::Connections);
         host(guests);
     })?;

@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::logging::inherit;
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ProtocolConfig, ResolveHosts, ResolverConfig, ResolverOpts,
     ServerOrderingStrategy,
@@ -31,6 +30,8 @@ use tokio::task::AbortHandle;
 use weft_exit::{DnsAnswer, DnsError, Found, MAX_ASKING, Query, QueryKind, QueryPurpose};
 
 use resolv_conf::ResolvConf;
+
+use crate::logging;
 
 /// Queries for one name: its IPv4 and its IPv6 addresses.
 const QUERIES_PER_NAME: usize = 2;
@@ -168,11 +169,9 @@ impl DnsThread {
             .enable_all()
             .build()?;
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let thread = std::thread::Builder::new()
-            .name("dns".into())
-            .spawn(inherit(move || {
-                runtime.block_on(serve(config, conf, receiver, answers.into()));
-            }))?;
+        let thread = logging::spawn("dns", move || {
+            runtime.block_on(serve(config, conf, receiver, answers.into()));
+        })?;
         Ok(Self {
             commands: sender,
             thread: Some(thread),
