@@ -199,18 +199,22 @@ impl CommandLine {
     /// The command line of each identity of the process: the same but for torrc.
     #[must_use]
     pub fn identities(&self) -> Vec<Self> {
-        let torrcs = self.torrc.iter().chain(&self.more_torrcs);
-        let mut all: Vec<Self> = torrcs
-            .map(|torrc| Self {
-                torrc: Some(torrc.clone()),
-                more_torrcs: Vec::new(),
-                ..self.clone()
-            })
-            .collect();
-        if all.is_empty() {
-            all.push(self.clone());
+        let numbers = 0..=self.more_torrcs.len();
+        numbers.map(|number| self.identity(number)).collect()
+    }
+
+    /// The command line of the identity with this number.
+    #[must_use]
+    pub fn identity(&self, number: usize) -> Self {
+        let torrc = match number.checked_sub(1) {
+            None => self.torrc.as_ref(),
+            Some(more) => self.more_torrcs.get(more),
+        };
+        Self {
+            torrc: torrc.cloned(),
+            more_torrcs: Vec::new(),
+            ..self.clone()
         }
-        all
     }
 
     /// The name of its torrc, as it was given.

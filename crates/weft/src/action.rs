@@ -144,19 +144,21 @@ fn run(
     };
     apply_log(&first.options, logging)?;
     let names = names(command_line, &all);
+    let command_line = match is_daemon {
+        true => command_line.clone().from_anywhere(&SystemHost::new()),
+        false => command_line.clone(),
+    };
+    let torrcs = command_line.identities();
+    let torrcs = torrcs.iter().map(CommandLine::torrc_name);
     let mut nodes = Vec::new();
-    for (number, (loaded, name_in_log)) in all.into_iter().zip(names).enumerate() {
-        let host = SystemHost::new();
+    for ((loaded, torrc), name_in_log) in all.into_iter().zip(torrcs).zip(names) {
         let context = Context {
-            command_line: match is_daemon {
-                true => command_line.clone().from_anywhere(&host),
-                false => command_line.clone(),
-            },
-            host,
+            command_line: command_line.clone(),
+            host: SystemHost::new(),
             report: loaded.report,
             logging: logging.clone(),
             background: background.take(),
-            number,
+            torrc,
             name_in_log,
         };
         nodes.push((loaded.options, context));

@@ -288,7 +288,9 @@ impl Relay {
 
     /// The torrc that was read.
     fn torrc(&self) -> Option<PathBuf> {
-        weft_config::torrc_path(&self.context.own_command_line(), &self.context.host)
+        let number = self.process.membership.number();
+        let command_line = self.context.command_line.identity(number);
+        weft_config::torrc_path(&command_line, &self.context.host)
     }
 
     /// Gives a connection of a controller to the control thread.

@@ -127,6 +127,14 @@ pub(super) fn thread_ended(which: &str) -> StartError {
 }
 
 impl StartError {
+    /// The same of one of several identities, which has this torrc.
+    pub(super) fn of(self, torrc: &str) -> Self {
+        Self::Of {
+            torrc: torrc.to_owned(),
+            why: Box::new(self),
+        }
+    }
+
     /// C tor's message, where programs that start a Tor look for it.
     #[must_use]
     pub fn c_tor_message(&self) -> Option<&'static str> {

@@ -11,50 +11,53 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_config::client_ports::{AppService, ListenAt};
 use weft_config::options::LogOptions;
 use weft_config::value::Value;
-use weft_config::{CommandLine, Key, Options, Origin, keys};
+use weft_config::{Key, Options, Origin, keys};
 
 use super::check::{check, tcp_ports};
 use super::error::StartError;
 use super::{Context, Relay};
-use crate::logging::{self, LogError};
+use crate::logging::{self, IdentityName, LogError};
 
-/// Whose an error is.
+/// Whose log lines and errors they are.
 #[derive(Clone, Debug)]
-pub(super) struct Name(Option<String>);
+pub(super) struct Name {
+    in_log: Option<IdentityName>,
+    torrc: String,
+}
 
 impl Name {
+    /// Does work of the identity on a thread that is not its own: the work's lines are the identity's, and so is its error.
+    pub(super) fn within<T, E: Into<StartError>>(
+        &self,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, StartError> {
+        logging::within(self.in_log, work).map_err(|why| self.of(why))
+    }
+
     /// An error, with the torrc that it is about where there are several.
-    pub(super) fn of(&self, why: impl Into<StartError>) -> StartError {
-        let why = why.into();
-        match &self.0 {
-            None => why,
-            Some(torrc) => StartError::Of {
-                torrc: torrc.clone(),
-                why: Box::new(why),
-            },
+    fn of(&self, why: impl Into<StartError>) -> StartError {
+        match self.in_log {
+            None => why.into(),
+            Some(_) => why.into().of(&self.torrc),
         }
     }
 }
 
 impl Context {
-    /// The command line of this identity alone.
-    pub(super) fn own_command_line(&self) -> CommandLine {
-        let mut all = self.command_line.identities();
-        match self.number < all.len() {
-            true => all.swap_remove(self.number),
-            false => self.command_line.clone(),
+    /// Whose its log lines and errors are.
+    pub(super) fn name(&self) -> Name {
+        Name {
+            in_log: self.name_in_log,
+            torrc: self.torrc.clone(),
         }
     }
 
-    /// From now on lines of this thread are this identity's.
-    pub(super) fn enter(&self) {
-        logging::enter(self.name_in_log);
-    }
-
-    /// Whose its errors are.
-    pub(super) fn name(&self) -> Name {
-        let torrc = || self.own_command_line().torrc_name();
-        Name(self.command_line.is_shared().then(torrc))
+    /// See [`Name::within`].
+    pub(super) fn within<T, E: Into<StartError>>(
+        &self,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, StartError> {
+        self.name().within(work)
     }
 }
 
@@ -72,7 +75,8 @@ pub(super) fn run(mut all: Vec<Relay>) -> Result<(), StartError> {
     for relay in all {
         let name = relay.context.name();
         let thread_name = format!("identity-{}", running.len() + 1);
-        let thread = logging::spawn(&thread_name, move || run_one(relay))?;
+        let thread = logging::spawn(&thread_name, move || run_one(relay));
+        let thread = thread.map_err(|why| name.of(why))?;
         running.push((thread, name));
     }
     let mut result = run_one(first);
@@ -103,9 +107,8 @@ impl Relay {
 }
 
 fn run_one(relay: Relay) -> Result<(), StartError> {
-    relay.context.enter();
     let name = relay.context.name();
-    relay.run().map_err(|why| name.of(why))
+    name.within(|| relay.run())
 }
 
 /// Checks the options of the identities of one process, each with the name of its torrc: each as [`check`] does, and all
@@ -119,8 +122,7 @@ pub fn check_all(all: &[(&str, &Options)]) -> Result<(), StartError> {
         return check(options);
     }
     for (torrc, options) in all {
-        let name = Name(Some((*torrc).to_owned()));
-        check(options).map_err(|why| name.of(why))?;
+        check(options).map_err(|why| why.of(torrc))?;
     }
     check_together(all)
 }
@@ -364,7 +366,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use weft_config::{MemoryHost, load};
+    use weft_config::{CommandLine, MemoryHost, load};
 
     const A: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\nControlPort 127.0.0.1:9051\n\
                      DNSPort 127.0.0.1:53\nControlSocket /run/a/control\nCookieAuthentication 1\n";

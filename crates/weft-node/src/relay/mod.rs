@@ -122,8 +122,8 @@ pub struct Context {
     pub logging: Logging,
     /// With RunAsDaemon: the process that waits until the node is up.
     pub background: Option<Background>,
-    /// Which of the process' identities it is.
-    pub number: usize,
+    /// The name of its torrc, as it was given.
+    pub torrc: String,
     /// What names it in log lines and metrics, where there are several.
     pub name_in_log: Option<IdentityName>,
 }

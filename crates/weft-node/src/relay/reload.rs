@@ -55,14 +55,12 @@ impl Relay {
     /// Reads the configuration and puts it into force; or nothing of it, if any of it fails.
     fn reload_options(&mut self, now: Instant) -> Result<(), String> {
         let Context {
-            command_line,
-            host,
-            number,
-            ..
+            command_line, host, ..
         } = &self.context;
+        let number = self.process.membership.number();
         let known = &self.context.report;
         let (mut all, changes) =
-            match weft_config::reload(command_line, *number, host, &self.options) {
+            match weft_config::reload(command_line, number, host, &self.options) {
                 Ok(reloaded) => reloaded,
                 Err(report) => {
                     let why = report.to_string();
@@ -77,10 +75,10 @@ impl Relay {
             let named: Vec<_> = torrcs.iter().map(String::as_str).zip(options).collect();
             check_together(&named).map_err(|why| why.to_string())?;
         }
-        if *number >= all.len() {
+        if number >= all.len() {
             return Err("the command line names another number of torrcs".to_owned());
         }
-        let loaded = all.swap_remove(*number);
+        let loaded = all.swap_remove(number);
         log_all(loaded.report.clone().without(known).lines());
         self.context.report = loaded.report;
         self.apply_options(loaded.options, changes, now)

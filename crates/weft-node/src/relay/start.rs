@@ -42,7 +42,6 @@ use super::statistics::StatisticsSide;
 use super::threads::{self, Setup, Threads};
 use super::uploads::UploadLines;
 use super::{Context, Relay, SIGNAL, identities, limits};
-use crate::logging;
 use crate::notice;
 use crate::process::limits::raise_file_limit;
 use crate::process::machine::{self, keep_pages_small};
@@ -70,7 +69,7 @@ pub fn run(all: Vec<(Options, Context)>) -> Result<(), StartError> {
 fn start(all: Vec<(Options, Context)>) -> Result<Vec<Relay>, StartError> {
     let torrcs: Vec<String> = all
         .iter()
-        .map(|(_, context)| context.own_command_line().torrc_name())
+        .map(|(_, context)| context.torrc.clone())
         .collect();
     let options = all.iter().map(|(options, _)| options.clone());
     let options: Vec<Options> = options.collect();
@@ -88,34 +87,31 @@ fn start(all: Vec<(Options, Context)>) -> Result<Vec<Relay>, StartError> {
     // Ports first, as the user who may bind them; files then, as the user who will own them.
     let mut opened = Vec::new();
     for ((options, context), membership) in all.into_iter().zip(members) {
-        context.enter();
-        if options.network.disabled {
-            log_disabled();
-        }
-        let ports = open_ports(&options, &membership).map_err(|why| context.name().of(why))?;
+        let ports = context.within(|| {
+            if options.network.disabled {
+                log_disabled();
+            }
+            open_ports(&options, &membership)
+        })?;
         opened.push((options, context, ports, membership));
     }
-    logging::enter(None);
     if let Some(name) = &first.process.user {
         user::drop_privileges(name, options.iter().any(keeps_bind))?;
     }
     restrict::restrict(&first.process);
     for (options, context, ..) in &opened {
-        context.enter();
-        prepare_directories(options).map_err(|why| context.name().of(why))?;
+        context.within(|| prepare_directories(options))?;
     }
     // Links are known now that all directories are there.
     identities::check_together(&named)?;
     let mut prepared = Vec::new();
     for (options, context, ports, membership) in opened {
         let name = context.name();
-        context.enter();
         let threads = usize::try_from(threads::wanted(&options)).unwrap_or_default();
         let max_files = membership.max_files(max_files, threads);
-        let new = Prepared::new(options, context, ports, (max_files, membership));
-        prepared.push(new.map_err(|why| name.of(why))?);
+        let limits = (max_files, membership);
+        prepared.push(name.within(|| Prepared::new(options, context, ports, limits))?);
     }
-    logging::enter(None);
     let keys = prepared.iter().zip(&torrcs);
     identities::check_keys(
         keys.map(|(one, torrc)| (one.identity.ids(), torrc.clone(), &one.options)),
@@ -132,22 +128,17 @@ fn start(all: Vec<(Options, Context)>) -> Result<Vec<Relay>, StartError> {
         sandbox::enter()?;
     }
     let threads = start_threads(&mut prepared)?;
-    logging::enter(None);
     log_memory_limit(first);
     let workers = start_workers(first, &prepared, &mut rng)?;
     let mut relays = Vec::new();
     for ((prepared, threads), workers) in prepared.into_iter().zip(threads).zip(workers) {
         let name = prepared.context.name();
-        prepared.context.enter();
-        let finished = prepared.finish(threads, workers);
-        relays.push(finished.map_err(|why| name.of(why))?);
+        relays.push(name.within(|| prepared.finish(threads, workers))?);
     }
     // The first has the process' background: it is up when the others are.
     for relay in relays.iter_mut().rev() {
-        relay.context.enter();
-        relay.announce()?;
+        relay.context.name().within(|| relay.announce())?;
     }
-    logging::enter(None);
     Ok(relays)
 }
 
@@ -287,16 +278,16 @@ fn start_threads(all: &mut [Prepared]) -> Result<Vec<Threads>, StartError> {
     let mut of_each = Vec::new();
     let mut hosted: Vec<Vec<Guest>> = Vec::new();
     for one in all {
-        one.context.enter();
-        let setup = thread_setup(
-            &one.options,
-            &one.identity,
-            &one.network,
-            &one.own.addresses,
-        );
-        let wanted = threads::wanted(&one.options);
-        let (threads, guests) =
-            Threads::make(wanted, &one.event_loop, setup, &mut one.rng, one.now)?;
+        let (threads, guests) = one.context.within(|| {
+            let setup = thread_setup(
+                &one.options,
+                &one.identity,
+                &one.network,
+                &one.own.addresses,
+            );
+            let wanted = threads::wanted(&one.options);
+            Threads::make(wanted, &one.event_loop, setup, &mut one.rng, one.now)
+        })?;
         of_each.push(threads);
         hosted.resize_with(hosted.len().max(guests.len()), Vec::new);
         for (thread, guest) in hosted.iter_mut().zip(guests) {
