@@ -11,6 +11,7 @@ mod authority;
 mod bridge_relay;
 mod bridge_transports;
 mod check;
+mod claims;
 mod client;
 mod client_transports;
 mod clock;
@@ -96,8 +97,8 @@ use threads::Threads;
 use uploads::UploadLines;
 
 pub use check::check;
+pub use claims::check_all;
 pub use error::StartError;
-pub use identities::check_all;
 pub use identity::key_config;
 pub use start::run;
 

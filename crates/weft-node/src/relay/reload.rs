@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime};
 use weft_config::{Change, CommandLine, Options, keys};
 use weft_dir::command::Command;
 
-use super::identities::check_together;
+use super::claims::check_together;
 use super::identity::{key_config, prepare_directories};
 use super::notices::log_disabled;
 use super::{Context, Relay, descriptor, listeners};

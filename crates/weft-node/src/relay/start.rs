@@ -41,7 +41,7 @@ use super::signals::Signals;
 use super::statistics::StatisticsSide;
 use super::threads::{self, Setup, Threads};
 use super::uploads::UploadLines;
-use super::{Context, Relay, SIGNAL, identities, limits};
+use super::{Context, Relay, SIGNAL, claims, identities, limits};
 use crate::notice;
 use crate::process::limits::raise_file_limit;
 use crate::process::machine::{self, keep_pages_small};
@@ -103,7 +103,7 @@ fn start(all: Vec<(Options, Context)>) -> Result<Vec<Relay>, StartError> {
         context.within(|| prepare_directories(options))?;
     }
     // Links are known now that all directories are there.
-    identities::check_together(&named)?;
+    claims::check_together(&named)?;
     let mut prepared = Vec::new();
     for (options, context, ports, membership) in opened {
         let name = context.name();
@@ -113,9 +113,7 @@ fn start(all: Vec<(Options, Context)>) -> Result<Vec<Relay>, StartError> {
         prepared.push(name.within(|| Prepared::new(options, context, ports, limits))?);
     }
     let keys = prepared.iter().zip(&torrcs);
-    identities::check_keys(
-        keys.map(|(one, torrc)| (one.identity.ids(), torrc.clone(), &one.options)),
-    )?;
+    claims::check_keys(keys.map(|(one, torrc)| (one.identity.ids(), torrc.clone(), &one.options)))?;
     let pid_file = first.files.pid_file.as_deref();
     let pid_file = pid_file.map(PidFile::write).transpose()?.map(Arc::new);
     for one in &mut prepared {
