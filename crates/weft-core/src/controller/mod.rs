@@ -401,9 +401,14 @@ impl RelayController {
         (self.other_files, self.files_of_others) = (files, of_others);
     }
 
-    /// The files of this node alone.
+    /// Connections of every kind of this node, and its other files.
     pub fn open_files_of_own(&self) -> usize {
-        self.open_files() - self.files_of_others
+        self.connections.len() + self.origins.edges() + self.other_files
+    }
+
+    /// Those of this node and of the others of the process.
+    fn open_files(&self) -> usize {
+        self.open_files_of_own() + self.files_of_others
     }
 
     /// Whether one more of the [others](Self::set_other_files) may be opened, for a peer.

@@ -163,12 +163,6 @@ impl RelayController {
         }
     }
 
-    /// Connections of every kind, and what else counts with them.
-    pub(super) fn open_files(&self) -> usize {
-        let own = self.connections.len() + self.origins.edges() + self.other_files;
-        own + self.files_of_others
-    }
-
     /// An edge was removed.
     pub(super) fn on_edge_closed(&mut self, id: ConnectionId) {
         self.displaceable.release(id);

@@ -322,8 +322,7 @@ impl Relay {
     pub(super) fn share_limits(&mut self) {
         self.count_other_files();
         let membership = &self.process.membership;
-        let held = self.controller.held_memory();
-        membership.set_usage(self.controller.open_files_of_own(), held);
+        membership.set_memory(self.controller.held_memory());
         let of_others = membership.memory_of_others(self.controller.max_memory());
         self.controller.set_memory_of_others(of_others);
     }

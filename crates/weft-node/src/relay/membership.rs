@@ -83,13 +83,12 @@ impl Membership {
         most.saturating_sub(others.saturating_mul(files_of_identity(threads)))
     }
 
-    /// Notes the files and the bytes of memory that this identity uses.
-    pub(super) fn set_usage(&self, files: usize, memory: u64) {
-        self.set_files(files);
-        self.mark(|member| member.memory.store(memory, Ordering::Relaxed));
+    /// Notes the bytes of memory that this identity uses.
+    pub(super) fn set_memory(&self, bytes: u64) {
+        self.mark(|member| member.memory.store(bytes, Ordering::Relaxed));
     }
 
-    /// Notes the files alone.
+    /// Notes the files that it uses.
     pub(super) fn set_files(&self, files: usize) {
         self.mark(|member| member.files.store(files, Ordering::Relaxed));
     }
@@ -170,7 +169,8 @@ fn of_size(size: usize) -> u64 {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        self.set_usage(0, 0);
+        self.set_files(0);
+        self.set_memory(0);
         self.common.snapshots.set(self.number, None);
         self.mark(|member| member.has_ended.store(true, Ordering::Release));
     }
@@ -184,7 +184,8 @@ mod tests {
     fn one_that_is_alone_leads_and_shares_nothing() {
         let mut members = Membership::of(1);
         let alone = members.remove(0);
-        alone.set_usage(7, 8);
+        alone.set_files(7);
+        alone.set_memory(8);
         assert_eq!(
             (alone.files_of_others(9), alone.memory_of_others(9)),
             (0, 0)
@@ -197,7 +198,8 @@ mod tests {
     fn limits_are_common_and_one_that_has_ended_uses_nothing_of_them() {
         let mut members = Membership::of(3);
         for (number, member) in members.iter().enumerate() {
-            member.set_usage(number + 1, 10 * (number as u64 + 1));
+            member.set_files(number + 1);
+            member.set_memory(10 * (number as u64 + 1));
         }
         assert_eq!(members[0].files_of_others(6), 5);
         assert_eq!(members[0].memory_of_others(60), 50);
@@ -214,6 +216,7 @@ mod tests {
         members.remove(1);
         assert_eq!(members[0].files_of_others(6), 3);
         assert_eq!(members[0].files_of_others(600), 100);
+        assert_eq!(members[0].memory_of_others(60), 30);
         assert!(members[0].max_files(1000, 2) < 950, "files of two others");
         assert_eq!(members[0].max_files(10, 2), 0);
     }
