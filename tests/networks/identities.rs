@@ -1,4 +1,4 @@
-//! Two relays in one process (`weft -f A -f B`) in a network of C tor.
+//! Two relays in one process (`weft -f A -f B`), each a client as well, in a network of C tor.
 
 mod private_network {
     use std::fs;
@@ -10,7 +10,7 @@ mod private_network {
     use std::thread::sleep;
     use std::time::{Duration, Instant};
 
-    use anyhow::{Context as _, Result, ensure};
+    use anyhow::{Context as _, Result, bail, ensure};
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
     use weft_lab::control::{Attacher, Fingerprint};
@@ -38,7 +38,7 @@ mod private_network {
                 let torrc = folder.join(format!("{name}.torrc"));
                 let text = format!(
                     "{network}Nickname {name}\nDataDirectory {}\nORPort 127.0.0.1:auto IPv4Only\nAddress 127.0.0.1\n\
-                     AssumeReachable 1\nExtendAllowPrivateAddresses 1\nContactInfo {name}\nSocksPort 0\nExitRelay 0\n\
+                     AssumeReachable 1\nExtendAllowPrivateAddresses 1\nContactInfo {name}\nSocksPort 127.0.0.1:auto\nExitRelay 0\n\
                      ShutdownWaitLength 20\n",
                     data.display()
                 );
@@ -83,12 +83,17 @@ mod private_network {
             )?)
         }
 
+        /// The port of this kind that was opened.
+        fn port(&self, kind: &str) -> Result<SocketAddr> {
+            let words = format!("{kind} listener on ");
+            let line = self.wait_for(&words, 1)?;
+            let (_, at) = line.split_once(&words).context("no address")?;
+            Ok(at.trim().parse()?)
+        }
+
         /// What the MetricsPort answers.
         fn metrics(&self) -> Result<String> {
-            let words = "Opened Metrics listener on ";
-            let line = self.wait_for(words, 1)?;
-            let (_, at) = line.split_once(words).context("no address")?;
-            let mut stream = TcpStream::connect(at.trim().parse::<SocketAddr>()?)?;
+            let mut stream = TcpStream::connect(self.port("Opened Metrics")?)?;
             stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
             let mut text = String::new();
             stream.read_to_string(&mut text)?;
@@ -138,7 +143,7 @@ mod private_network {
     }
 
     #[test]
-    fn a_client_of_c_tor_goes_through_both_relays_of_one_process() {
+    fn a_client_of_c_tor_goes_through_both_relays_of_one_process_which_are_clients_as_well() {
         const BYTES: u64 = 2_000_000;
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let run = || -> Result<()> {
@@ -217,6 +222,32 @@ mod private_network {
                     both.wait_for(&format!("{name}: Received reload signal"), turn + 1)?;
                 }
             }
+            // Each has a client of its own, and both carry bytes at once.
+            let far = network.server().address();
+            std::thread::scope(|scope| {
+                let carries = |(seed, name)| {
+                    let socks = both.port(&format!("{name}: Opened Socks"))?;
+                    for direction in [Direction::Down, Direction::Up] {
+                        let request = || Request {
+                            direction,
+                            bytes: BYTES,
+                            seed,
+                        };
+                        until(&format!("{name} carries bytes"), || {
+                            let moved = transfer(socks, name, far, request());
+                            Ok(moved.inspect_err(|why| eprintln!("{name}: {why:#}")).ok())
+                        })?;
+                    }
+                    Ok::<_, anyhow::Error>(())
+                };
+                let running = (9..)
+                    .zip(NAMES)
+                    .map(|one| scope.spawn(move || carries(one)));
+                let running: Vec<_> = running.collect();
+                let mut ended = running.into_iter().map(|one| one.join());
+                ended.try_for_each(|result| result.unwrap_or_else(|_| bail!("it panicked")))
+            })
+            .with_context(|| both.log())?;
             both.signal(Signal::SIGINT)?;
             // Who is connected has some time; a second one ends that.
             for name in NAMES {
