@@ -107,7 +107,7 @@ fn one_that_has_much_to_do_does_not_keep_an_event_from_another() {
         }
         assert!(settled);
         assert_eq!(guests.all[idle].1.thread.sockets.all.len(), 1);
-        // Each event alone, with nothing but the event for it: a cell of no link ends the connection.
+        // Nothing but the event gives it a turn. What is no TLS ends the connection.
         for bytes in [&[22, 3][..], &[1; 1000]] {
             let before = turns(&guests);
             without_timers(&mut guests, [idle]);
@@ -136,6 +136,8 @@ fn events_beyond_those_of_one_turn_have_the_next_one() {
     for with_many in [0, 1] {
         let (mut guests, _mains) = hosted(2);
         without_timers(&mut guests, [0, 1]);
+        // No tick comes, which would audit the sockets below.
+        guests.all[with_many].1.thread.last_tick += HOUR;
         // Each can be written at once, which is an event for each; the thread does not know their tokens.
         let sockets: Vec<UnixDatagram> = (0..MANY)
             .map(|_| UnixDatagram::unbound().unwrap())
@@ -162,9 +164,11 @@ fn events_beyond_those_of_one_turn_have_the_next_one() {
 }
 
 #[test]
+#[cfg_attr(
+    not(debug_assertions),
+    ignore = "the audit, which finds the mistake, is in debug builds"
+)]
 fn one_that_panics_ends_and_leaves_the_others_as_they_are() {
-    // The audit, which finds the mistake below, is in debug builds.
-    assert!(cfg!(debug_assertions));
     let (mut guests, mut mains) = hosted(3);
     let broken = &mut guests.all[1].1.thread;
     broken.sockets.by_id.insert(ConnectionId(77), 7);
