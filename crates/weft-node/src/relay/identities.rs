@@ -1,6 +1,7 @@
 //! The identities of one process (`weft -f A -f B`): each is a node of its own, on a main thread of its own.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use weft_config::options::LogOptions;
@@ -66,17 +67,33 @@ pub(super) fn run(mut all: Vec<Relay>) -> Result<(), StartError> {
     for relay in all {
         let name = relay.context.name();
         let thread_name = format!("identity-{}", running.len() + 1);
-        let thread = logging::spawn(&thread_name, move || run_one(relay));
-        let thread = thread.map_err(|why| name.of(why))?;
-        running.push((thread, name));
+        let thread = logging::spawn(&thread_name, move || run_beside_others(relay));
+        running.push(thread.map_err(|why| name.of(why))?);
     }
-    let mut result = run_one(first);
-    for (thread, name) in running {
-        let panicked = |_| Err(name.of(io::Error::other("its main thread panicked")));
-        let ended = thread.join().unwrap_or_else(panicked);
+    if running.is_empty() {
+        return run_one(first);
+    }
+    let mut result = run_beside_others(first);
+    for thread in running {
+        let ended = thread.join().unwrap_or_else(|_| Err(panicked().into()));
         result = result.and(ended);
     }
     result
+}
+
+/// Runs one that leaves the others as they are, whatever happens to it. Its end is reported when it ends, and not with theirs.
+fn run_beside_others(relay: Relay) -> Result<(), StartError> {
+    let name = relay.context.name();
+    let ended = catch_unwind(AssertUnwindSafe(|| run_one(relay)));
+    ended.unwrap_or_else(|_| {
+        let why = name.of(panicked());
+        tracing::error!("{why}. The other identities go on.");
+        Err(why)
+    })
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("its main thread panicked")
 }
 
 impl Relay {

@@ -492,6 +492,10 @@ impl ConnectionThread {
                 ToThread::Stop => self.stop(now),
             }
         }
+        // The main thread has panicked: nobody watches the memory any more.
+        if !self.stopping && self.ends.from_main.is_disconnected() {
+            self.stop(now);
+        }
         for peer in &mut self.ends.from_peers {
             // Cells that are there now were sent after control messages that are there now.
             let batches = peer.cells.len();

@@ -595,3 +595,18 @@ fn how_far_a_connection_of_ours_has_come_is_reported_once_each() {
     assert_eq!(steps(false), [direct.to_vec(), Vec::new()]);
     assert_eq!(steps(true), [by_proxy, Vec::new()]);
 }
+
+#[test]
+fn a_thread_whose_main_thread_is_gone_stops() {
+    let Bench {
+        mut thread,
+        main,
+        others: _others,
+        _main_poll,
+    } = Bench::new();
+    thread.turn(Duration::ZERO).unwrap();
+    assert!(!thread.is_stopping());
+    drop(main);
+    thread.turn(Duration::ZERO).unwrap();
+    assert!(thread.is_stopping());
+}
