@@ -105,7 +105,12 @@ pub(crate) fn compress(bytes: &[u8], compression: Compression, effort: Effort) -
                 Effort::Low => 2,
                 Effort::Best => 6,
             };
-            let options = lzma_rust2::LzmaOptions::with_preset(preset);
+            let mut options = lzma_rust2::LzmaOptions::with_preset(preset);
+            // The encoder's memory is some eleven times its dictionary, which is 8 MiB for the best effort: no
+            // larger than what there is to look back at.
+            let whole = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let enough = whole.checked_next_power_of_two().unwrap_or(u32::MAX);
+            options.dict_size = options.dict_size.min(enough.max(lzma_rust2::DICT_SIZE_MIN));
             let mut encoder =
                 lzma_rust2::LzmaWriter::new_use_header(Vec::new(), &options, None).ok()?;
             encoder.write_all(bytes).ok()?;
@@ -222,6 +227,18 @@ mod tests {
                 compression == Compression::Identity,
                 "{compression:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_encoder_s_dictionary_is_no_larger_than_the_document() {
+        for (length, dictionary) in [(1, 4096), (5000, 8192), (100_000, 1 << 17)] {
+            let body: Vec<u8> = (0..length)
+                .map(|at: u32| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8)
+                .collect();
+            let lzma = compress(&body, Compression::Lzma, Effort::Best).unwrap();
+            assert_eq!(lzma[1..5], u32::to_le_bytes(dictionary), "{length}");
+            assert_eq!(decode(lzma, Compression::Lzma, body.len()).unwrap(), body);
         }
     }
 
