@@ -12,6 +12,8 @@ mod private_network {
     use std::time::{Duration, Instant};
 
     use anyhow::{Context as _, Result, bail, ensure};
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
     use weft_lab::control::{Control, Fingerprint};
     use weft_lab::ports::Port;
     use weft_lab::traffic::{Direction, Request, connect, transfer};
@@ -594,16 +596,25 @@ mod private_network {
         Ok(text)
     }
 
-    /// The byte at this place of every stream: none is like its neighbours, and none comes again soon.
-    fn byte(at: usize) -> u8 {
-        let word = (at as u64 / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        word.to_le_bytes()[at % 8] ^ (at % 251) as u8
+    /// Bytes of a block of every stream.
+    const BLOCK: usize = 64 * 1024;
+
+    /// A block of every stream, by its number: no place is like another.
+    fn block(number: usize) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK];
+        ChaCha8Rng::seed_from_u64(number as u64).fill_bytes(&mut bytes);
+        bytes
     }
 
     /// Sends the first bytes, then waits for a word, then sends the rest, for as long as somebody takes it. Where much
     /// is to be under way, it does not wait.
     fn send(mut to: TcpStream, first: usize, wait: &std::sync::mpsc::Receiver<()>) {
-        let bytes: Vec<u8> = (0..whole(first)).map(byte).collect();
+        let whole = whole(first);
+        let mut bytes = Vec::with_capacity(whole + BLOCK);
+        for number in 0..whole.div_ceil(BLOCK) {
+            bytes.extend_from_slice(&block(number));
+        }
+        bytes.truncate(whole);
         let (now, later) = bytes.split_at(first);
         if to.write_all(now).is_err() {
             return;
@@ -621,18 +632,25 @@ mod private_network {
     struct Pattern {
         from: TcpStream,
         at: usize,
+        /// The block that `at` is in.
+        block: Vec<u8>,
     }
 
     impl Pattern {
         fn of(from: TcpStream) -> Pattern {
-            Pattern { from, at: 0 }
+            Pattern {
+                from,
+                at: 0,
+                block: block(0),
+            }
         }
 
         /// Reads until this place, or the end.
         fn take(&mut self, place: usize) -> Result<()> {
             let mut buffer = vec![0; 16 * 1024];
             while self.at < place {
-                let most = buffer.len().min(place - self.at);
+                let within = self.at % BLOCK;
+                let most = buffer.len().min(place - self.at).min(BLOCK - within);
                 let read = match self.from.read(&mut buffer[..most]) {
                     Ok(0) => return Ok(()),
                     Ok(read) => read,
@@ -643,14 +661,20 @@ mod private_network {
                         return Err(error).with_context(|| format!("after {} bytes", self.at));
                     }
                 };
-                let wrong = (0..read).find(|at| buffer[*at] != byte(self.at + at));
-                if let Some(wrong) = wrong {
+                let expected = &self.block[within..within + read];
+                if buffer[..read] != *expected {
+                    let wrong = (0..read)
+                        .find(|at| buffer[*at] != expected[*at])
+                        .unwrap_or(0);
                     bail!(
                         "byte {} is wrong: lost, twice or out of order",
                         self.at + wrong
                     );
                 }
                 self.at += read;
+                if self.at.is_multiple_of(BLOCK) {
+                    self.block = block(self.at / BLOCK);
+                }
             }
             Ok(())
         }

@@ -1,7 +1,6 @@
 //! Networks of Weft, of C tor and of both, whose clients find their own way: bytes go down and up, and
 //! hashes are equal.
 
-#[path = "networks/identities.rs"]
 mod identities;
 
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.

@@ -10,7 +10,7 @@
 #![no_main]
 
 // The same relay without sockets that weft-core's own tests run.
-#[path = "../../crates/weft-core/tests/world/mod.rs"]
+#[path = "../../crates/weft-core/tests/it/world/mod.rs"]
 mod world;
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::net::PATIENCE;
+use crate::edges::net::PATIENCE;
 
 pub(crate) const CONNECT: u8 = 1;
 pub(crate) const RESOLVE: u8 = 0xf0;

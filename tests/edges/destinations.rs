@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use socket2::{Domain, SockRef, Socket, Type};
 use weft_lab::up::exit_address;
 
-use crate::net::PATIENCE;
+use crate::edges::net::PATIENCE;
 
 /// What a flood is made of: byte `n` is `n % 251`.
 pub(crate) fn flood_byte(at: u64) -> u8 {

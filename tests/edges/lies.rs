@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-use crate::net::PATIENCE;
+use crate::edges::net::PATIENCE;
 
 /// What is wrong with the consensus that it gives first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ mod private_network {
     use weft_lab::traffic::{Direction, Request, transfer};
     use weft_lab::up::{Kind, Plan, Up};
 
-    use crate::private_network::TURN;
+    use crate::networks::private_network::TURN;
 
     const PATIENCE: Duration = Duration::from_secs(120);
     const NAMES: [&str; 2] = ["left", "right"];

@@ -56,7 +56,7 @@ pub(crate) fn check() -> Result<()> {
             .arg(&package),
     )?;
     let root = folder().join("root");
-    remove(&root)?;
+    machine::remove(&root)?;
     machine::succeed(Command::new("dpkg-deb").arg("-x").args([&package, &root]))?;
     for file in [
         "usr/bin/weft",
@@ -107,20 +107,13 @@ fn build(dev: bool) -> Result<PathBuf> {
     let mut cargo = machine::cargo();
     match dev {
         // The program that the tests run: nothing is compiled for this alone.
-        true => cargo.args([
-            "test",
-            "--locked",
-            "--workspace",
-            "--test",
-            "install",
-            "--no-run",
-        ]),
+        true => cargo.args(["build", "--locked", "--workspace", "--bin", "weft"]),
         false => cargo.args(["build", "--locked", "--release", "--package", "weft"]),
     };
     machine::succeed(&mut cargo)?;
     let program = machine::target().join(if dev { "debug" } else { "release" });
     let source = folder().join("weft");
-    remove(&folder())?;
+    machine::remove(&folder())?;
     fs::create_dir_all(&source)?;
     gather(&program.join("weft"), &source)?;
     machine::succeed(
@@ -210,13 +203,4 @@ fn git(words: &[&str]) -> Result<String> {
         .context("running git")?;
     ensure!(output.status.success(), "git {} failed", words.join(" "));
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-}
-
-fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing {}", folder.display()))
-        }
-        _ => Ok(()),
-    }
 }

@@ -17,6 +17,8 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -210,14 +212,39 @@ fn measure() -> Result<Vec<(&'static str, Cost)>> {
     );
     let folder = machine::target().join("instructions");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    CASES
-        .into_iter()
-        .map(|(case, [less, more])| {
+    // A count does not depend on what else runs, so as many run at once as there are cores.
+    let next = AtomicUsize::new(0);
+    let worker = || -> Result<Vec<(usize, Cost)>> {
+        let mut costs = Vec::new();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some((case, [less, more])) = CASES.get(number).copied() else {
+                return Ok(costs);
+            };
             let less = count(&folder, case, less)?;
             let more = count(&folder, case, more)?;
-            Ok((case, cost(&less, &more)?))
-        })
-        .collect()
+            costs.push((number, cost(&less, &more)?));
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let mut costs: Vec<(usize, Cost)> = thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        let ended = running.into_iter().map(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|_| bail!("counting instructions panicked"))
+        });
+        ended.collect::<Result<Vec<_>>>()
+    })?
+    .into_iter()
+    .flatten()
+    .collect();
+    costs.sort_by_key(|(number, _)| *number);
+    let costs = CASES
+        .iter()
+        .zip(costs)
+        .map(|((case, _), (_, cost))| (*case, cost));
+    Ok(costs.collect())
 }
 
 /// One run of the program.

@@ -321,18 +321,32 @@ pub(crate) fn target() -> PathBuf {
         .map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// Prints a command, runs it, and fails unless it succeeds.
-pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+/// Prints a command.
+pub(crate) fn print(command: &Command) {
     let words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
     println!("$ {}", words.join(" "));
+}
+
+/// Prints a command, runs it, and fails unless it succeeds.
+pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+    print(command);
+    let program = command.get_program().to_string_lossy().into_owned();
     let status = command
         .status()
-        .with_context(|| format!("running {}", words.join(" ")))?;
-    if !status.success() {
-        bail!("{}: {status}", words.join(" "));
-    }
+        .with_context(|| format!("running {program}"))?;
+    ensure!(status.success(), "{program}: {status} (see above)");
     Ok(())
+}
+
+/// Removes a folder with all that is in it, if there is one.
+pub(crate) fn remove(folder: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
 }

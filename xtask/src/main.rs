@@ -1,14 +1,21 @@
-//! What developers run: `cargo xtask demo | bench | roles | chaos | test | fuzz | instructions | wheel | deb`.
+//! What developers run: `cargo xtask demo | bench | roles | chaos | test | check | flaky | fuzz | instructions | wheel | deb`.
 
+mod check;
 mod deb;
+mod flaky;
 mod fuzz;
 mod install;
 mod instructions;
+mod interrupt;
 mod machine;
 mod measure;
+mod nextest;
 mod python;
 mod test;
+mod tools;
 mod wheel;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -36,6 +43,10 @@ enum Command {
     Chaos(measure::MeasureArgs),
     /// Everything that must pass before a change lands.
     Test(test::TestArgs),
+    /// What a change can have broken, in minutes: formatting, clippy, tests of the crates that it touches.
+    Check(check::CheckArgs),
+    /// Run all tests again and again, and list those that fail now and then.
+    Flaky(flaky::FlakyArgs),
     /// Fuzz the parsers and state machines.
     Fuzz(fuzz::FuzzArgs),
     /// Count instructions for each relayed cell, and compare with what was recorded.
@@ -46,13 +57,25 @@ enum Command {
     Deb(deb::DebArgs),
 }
 
-fn main() -> anyhow::Result<()> {
-    match CommandLine::parse().command {
+fn main() -> ExitCode {
+    match run(CommandLine::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nError: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Demo(args) => measure::run(What::Demo, &args),
         Command::Bench(args) => measure::run(What::Bench, &args),
         Command::Roles(args) => measure::run(What::Roles, &args),
         Command::Chaos(args) => measure::run(What::Chaos, &args),
-        Command::Test(args) => test::run(&args),
+        Command::Test(args) => interrupt::handle().and_then(|()| test::run(&args)),
+        Command::Check(args) => interrupt::handle().and_then(|()| check::run(&args)),
+        Command::Flaky(args) => interrupt::handle().and_then(|()| flaky::run(&args)),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Wheel(args) => wheel::run(&args),

@@ -3,7 +3,9 @@
 //!
 //! One test in a program of its own: the allocator counts for the whole process.
 
+#[path = "it/pair/mod.rs"]
 mod pair;
+#[path = "it/world/mod.rs"]
 mod world;
 
 use std::alloc::System;

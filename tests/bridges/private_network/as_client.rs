@@ -283,7 +283,7 @@ fn a_client_reaches_its_bridge_by_a_program_of_the_tests_own() {
             "Bridge plain {addr} {digits} {ARGS}\n\
              ClientTransportPlugin broken exec /bin/sh -c exit\n\
              Bridge broken 127.0.0.1:1\n\
-             ClientTransportPlugin plain exec {} --exact private_network::as_client::a_transport_of_the_tests_own \
+             ClientTransportPlugin plain exec {} --exact bridges::private_network::as_client::a_transport_of_the_tests_own \
              --ignored --nocapture\n",
             program.display()
         );

@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use weft_lab::network::Node;
 use weft_lab::up::{Kind, More, Plan, Up};
 
-use crate::asking::{Asker, Reply};
-use crate::weft;
+use crate::control::asking::{Asker, Reply};
+use crate::control::weft;
 
 /// How long the two may have different consensuses: each fetches its next when it likes, within a minute.
 const PATIENCE: Duration = Duration::from_secs(240);

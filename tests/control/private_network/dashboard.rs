@@ -13,8 +13,8 @@ use weft_lab::ports::Port;
 use weft_lab::up::{Kind, More, Plan, Up};
 use weft_testing::metrics::{Family, families, sample, scrape};
 
-use crate::asking::{Asker, listener};
-use crate::weft;
+use crate::control::asking::{Asker, listener};
+use crate::control::weft;
 
 /// How long a number may take to be what it should.
 const PATIENCE: Duration = Duration::from_secs(30);

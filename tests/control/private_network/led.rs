@@ -12,7 +12,7 @@ use weft_lab::control::{Control, Fingerprint};
 use weft_lab::traffic::{Direction, Far, Request, transfer};
 use weft_lab::up::{Kind, Plan, Up};
 
-use crate::weft;
+use crate::control::weft;
 
 const PATIENCE: Duration = Duration::from_secs(180);
 

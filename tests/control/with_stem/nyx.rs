@@ -11,8 +11,8 @@ use weft_lab::network::{Node, find};
 use weft_lab::up::{More, Plan, Up};
 use weft_testing::not_run;
 
-use crate::asking::{Asker, listener};
-use crate::weft;
+use crate::control::asking::{Asker, listener};
+use crate::control::weft;
 
 const NYX: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/stem/run_nyx.py");
 

@@ -9,7 +9,7 @@ use std::{env, fs};
 
 use weft_testing::not_run;
 
-use crate::weft;
+use crate::control::weft;
 
 /// Those that Weft does not pass, and why.
 const KNOWN: [(&str, &str); 6] = [

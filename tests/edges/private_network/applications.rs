@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 use socket2::SockRef;
 use weft_lab::up::Client;
 
-use crate::apps::{CONNECT, To, connect, greet5, read_to_end, request5};
-use crate::destinations::{Far, Hole};
-use crate::net::{CLIENT, shared, until};
+use crate::edges::apps::{CONNECT, To, connect, greet5, read_to_end, request5};
+use crate::edges::destinations::{Far, Hole};
+use crate::edges::net::{CLIENT, shared, until};
 
 /// Files that a client has open.
 fn files(client: &Client) -> Result<usize> {

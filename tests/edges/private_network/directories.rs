@@ -10,10 +10,10 @@ use weft_lab::network::Program;
 use weft_lab::process::Usage;
 use weft_lab::traffic::{Direction, Request, transfer};
 
-use crate::apps::{CONNECT, read_to_end, socks5};
-use crate::destinations::Far;
-use crate::lies::{Liar, Lie};
-use crate::net::{CLIENT, Net, PATIENCE, Watch, shared, until, weft, weft_path};
+use crate::edges::apps::{CONNECT, read_to_end, socks5};
+use crate::edges::destinations::Far;
+use crate::edges::lies::{Liar, Lie};
+use crate::edges::net::{CLIENT, Net, PATIENCE, Watch, shared, until, weft, weft_path};
 
 /// A relay of the test's own, which nobody lists. Killed when dropped.
 struct Outsider {

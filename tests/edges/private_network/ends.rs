@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::apps::{CONNECT, read_to_end, socks5};
-use crate::destinations::{Far, Hole, exit_sockets, flood_byte};
-use crate::net::{Net, Watch, shared, until};
+use crate::edges::apps::{CONNECT, read_to_end, socks5};
+use crate::edges::destinations::{Far, Hole, exit_sockets, flood_byte};
+use crate::edges::net::{Net, Watch, shared, until};
 
 /// States of sockets, as proc(5) numbers them.
 const ESTABLISHED: &str = "01";

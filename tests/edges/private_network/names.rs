@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::apps::{CONNECT, RESOLVE, To, dns, socks5};
-use crate::net::{Watch, shared};
+use crate::edges::apps::{CONNECT, RESOLVE, To, dns, socks5};
+use crate::edges::net::{Watch, shared};
 
 #[test]
 fn names_that_do_not_exist_are_reported_by_every_way_of_asking() {

@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use anyhow::{Context, Result, ensure};
 use weft_lab::traffic::{Direction, Far, Request, transfer};
 
-use crate::apps::{
+use crate::edges::apps::{
     CONNECT, RESOLVE, RESOLVE_PTR, To, dns, http_connect, read_to_end, socks4, socks5,
 };
-use crate::net::{NAMES, Watch, shared};
+use crate::edges::net::{NAMES, Watch, shared};
 
 const A: u16 = 1;
 const PTR: u16 = 12;
@@ -104,7 +104,7 @@ fn the_http_tunnel_port_opens_tunnels_or_answers_why_not() {
             );
             ensure!(read_to_end(&mut stream)?.0.is_empty());
         }
-        let mut stream = crate::apps::connect(port)?;
+        let mut stream = crate::edges::apps::connect(port)?;
         stream.write_all(b"GET http://here.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         let (page, _) = read_to_end(&mut stream)?;
         let page = String::from_utf8(page)?;

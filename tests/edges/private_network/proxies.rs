@@ -7,7 +7,7 @@ use weft_lab::proxy::{Behaviour, TestProxy};
 use weft_lab::traffic::{Direction, Request, transfer};
 use weft_lab::up::{Client, Plan, Up};
 
-use crate::net::{PATIENCE, weft, weft_path};
+use crate::edges::net::{PATIENCE, weft, weft_path};
 
 #[test]
 fn every_connection_of_a_client_goes_through_its_proxy() {

@@ -1,0 +1,465 @@
+//! What nodes hold: counted where it is held, bounded, and freed oldest and largest first.
+
+use std::time::Duration;
+
+use crate::pair::{CLIENT, Pair, payload, read, write};
+use crate::world::{Circuit, World, relay_identity};
+use weft_cell::reason::EndReason;
+use weft_cell::relay::RelayBody;
+use weft_cell::stream_msg::{Begin, BeginFlags, End};
+use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::address::ThreadId;
+use weft_core::controller::Notice;
+use weft_core::credit::CIRCUIT_CREDIT;
+use weft_core::early::MAX_EARLY_XOFF;
+use weft_core::flow::Terms;
+use weft_core::ledger::{Cut, Ledger};
+use weft_core::message::{FromController, Report, RingDepths, ToController, Totals};
+
+/// A stream's BEGIN.
+fn begin() -> Vec<u8> {
+    let begin = Begin {
+        target: b"example.com".to_vec(),
+        port: 80,
+        flags: BeginFlags::default(),
+    };
+    begin.encode().unwrap()
+}
+
+/// A relay message of a client's, for the exit.
+fn sends(exit: &mut World, circuit: &mut Circuit, stream: u16, command: RelayCmd, data: &[u8]) {
+    let cell = circuit.forward(exit, 0, ChanCmd::RELAY, command, stream, data);
+    exit.receive(circuit.client.0, &cell);
+    exit.settle();
+}
+
+/// The messages that a client got of its exit: command, stream, data.
+fn hears(exit: &mut World, circuit: &mut Circuit) -> Vec<(RelayCmd, u16, Vec<u8>)> {
+    let mut heard = Vec::new();
+    while let Some(mut cell) = exit.take(circuit.client.0) {
+        assert_eq!(cell.command(), ChanCmd::RELAY, "the circuit lives");
+        assert_eq!(circuit.crypt.decrypt_backward(cell.body_mut()), Some(0));
+        let body = RelayBody::new(cell.body());
+        let data = body.data().unwrap().to_vec();
+        heard.push((body.command(), body.stream_id(), data));
+    }
+    heard
+}
+
+/// An exit under congestion control, and a client's circuit there.
+fn exit_and_circuit(seed: u64, terms: Terms) -> (World, Circuit) {
+    let mut exit = World::new(1, seed);
+    exit.sendme_inc = terms.is_vegas().then_some(31);
+    let client = exit.link_on(0, CLIENT);
+    let circuit = Circuit::create(&mut exit, client, 0x8000_0001);
+    (exit, circuit)
+}
+
+/// Frees so much of what weighs this much, on every thread.
+fn free(world: &mut World, cut: Cut) {
+    for manager in &mut world.managers {
+        let closed = manager.handle_controller(FromController::FreeMemory(cut), world.now);
+        world.closed.extend(closed);
+    }
+}
+
+#[test]
+fn streams_that_were_drained_hold_next_to_nothing_and_honest_circuits_live_on() {
+    let mut pair = Pair::new(1, 1, Terms::Vegas);
+    let honest = pair.exit.link_on(0, CLIENT);
+    Circuit::create(&mut pair.exit, honest, 0x8000_0001);
+    let streams: Vec<_> = (0..300)
+        .map(|number| {
+            let id = pair.application(0, number);
+            pair.attach(id);
+            id
+        })
+        .collect();
+    let before = pair.exit.held();
+    let bytes = payload(1, 100_000);
+    for (number, id) in streams.iter().enumerate() {
+        let (mut left, mut got) = (&bytes[..], 0);
+        while got < bytes.len() {
+            pair.write_application(*id, &mut left);
+            pair.pump();
+            got += pair.read_exit(number, usize::MAX).len();
+            pair.pump();
+        }
+        // What its edges do not use, others may have.
+        pair.origin.pass(Duration::from_millis(500));
+    }
+    // Once each buffer kept what it had grown to: 300 of them 38 MB, 33,700 of them 8 GiB.
+    let each = pair.exit.held().saturating_sub(before) / streams.len() as u64;
+    assert!(each * 33_700 < 512 << 20, "{each} bytes for each stream");
+    assert!(pair.exit.held() < 8 << 20, "{}", pair.exit.held());
+    // What is spare is enough: nobody dies for it.
+    let halves = pair.exit.halves();
+    let held = pair.exit.held();
+    pair.exit.relieve(held);
+    assert!(pair.exit.held() < held * 9 / 10);
+    assert_eq!(pair.exit.halves(), halves);
+    assert_eq!(pair.exit.totals().streams.overflowed, 0);
+    pair.exit.audit();
+}
+
+#[test]
+fn the_oldest_and_largest_dies_first_and_a_circuit_that_holds_little_last() {
+    let mut world = World::new(2, 7);
+    let client = world.link_on(0, CLIENT);
+    let next = world.link_on(1, relay_identity(9));
+    let mut circuits: Vec<Circuit> = (0x8000_0001..0x8000_0005)
+        .map(|id| {
+            let mut circuit = Circuit::create(&mut world, client, id);
+            circuit.extend(&mut world, 9, next);
+            circuit
+        })
+        .collect();
+    world.room = 0;
+    let fill = |world: &mut World, circuit: &mut Circuit, cells: usize| {
+        for _ in 0..cells {
+            circuit.send(world, 1, RelayCmd::DATA, &[1; 400]);
+        }
+        world.settle();
+    };
+    fill(&mut world, &mut circuits[0], 10);
+    fill(&mut world, &mut circuits[1], 200);
+    world.now += Duration::from_secs(10);
+    // Young, but so much of it that it weighs more than ten old cells.
+    for _ in 0..2 {
+        fill(&mut world, &mut circuits[2], 1000);
+    }
+    world.now += Duration::from_millis(200);
+    let mut died = Vec::new();
+    for _ in 0..3 {
+        let heaviest = Cut {
+            weight: 1 << 20,
+            bytes: 1,
+        };
+        let message = FromController::FreeMemory(heaviest);
+        let now = world.now;
+        world.managers[1].handle_controller(message, now);
+        world.settle();
+        died.extend(std::iter::from_fn(|| world.take(client)).map(|cell| {
+            assert_eq!(cell.command(), ChanCmd::DESTROY);
+            cell.circ_id()
+        }));
+    }
+    assert_eq!(died, [0x8000_0002, 0x8000_0003, 0x8000_0001]);
+    assert_eq!(
+        world.totals().killed_for_memory,
+        3,
+        "the fourth holds no cell"
+    );
+    world.audit();
+}
+
+#[test]
+fn a_link_that_takes_nothing_dies_for_what_it_holds_and_one_that_moves_does_not() {
+    let mut world = World::new(2, 8);
+    let client = world.link_on(0, CLIENT);
+    let stuck = world.link_on(1, relay_identity(8));
+    let moves = world.link_on(1, relay_identity(9));
+    let mut there = Circuit::create(&mut world, client, 0x8000_0001);
+    there.extend(&mut world, 8, stuck);
+    let mut elsewhere = Circuit::create(&mut world, client, 0x8000_0002);
+    elsewhere.extend(&mut world, 9, moves);
+    // All is chosen, and stays on the link itself.
+    world.not_reading.push(stuck);
+    for _ in 0..500 {
+        there.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
+        elsewhere.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
+        world.settle();
+    }
+    world.now += Duration::from_secs(20);
+    elsewhere.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
+    world.settle();
+    let weight = 500 * 514 * 10_000;
+    free(&mut world, Cut { weight, bytes: 1 });
+    assert_eq!(world.closed, [stuck]);
+    assert!(world.is_open(moves) && world.is_open(client));
+    assert_eq!(world.totals().links_killed_for_memory, 1);
+    world.settle();
+    assert_eq!(
+        world.expect(client, ChanCmd::DESTROY).circ_id(),
+        there.client.1
+    );
+    // Nobody else weighs that much, and nobody dies in vain.
+    free(
+        &mut world,
+        Cut {
+            weight,
+            bytes: 1 << 40,
+        },
+    );
+    world.settle();
+    assert_eq!((world.closed.len(), world.halves()), (1, 2));
+    world.audit();
+}
+
+#[test]
+fn what_comes_while_a_name_is_looked_up_waits_under_xoff_and_none_is_lost() {
+    let (mut exit, mut circuit) = exit_and_circuit(3, Terms::Vegas);
+    sends(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    let request = exit.streams.pop().unwrap();
+    let before = exit.held();
+    let post = payload(2, 490 * 1000);
+    for part in post.chunks(490) {
+        sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, part);
+        exit.now += Duration::from_millis(1);
+    }
+    let heard = hears(&mut exit, &mut circuit);
+    let xoffs = heard
+        .iter()
+        .filter(|(command, ..)| *command == RelayCmd::XOFF);
+    assert_eq!(xoffs.count(), 1, "asked to stop, once");
+    assert!(exit.held() >= before + 1000 * 514, "what waits is counted");
+    // The name is known.
+    exit.serve(&request);
+    exit.settle();
+    let (now, (_, edge)) = (exit.now, exit.edges[0]);
+    let mut got = Vec::new();
+    while got.len() < post.len() {
+        let more = read(&mut exit.managers[0], edge, 10_000, now);
+        assert!(!more.is_empty());
+        got.extend(more);
+    }
+    assert!(got == post);
+    exit.settle();
+    let heard = hears(&mut exit, &mut circuit);
+    let commands: Vec<RelayCmd> = heard.iter().map(|(command, ..)| *command).collect();
+    assert_eq!(commands, [RelayCmd::CONNECTED, RelayCmd::XON]);
+    exit.audit();
+}
+
+#[test]
+fn past_what_may_wait_for_a_decision_only_that_stream_ends() {
+    let (mut exit, mut circuit) = exit_and_circuit(4, Terms::Vegas);
+    sends(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    sends(&mut exit, &mut circuit, 2, RelayCmd::BEGIN, &begin());
+    let before = exit.managers[0].ledger(exit.now).owned();
+    for _ in 0..MAX_EARLY_XOFF {
+        sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    }
+    let bound = (MAX_EARLY_XOFF * 1100) as u64;
+    let held = exit.managers[0].ledger(exit.now).owned();
+    assert!(held < before + bound, "{held}");
+    assert!(
+        hears(&mut exit, &mut circuit)
+            .iter()
+            .all(|(command, ..)| *command != RelayCmd::END)
+    );
+    sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    let heard = hears(&mut exit, &mut circuit);
+    let (command, stream, data) = heard.last().unwrap();
+    assert_eq!((*command, *stream), (RelayCmd::END, 1));
+    assert_eq!(End::decode(data).reason, EndReason::RESOURCELIMIT);
+    let held = exit.managers[0].ledger(exit.now).owned();
+    assert!(held <= before, "{held} bytes are kept of {before}");
+    assert_eq!(exit.halves(), 1, "the circuit stays");
+    exit.audit();
+}
+
+#[test]
+fn what_waits_for_a_decision_past_a_fixed_window_ends_the_circuit() {
+    let (mut exit, mut circuit) = exit_and_circuit(5, Terms::Windows);
+    sends(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    for _ in 0..500 {
+        sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    }
+    assert_eq!(exit.halves(), 1);
+    sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    assert_eq!(exit.halves(), 0);
+    assert_eq!(exit.totals().streams.flow_violations, 1);
+}
+
+#[test]
+fn early_data_is_freed_with_its_circuit() {
+    let (mut exit, mut circuit) = exit_and_circuit(6, Terms::Vegas);
+    sends(&mut exit, &mut circuit, 1, RelayCmd::BEGIN, &begin());
+    let before = exit.held();
+    for _ in 0..4000 {
+        sends(&mut exit, &mut circuit, 1, RelayCmd::DATA, &[7; 490]);
+    }
+    exit.now += Duration::from_secs(1);
+    assert!(exit.held() > before + 4000 * 514);
+    exit.relieve(exit.held());
+    exit.settle();
+    assert_eq!(exit.halves(), 0);
+    assert!(exit.held() < before + 65_536, "{} of {before}", exit.held());
+    let _: Option<Cell> = exit.take(circuit.client.0);
+}
+
+#[test]
+fn a_client_that_sends_no_sendme_makes_its_circuit_hold_no_more_than_the_allowance() {
+    for (threads, count) in [(1, 50), (1, 1000), (2, 1000)] {
+        let mut exit = World::new(threads, 9);
+        exit.serve_streams = true;
+        exit.sendme_inc = Some(31);
+        let client = exit.link_on(0, CLIENT);
+        let mut circuit = Circuit::create(&mut exit, client, 0x8000_0001);
+        for stream in 1..=count {
+            sends(&mut exit, &mut circuit, stream, RelayCmd::BEGIN, &begin());
+        }
+        let edges = exit.edges.clone();
+        let idle = exit.held();
+        // Destinations that send whatever is taken.
+        let bytes = vec![7; 1 << 20];
+        for _ in 0..400 {
+            let mut moved = false;
+            for (thread, edge) in &edges {
+                let now = exit.now;
+                moved |= write(&mut exit.managers[*thread], *edge, &mut &bytes[..], now);
+            }
+            exit.settle();
+            if !moved {
+                break;
+            }
+        }
+        let pending: usize = (exit.managers.iter())
+            .map(|manager| manager.pending_cells())
+            .sum();
+        assert!(pending <= CIRCUIT_CREDIT as usize, "{pending} cells wait");
+        assert!(
+            count < 1000 || pending == CIRCUIT_CREDIT as usize,
+            "{pending} cells wait"
+        );
+        // All of it is counted, and little more.
+        let held = exit.held();
+        assert!(held > idle + pending as u64 * 514);
+        assert!(held < idle + (8 << 20), "{held} of {idle}");
+        exit.audit_at_rest();
+        // And it is the heaviest, and gone with its circuit.
+        exit.now += Duration::from_secs(1);
+        exit.relieve(held);
+        exit.settle();
+        assert_eq!((exit.totals().killed_for_memory, exit.halves()), (1, 0));
+        assert!(exit.held() < idle + (1 << 20), "{}", exit.held());
+    }
+}
+
+#[test]
+fn many_idle_streams_keep_none_of_the_allowance_from_one_that_has_bytes() {
+    for threads in [1, 2] {
+        let mut exit = World::new(threads, 10);
+        exit.serve_streams = true;
+        let client = exit.link_on(0, CLIENT);
+        let mut circuit = Circuit::create(&mut exit, client, 0x8000_0001);
+        // Each is lent some when it begins: together, more than there is.
+        for stream in 1..=2000 {
+            sends(&mut exit, &mut circuit, stream, RelayCmd::BEGIN, &begin());
+        }
+        exit.pass(Duration::from_secs(1));
+        let (thread, edge) = *exit.edges.last().unwrap();
+        // Within a stream's window.
+        let bytes = payload(10, 200_000);
+        let mut left = &bytes[..];
+        for _ in 0..200 {
+            let now = exit.now;
+            write(&mut exit.managers[thread], edge, &mut left, now);
+            exit.settle();
+        }
+        assert!(left.is_empty(), "{} bytes are left", left.len());
+        exit.audit_at_rest();
+    }
+}
+
+#[test]
+fn what_a_burst_needed_is_given_back_within_seconds() {
+    let mut world = World::new(2, 7);
+    let next = world.link_on(1, relay_identity(9));
+    let mut circuits: Vec<Circuit> = (0..20)
+        .map(|number| {
+            let client = world.link_on(0, CLIENT);
+            let mut circuit = Circuit::create(&mut world, client, 0x8000_0001 + number);
+            circuit.extend(&mut world, 9, next);
+            circuit
+        })
+        .collect();
+    world.pass(Duration::from_secs(10));
+    world.settle();
+    let before = world.held();
+    world.room = 0;
+    for circuit in &mut circuits {
+        for _ in 0..200 {
+            circuit.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
+        }
+    }
+    world.settle();
+    world.room = u32::MAX;
+    world.settle();
+    let cells = circuits.len() * 200 * size_of::<Cell>();
+    // All were written, and their memory is where it was needed.
+    assert!(world.held() > before + cells as u64, "{}", world.held());
+    world.pass(Duration::from_secs(10));
+    let after = world.held();
+    assert!(
+        after < before + 8192,
+        "{before} bytes before it, {after} after"
+    );
+    assert_eq!(world.halves(), 2 * circuits.len());
+    world.audit_at_rest();
+}
+
+/// A thread's report that it holds nothing and has freed memory so often.
+fn report(memory_rounds: u64) -> ToController {
+    ToController::Report(Box::new(Report {
+        thread: ThreadId(0),
+        bytes_per_second: 0.0,
+        ledger: Ledger::default(),
+        buffered: 0,
+        memory_rounds,
+        links: 0,
+        halves: 0,
+        circuits: 0,
+        edges: 0,
+        heaviest: Vec::new(),
+        rings: RingDepths::default(),
+        directions: Default::default(),
+        exit_ports: Default::default(),
+        activity: Default::default(),
+        cpu: Duration::ZERO,
+        totals: Totals::default(),
+    }))
+}
+
+#[test]
+fn what_caches_hold_counts_and_is_freed_before_circuits() {
+    let mut world = World::new(1, 5);
+    let limit = 1 << 30;
+    let mut reported = |memory_rounds, spare, fixed| {
+        world.controller.set_cache_memory(spare, fixed);
+        world.controller.handle(report(memory_rounds), world.now);
+        world.do_actions();
+        world.notices.pop()
+    };
+    assert_eq!(reported(0, 100, limit - 101), None);
+    let pressure = Notice::MemoryPressure {
+        used: limit as u64,
+        allowed: limit as u64,
+        to_free: 0,
+    };
+    assert_eq!(reported(0, limit / 2, limit / 2), Some(pressure));
+    // Nothing can be freed any more: nobody is closed in vain.
+    assert_eq!(reported(1, 0, limit), None);
+}
+
+#[test]
+fn what_other_nodes_of_the_process_hold_is_not_this_one_s_to_hold() {
+    let mut world = World::new(1, 5);
+    let limit: u64 = 1 << 30;
+    let mut reported = |spare, others| {
+        world.controller.set_cache_memory(spare, 0);
+        world.controller.set_memory_of_others(others);
+        assert_eq!(world.controller.held_memory(), spare as u64);
+        world.controller.handle(report(0), world.now);
+        world.do_actions();
+        world.notices.pop()
+    };
+    assert_eq!(reported(1000, limit - 1001), None);
+    let pressure = Notice::MemoryPressure {
+        used: 1000,
+        allowed: 999,
+        to_free: 0,
+    };
+    assert_eq!(reported(1000, limit - 999), Some(pressure));
+}

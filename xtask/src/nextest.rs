@@ -1,0 +1,184 @@
+//! Running tests side by side, with cargo-nextest: each test in a process of its own, as many at a time as keep
+//! all cores busy. `.config/nextest.toml` says which of them wait, which compute, and which must not meet.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+use crate::{interrupt, machine, tools};
+
+/// Slots for each core. A test that computes takes five, a network that mostly waits takes one, and there are never
+/// more than six networks (`.config/nextest.toml`): beside them, each core has a test that computes.
+const SLOTS_PER_CORE: usize = 8;
+
+/// A line of progress comes after as many tests.
+const PROGRESS: usize = 250;
+
+/// Which tests are run, and how.
+#[derive(Default)]
+pub(crate) struct Run {
+    /// nextest's expression of the tests, in its own language.
+    pub(crate) filter: String,
+    /// Substrings of names; empty: all of `filter`.
+    pub(crate) names: Vec<String>,
+    /// Variables of the tests' environment.
+    pub(crate) variables: Vec<(&'static str, OsString)>,
+}
+
+/// A test that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ended {
+    /// Its program (`weft-core::it`, `weft-cell`) and its name, with a space between them.
+    pub(crate) name: String,
+    pub(crate) seconds: f64,
+    /// Its output, if it failed.
+    pub(crate) failure: Option<String>,
+}
+
+impl Ended {
+    /// The name without the program: an argument of `cargo xtask test`.
+    pub(crate) fn short(&self) -> &str {
+        self.name
+            .split_once(' ')
+            .map_or(&self.name, |(_, name)| name)
+    }
+}
+
+/// A line of nextest's report, `libtest-json-plus`.
+#[derive(Deserialize)]
+struct Line {
+    #[serde(rename = "type")]
+    of: String,
+    event: String,
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    exec_time: f64,
+    #[serde(default)]
+    stdout: String,
+    #[serde(default)]
+    message: String,
+}
+
+impl Run {
+    /// Builds the tests and runs them, all of them, whether or not some fail; the result lists them.
+    ///
+    /// # Errors
+    ///
+    /// They do not compile, no test was run, or nextest itself failed.
+    pub(crate) fn start(&self) -> Result<Vec<Ended>> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let mut nextest = machine::cargo();
+        nextest
+            .args(["nextest", "run", "--workspace", "--no-fail-fast"])
+            .args(["--message-format", "libtest-json-plus"])
+            .arg("--test-threads")
+            .arg((SLOTS_PER_CORE * cores).to_string())
+            .args(["--filterset", &self.filter])
+            .args(&self.names)
+            .env("PATH", with_nextest(&tools::nextest()?)?)
+            .env("NEXTEST_EXPERIMENTAL_LIBTEST_JSON", "1")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        machine::print(&nextest);
+        let mut child = nextest.spawn().context("starting cargo nextest")?;
+        let output = child.stdout.take().context("nextest has no output")?;
+        let mut ended = Vec::new();
+        for line in BufReader::new(output).lines() {
+            let Some(test) = read(&line.context("reading nextest's report")?) else {
+                continue;
+            };
+            ended.push(test);
+            if ended.len().is_multiple_of(PROGRESS) {
+                println!("  {} tests have ended", ended.len());
+            }
+        }
+        let status = child.wait().context("waiting for cargo nextest")?;
+        ensure!(!interrupt::asked(), "interrupted");
+        let failed = ended.iter().any(|test| test.failure.is_some());
+        // It fails without a failed test where tests do not compile, where none is chosen, and at Ctrl-C.
+        ensure!(
+            status.success() || failed,
+            "cargo nextest: {status} (see above)"
+        );
+        Ok(ended)
+    }
+}
+
+/// The test that a line reports as ended, if it does.
+fn read(line: &str) -> Option<Ended> {
+    let line: Line = serde_json::from_str(line).ok()?;
+    if line.of != "test" || !matches!(line.event.as_str(), "ok" | "failed" | "timeout") {
+        return None;
+    }
+    let failure = (line.event != "ok").then(|| [line.stdout, line.message].concat());
+    Some(Ended {
+        // A program of unit tests has the name of its crate, twice.
+        name: line.name.replacen('$', " ", 1),
+        seconds: line.exec_time,
+        failure,
+    })
+}
+
+/// `PATH` with the folder of nextest first: cargo finds its subcommands there.
+fn with_nextest(program: &Path) -> Result<OsString> {
+    let folder = program.parent().map(Path::to_path_buf).unwrap_or_default();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::iter::once(folder).chain(std::env::split_paths(&path));
+    std::env::join_paths(folders).context("the folder of cargo-nextest cannot be in PATH")
+}
+
+/// Writes the output of each failed test to a file of its own in `folder`; the result is where.
+pub(crate) fn keep_logs(folder: &Path, tests: &[Ended]) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for test in tests {
+        let Some(output) = &test.failure else {
+            continue;
+        };
+        let name = test.name.replace("::", ".").replace([' ', '/'], "-");
+        let path = folder.join(format!("{name}.log"));
+        fs::write(&path, output).with_context(|| format!("writing {}", path.display()))?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_lists_what_ended_and_the_output_of_what_failed() {
+        let report = r#"
+{"type":"suite","event":"started","test_count":2,"nextest":{"crate":"weft-core","test_binary":"it","kind":"test"}}
+{"type":"test","event":"started","name":"weft-core::it$moves::one"}
+{"type":"test","event":"ok","name":"weft-core::it$moves::one","exec_time":0.25}
+{"type":"test","event":"started","name":"weft-core::it$moves::two"}
+{"type":"test","event":"failed","name":"weft-core::it$moves::two","exec_time":1.5,"stdout":"thread panicked"}
+{"type":"test","event":"ignored","name":"weft-core::it$moves::three"}
+no JSON
+"#;
+        let ended: Vec<Ended> = report.lines().filter_map(read).collect();
+        let [one, two] = ended.as_slice() else {
+            panic!("{ended:?}");
+        };
+        assert_eq!(one.name, "weft-core::it moves::one");
+        assert_eq!((one.short(), one.failure.as_deref()), ("moves::one", None));
+        assert_eq!(two.failure.as_deref(), Some("thread panicked"));
+        assert_eq!(two.seconds, 1.5);
+
+        let folder = machine::target().join("tests-of-xtask");
+        fs::create_dir_all(&folder).unwrap();
+        let paths = keep_logs(&folder, &ended).unwrap();
+        assert_eq!(paths, [folder.join("weft-core.it-moves.two.log")]);
+        assert_eq!(fs::read_to_string(&paths[0]).unwrap(), "thread panicked");
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,388 @@
+//! `cargo xtask test`: everything that must pass before a change lands.
+
+mod summary;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+pub(crate) use self::summary::{Outcome, Summary};
+use crate::nextest;
+use crate::python::Environment;
+use crate::{deb, fuzz, install, instructions, interrupt, machine, tools, wheel};
+
+/// Everything that must pass before a change lands.
+#[derive(clap::Args, Debug)]
+pub(crate) struct TestArgs {
+    /// Run only these steps (default: all, in order)
+    #[arg(long, value_enum, value_name = "STEP")]
+    only: Vec<Step>,
+    /// Leave these steps out
+    #[arg(long, value_enum, value_name = "STEP")]
+    skip: Vec<Step>,
+    /// How long to fuzz each target, in seconds
+    #[arg(long, default_value_t = 5)]
+    fuzz_seconds: u64,
+    /// Run only the tests whose names contain one of these, and no other step
+    #[arg(value_name = "TEST")]
+    names: Vec<String>,
+}
+
+/// One part of the whole.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Every file is formatted
+    Fmt,
+    /// Clippy finds nothing
+    Clippy,
+    /// Unit, property and integration tests
+    Unit,
+    /// Stem as a library, and its own integration tests; nyx in a terminal
+    Stem,
+    /// Networks of Weft, of C tor and of both
+    Interop,
+    /// A page in a real browser through a network of Weft (not run where there is no package of Chromium)
+    Page,
+    /// Examples in the documentation of the crates
+    Doc,
+    /// Every interleaving of the rings and leases between threads
+    Loom,
+    /// No more instructions for each relayed cell than recorded
+    Instructions,
+    /// Each fuzz target over its corpus, and some seconds more
+    Fuzz,
+    /// Licences, bans and sources of dependencies, by cargo-deny
+    Deny,
+    /// The simulator's Python package
+    Wheel,
+    /// The program as `cargo install` makes it
+    Install,
+    /// The Debian package
+    Deb,
+}
+
+/// In this order. Tests that are run by nextest stand side by side, and are run together.
+const STEPS: [Step; 14] = [
+    Step::Fmt,
+    Step::Clippy,
+    Step::Unit,
+    Step::Stem,
+    Step::Interop,
+    Step::Page,
+    Step::Doc,
+    Step::Loom,
+    Step::Instructions,
+    Step::Fuzz,
+    Step::Deny,
+    Step::Wheel,
+    Step::Install,
+    Step::Deb,
+];
+
+/// Where the fuzzing of a test run starts: a test finds what the last one found, and
+/// `cargo xtask fuzz` is there to find more.
+const FUZZ_SEED: u32 = 1;
+
+/// nextest's expression of the tests that need a private network.
+const INTEROP: &str = "test(/(^|::)private_network::/) and not test(/^page::/)";
+
+/// nextest's expression of the tests that need Stem or nyx.
+const WITH_STEM: &str = "test(/(^|::)with_stem::/)";
+
+/// nextest's expression of the tests that need a browser.
+const PAGE: &str = "test(/^page::private_network::/)";
+
+/// Stem's last version, as pip names it, and what some of its tests need.
+const STEM: [&str; 2] = ["stem", "1.8.2"];
+const STEM_NEEDS: &str = "cryptography";
+
+/// nyx's last version, as pip names it.
+const NYX: &str = "nyx==2.1.0";
+
+/// The variable that names the file to which a test that cannot run here appends a line
+/// (`weft_testing::REPORT`).
+const REPORT: &str = "WEFT_NOT_RUN";
+
+impl Step {
+    /// nextest's expression of the step's tests, if it is one that nextest runs.
+    pub(crate) fn tests(self) -> Option<String> {
+        match self {
+            Step::Unit => Some(format!(
+                "not ({INTEROP}) and not {WITH_STEM} and not {PAGE}"
+            )),
+            Step::Stem => Some(WITH_STEM.to_owned()),
+            Step::Interop => Some(INTEROP.to_owned()),
+            Step::Page => Some(PAGE.to_owned()),
+            _ => None,
+        }
+    }
+
+    /// As the command line spells it.
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
+/// Runs the steps, all of them even if one fails, and names all that failed at the end.
+///
+/// # Errors
+///
+/// Something failed, or Ctrl-C ended it.
+pub(crate) fn run(args: &TestArgs) -> Result<()> {
+    let mut chosen: Vec<Step> = STEPS
+        .into_iter()
+        .filter(|step| args.only.is_empty() || args.only.contains(step))
+        .filter(|step| !args.skip.contains(step))
+        .filter(|step| args.names.is_empty() || step.tests().is_some())
+        .collect();
+    machine::prepare_testing()?;
+    let mut summary = Summary::new(new_logs()?);
+    let mut together = Vec::new();
+    while !chosen.is_empty() {
+        let step = chosen.remove(0);
+        if step.tests().is_some() {
+            together.push(step);
+            if chosen.first().is_some_and(|next| next.tests().is_some()) {
+                continue;
+            }
+            tests(&std::mem::take(&mut together), &args.names, &mut summary);
+        } else {
+            println!("\n== {step:?}");
+            let start = Instant::now();
+            let outcome = match step {
+                Step::Fmt => fmt(),
+                Step::Clippy => clippy(),
+                Step::Doc => check(cargo().args(["test", "--workspace", "--doc", "--quiet"])),
+                Step::Loom => loom(),
+                Step::Instructions => instructions::check().map(Outcome::unless),
+                Step::Fuzz => fuzz::run_each(args.fuzz_seconds, Some(FUZZ_SEED), None)
+                    .map(|()| Outcome::Passed),
+                Step::Deny => deny(),
+                Step::Wheel => wheel::check().map(|()| Outcome::Passed),
+                Step::Install => install::check().map(Outcome::unless),
+                Step::Deb => deb::check().map(|()| Outcome::Passed),
+                Step::Unit | Step::Stem | Step::Interop | Step::Page => Ok(Outcome::Passed),
+            };
+            summary.step(&step.name(), &alone(&[step]), start.elapsed(), outcome);
+        }
+        if interrupt::asked() {
+            bail!("interrupted");
+        }
+    }
+    let report = report_file();
+    let report =
+        fs::read_to_string(&report).with_context(|| format!("reading {}", report.display()))?;
+    println!("{}\n{}", summary.text(), tests_not_run(&report));
+    summary.judge()
+}
+
+/// Runs the tests of these steps with nextest, all together, so that some compute while others wait.
+fn tests(steps: &[Step], names: &[String], summary: &mut Summary) {
+    let start = Instant::now();
+    let (run, missing) = prepare_tests(steps, names);
+    let mut steps = steps.to_vec();
+    for (step, why) in missing {
+        steps.retain(|other| *other != step);
+        summary.step(&step.name(), &alone(&[step]), start.elapsed(), why);
+    }
+    if steps.is_empty() {
+        return;
+    }
+    let words: Vec<String> = steps.iter().map(|step| step.name()).collect();
+    let words = words.join(", ");
+    println!("\n== Tests: {words}");
+    let outcome = run.start().map(Outcome::Tests);
+    summary.step(&words, &alone(&steps), start.elapsed(), outcome);
+}
+
+/// Steps whose tests cannot be run, and why.
+pub(crate) type Missing = Vec<(Step, Result<Outcome>)>;
+
+/// Gets what the tests of these steps need; the result is how they are run, and those that are not.
+pub(crate) fn prepare_tests(steps: &[Step], names: &[String]) -> (nextest::Run, Missing) {
+    let mut run = nextest::Run {
+        names: names.to_vec(),
+        variables: vec![(REPORT, report_file().into())],
+        ..nextest::Run::default()
+    };
+    let mut missing = Missing::new();
+    let mut filters = Vec::new();
+    for step in steps {
+        match prepare(*step, &mut run) {
+            Ok(None) => filters.extend(step.tests().map(|tests| format!("({tests})"))),
+            Ok(Some(why)) => missing.push((*step, Ok(Outcome::Skipped(why)))),
+            Err(error) => missing.push((*step, Err(error))),
+        }
+    }
+    run.filter = filters.join(" or ");
+    (run, missing)
+}
+
+/// The folder of failed tests' output, empty; and an empty report of those that are not run.
+pub(crate) fn new_logs() -> Result<PathBuf> {
+    let logs = machine::target().join("failed-tests");
+    machine::remove(&logs)?;
+    fs::create_dir_all(&logs).with_context(|| format!("making {}", logs.display()))?;
+    let report = report_file();
+    fs::write(&report, "").with_context(|| format!("writing {}", report.display()))?;
+    Ok(logs)
+}
+
+/// The command that runs these steps alone.
+fn alone(steps: &[Step]) -> String {
+    let words = steps.iter().map(|step| format!(" --only {}", step.name()));
+    format!("cargo xtask test{}", words.collect::<String>())
+}
+
+/// Gets what the tests of a step need. The result: why they are not run here.
+fn prepare(step: Step, run: &mut nextest::Run) -> Result<Option<&'static str>> {
+    match step {
+        Step::Stem => {
+            let [name, version] = STEM;
+            let package = format!("{name}=={version}");
+            let environment = Environment::with("python3", &[&package, STEM_NEEDS, NYX])?;
+            machine::prepare_terminal()?;
+            run.variables.extend([
+                ("WEFT_STEM_PYTHON", environment.program("python").into()),
+                (
+                    "WEFT_STEM_SOURCES",
+                    environment.sources(name, version)?.into(),
+                ),
+            ]);
+            Ok(None)
+        }
+        Step::Page => Ok(machine::prepare_browser().err().map(|why| {
+            println!("{why:#}");
+            "there is no chromium here (see above)"
+        })),
+        _ => Ok(None),
+    }
+}
+
+/// Where tests report that they cannot run.
+fn report_file() -> PathBuf {
+    machine::target().join("not-run")
+}
+
+/// The contents of [`report_file`], to be printed. A test that several steps run is named once.
+fn tests_not_run(report: &str) -> String {
+    let mut lines: Vec<&str> = report.lines().collect();
+    lines.sort_unstable();
+    lines.dedup();
+    if lines.is_empty() {
+        return "Every test of these steps was run.".to_owned();
+    }
+    format!("Tests not run here, or in part:\n  {}", lines.join("\n  "))
+}
+
+/// cargo, whose tests report here.
+fn cargo() -> Command {
+    let mut cargo = machine::cargo();
+    cargo.env(REPORT, report_file());
+    cargo
+}
+
+/// Every file is formatted.
+pub(crate) fn fmt() -> Result<Outcome> {
+    check(machine::cargo().args(["fmt", "--all", "--check"]))
+}
+
+/// Clippy over everything, warnings denied.
+pub(crate) fn clippy() -> Result<Outcome> {
+    check(machine::cargo().args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--keep-going",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+/// weft-sync under loom, in a build of its own: `--cfg loom` reaches every dependency.
+fn loom() -> Result<Outcome> {
+    check(
+        cargo()
+            .args(["test", "--package", "weft-sync", "--lib", "--release"])
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", machine::target().join("loom")),
+    )
+}
+
+/// What cargo-deny knows of vulnerabilities is a database that it loads from the network: that check is left out.
+fn deny() -> Result<Outcome> {
+    check(
+        Command::new(tools::deny()?)
+            .current_dir(machine::root())
+            .args(["--locked", "check", "bans", "licenses", "sources"]),
+    )
+}
+
+/// Runs a command that must end well.
+fn check(command: &mut Command) -> Result<Outcome> {
+    machine::succeed(command)?;
+    Ok(Outcome::Passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn a_test_that_cannot_run_is_named_at_the_end() {
+        let report = "b: no tor\na: no data\nb: no tor\n";
+        let printed = tests_not_run(report);
+        assert_eq!(
+            printed,
+            "Tests not run here, or in part:\n  a: no data\n  b: no tor"
+        );
+        assert_eq!(tests_not_run(""), "Every test of these steps was run.");
+        // xtask depends on no crate of ours.
+        let source = include_str!("../../../crates/weft-testing/src/lib.rs");
+        assert!(source.contains(&format!("pub const REPORT: &str = \"{REPORT}\";")));
+    }
+
+    /// The Rust files in a folder and below.
+    fn sources(folder: &Path) -> Vec<PathBuf> {
+        let paths = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        paths
+            .flat_map(|path| match path.is_dir() {
+                true => sources(&path),
+                false => vec![path],
+            })
+            .filter(|path| path.extension().is_some_and(|end| end == "rs"))
+            .collect()
+    }
+
+    /// libtest counts an ignored test, and the count is easily overlooked.
+    #[test]
+    fn every_ignored_test_is_run_by_another() {
+        let mut ignored = 0;
+        let folders = ["crates", "tests", "bench"].map(|folder| machine::root().join(folder));
+        for path in folders.iter().flat_map(|folder| sources(folder)) {
+            let text = fs::read_to_string(&path).unwrap();
+            for (_, after) in text
+                .match_indices("#[ignore")
+                .map(|(at, _)| text.split_at(at))
+            {
+                let (_, name) = after.split_once("fn ").unwrap();
+                let (name, _) = name.split_once('(').unwrap();
+                // As words of a command, or in a line of torrc.
+                let named = [format!("::{name}\","), format!("::{name} ")];
+                let asked =
+                    named.iter().any(|named| text.contains(named)) && text.contains("--ignored");
+                assert!(asked, "{}: {name} is run by no other test", path.display());
+                ignored += 1;
+            }
+        }
+        assert!(ignored > 0, "the tests of drop_privileges need one");
+    }
+}

@@ -1,0 +1,193 @@
+//! The end of a test run: each step with its time, the slowest tests, and everything that failed, with the
+//! command that runs it alone.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::nextest::{self, Ended};
+
+/// How many of the slowest tests are listed.
+const SLOWEST: usize = 10;
+
+/// How a step ended.
+pub(crate) enum Outcome {
+    Passed,
+    /// Not run, and why.
+    Skipped(&'static str),
+    /// nextest ran these tests, of which some may have failed.
+    Tests(Vec<Ended>),
+}
+
+impl Outcome {
+    /// Passed, unless there is a reason why it was not run.
+    pub(super) fn unless(why: Option<&'static str>) -> Self {
+        why.map_or(Outcome::Passed, Outcome::Skipped)
+    }
+}
+
+/// What has ended so far.
+pub(crate) struct Summary {
+    /// Folder of failed tests' output.
+    logs: PathBuf,
+    steps: Vec<(String, Duration, String)>,
+    tests: Vec<Ended>,
+    /// What failed, and the command that runs it alone.
+    failures: Vec<(String, String)>,
+}
+
+impl Summary {
+    pub(crate) fn new(logs: PathBuf) -> Self {
+        Self {
+            logs,
+            steps: Vec::new(),
+            tests: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Adds a step that has ended; `alone` is the command that runs it alone.
+    pub(crate) fn step(
+        &mut self,
+        name: &str,
+        alone: &str,
+        time: Duration,
+        outcome: Result<Outcome>,
+    ) {
+        let outcome = outcome.and_then(|outcome| match outcome {
+            Outcome::Passed => Ok("passed".to_owned()),
+            Outcome::Skipped(why) => Ok(format!("not run: {why}")),
+            Outcome::Tests(tests) => self.tests(tests),
+        });
+        let word = outcome.unwrap_or_else(|error| {
+            println!("\nFAILED: {error:#}");
+            self.failures
+                .push((format!("{name}: {error:#}"), alone.to_owned()));
+            "FAILED".to_owned()
+        });
+        self.steps.push((name.to_owned(), time, word));
+    }
+
+    /// Adds tests, and keeps the output of those that failed.
+    fn tests(&mut self, tests: Vec<Ended>) -> Result<String> {
+        let logs = nextest::keep_logs(&self.logs, &tests)?;
+        let failed = tests.iter().filter(|test| test.failure.is_some());
+        for (test, log) in failed.zip(&logs) {
+            self.failures.push((
+                format!("{} ({})", test.name, log.display()),
+                format!("cargo xtask test {}", test.short()),
+            ));
+        }
+        let word = match logs.len() {
+            0 => format!("passed, {} tests", tests.len()),
+            failed => format!("{failed} of {} tests FAILED", tests.len()),
+        };
+        self.tests.extend(tests);
+        Ok(word)
+    }
+
+    /// The summary as it is printed.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::from("\n== Summary\n");
+        for (name, time, word) in &self.steps {
+            let _ = writeln!(text, "  {name:<28} {:>7} {word}", seconds(*time));
+        }
+        let total = self.steps.iter().map(|(_, time, _)| *time).sum();
+        let _ = writeln!(text, "  {:<28} {:>7}", "total", seconds(total));
+        let mut tests: Vec<&Ended> = self.tests.iter().collect();
+        tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        if !tests.is_empty() {
+            let _ = writeln!(text, "\nThe slowest tests:");
+        }
+        for test in tests.iter().take(SLOWEST) {
+            let _ = writeln!(text, "  {:>6.1} s {}", test.seconds, test.name);
+        }
+        text
+    }
+
+    /// Fails if anything failed.
+    ///
+    /// # Errors
+    ///
+    /// The list of what failed.
+    pub(crate) fn judge(&self) -> Result<()> {
+        if self.failures.is_empty() {
+            return Ok(());
+        }
+        let mut text = format!("{} failed:\n", self.failures.len());
+        for (what, alone) in &self.failures {
+            let _ = writeln!(text, "  {what}\n    alone: {alone}");
+        }
+        bail!("{}", text.trim_end());
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(name: &str, seconds: f64, failure: Option<&str>) -> Ended {
+        Ended {
+            name: name.to_owned(),
+            seconds,
+            failure: failure.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn every_failure_is_named_at_the_end_with_the_command_that_runs_it_alone() {
+        let folder = crate::machine::target().join("tests-of-summary");
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut summary = Summary::new(folder.clone());
+        let second = Duration::from_secs(1);
+        summary.step(
+            "fmt",
+            "cargo xtask test --only fmt",
+            second,
+            Ok(Outcome::Passed),
+        );
+        summary.judge().unwrap();
+        let failed = Err(anyhow::anyhow!("exit status: 1"));
+        summary.step("clippy", "cargo xtask test --only clippy", second, failed);
+        let tests = vec![
+            ended("weft-core::it moves::one", 0.5, None),
+            ended("weft-core::it moves::two", 2.0, Some("panicked")),
+        ];
+        summary.step("unit", "", second, Ok(Outcome::Tests(tests)));
+        summary.step(
+            "page",
+            "",
+            Duration::ZERO,
+            Ok(Outcome::Skipped("no browser")),
+        );
+
+        let text = summary.text();
+        for line in [
+            "  fmt                            1.0 s passed",
+            "  clippy                         1.0 s FAILED",
+            "  unit                           1.0 s 1 of 2 tests FAILED",
+            "  page                           0.0 s not run: no browser",
+            "  total                          3.0 s",
+            "     2.0 s weft-core::it moves::two\n     0.5 s weft-core::it moves::one",
+        ] {
+            assert!(text.contains(line), "{line:?} is not in\n{text}");
+        }
+        let failures = summary.judge().unwrap_err().to_string();
+        let log = folder.join("weft-core.it-moves.two.log");
+        assert_eq!(
+            failures,
+            format!(
+                "2 failed:\n  clippy: exit status: 1\n    alone: cargo xtask test --only clippy\n  \
+                 weft-core::it moves::two ({})\n    alone: cargo xtask test moves::two",
+                log.display()
+            )
+        );
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
