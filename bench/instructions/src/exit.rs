@@ -24,7 +24,7 @@ use weft_cell::stream_msg::Sendme;
 use weft_cell::{CELL_LEN, Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, HalfAddr, ThreadId};
 use weft_core::cells::Empties;
-use weft_core::handshake::{Established, PeerIdentity};
+use weft_core::handshake::{Established, LinkRole, PeerIdentity};
 use weft_core::manager::{ControllerLoad, LocalConnectionManager};
 use weft_core::message::{
     FromController, LegRequest, ToController, TunnelAsk, TunnelNews, TunnelOrder,
@@ -162,6 +162,7 @@ impl Exit {
     fn make_circuit(&mut self, number: usize) -> Result<()> {
         let established = Established {
             link_protocol: 5,
+            role: LinkRole::Accepted,
             peer: PeerIdentity::Unauthenticated,
             clock_skew: None,
             my_addr: None,
@@ -170,7 +171,7 @@ impl Exit {
         };
         let connection = ConnectionId(number as u64);
         let network = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let link = (self.manager).open_link(connection, network, false, &established, self.now);
+        let link = (self.manager).open_link(connection, network, &established, self.now);
         let circ_id = (1 << 31) | (number as u32 + 1);
         let create = CreateRequest::Fast { x: [0; 20] }.encode(circ_id)?;
         self.manager

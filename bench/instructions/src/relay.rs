@@ -13,7 +13,7 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest, Extend2};
 use weft_cell::{CELL_LEN, Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::cells::Empties;
-use weft_core::handshake::{Established, PeerIdentity};
+use weft_core::handshake::{Established, LinkRole, PeerIdentity};
 use weft_core::manager::{ControllerLoad, LocalConnectionManager};
 use weft_core::message::{FromController, LaneMsg, ToController};
 use weft_core::params::RelayParams;
@@ -208,6 +208,10 @@ impl Relay {
         let connection = ConnectionId(connection as u64);
         let established = Established {
             link_protocol: 5,
+            role: match initiated {
+                true => LinkRole::OpenedAsRelay,
+                false => LinkRole::Accepted,
+            },
             peer: PeerIdentity::Relay {
                 rsa: [peer; 20].into(),
                 ed25519: [peer; 32].into(),
@@ -222,7 +226,6 @@ impl Relay {
             key: self.managers[thread].open_link(
                 connection,
                 Ipv4Addr::from([127, 0, 0, peer]).into(),
-                initiated,
                 &established,
                 self.now,
             ),

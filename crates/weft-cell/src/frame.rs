@@ -121,6 +121,12 @@ pub fn missing_of_variable(buf: &[u8]) -> Option<usize> {
         .filter(|missing| *missing > 0)
 }
 
+/// The command of the cell whose beginning `buf` is.
+pub fn command_of(buf: &[u8]) -> Option<ChanCmd> {
+    let (_, rest) = buf.split_first_chunk::<{ crate::CIRC_ID_LEN }>()?;
+    rest.first().map(|command| ChanCmd::from(*command))
+}
+
 /// The versions that a peer's first cell lists, in its order, and how many bytes
 /// have been consumed.
 ///
@@ -212,6 +218,8 @@ mod tests {
         let mut cell = Vec::new();
         encode_variable(0, ChanCmd::VPADDING, &[7; 300], &mut cell).unwrap();
         assert_eq!(missing_of_variable(&cell[..7]), Some(300));
+        assert_eq!(command_of(&cell[..5]), Some(ChanCmd::VPADDING));
+        assert_eq!(command_of(&cell[..4]), None);
         assert_eq!(missing_of_variable(&cell[..100]), Some(207));
         // Whole, too short to know, or of fixed length.
         assert_eq!(missing_of_variable(&cell), None);

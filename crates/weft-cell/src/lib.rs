@@ -7,6 +7,7 @@
 //!
 //! * [`frame`] cuts a link's byte stream into cells without copying them;
 //! * [`Cell`] and [`CellView`] are one fixed-length cell, owned and borrowed;
+//! * [`cell_command`] is the table of cell commands and of their handling on open links;
 //! * [`relay`] is the layout of a relay message inside a decrypted cell body;
 //! * [`relay_command`] is the table of relay commands and of what each may do;
 //! * [`link_msg`] and [`circ_msg`] are the control messages of links and circuits;
@@ -35,6 +36,7 @@
 
 pub mod abra;
 mod cell;
+pub mod cell_command;
 pub mod circ_msg;
 pub mod circpad_msg;
 pub mod conflux_msg;

@@ -14,7 +14,7 @@ use weft_share::network;
 
 use crate::abra::LinkFill;
 use crate::address::ConnectionId;
-use crate::handshake::PeerIdentity;
+use crate::handshake::{LinkRole, PeerIdentity};
 use crate::ledger::{Held, map_entry, queue_memory};
 use crate::load::Load;
 use crate::loss::LossMeter;
@@ -57,8 +57,8 @@ pub struct Link {
     to_write: Option<Place>,
     /// The socket has not taken all that was written to it.
     pub held: bool,
-    /// We opened the connection.
-    pub initiated: bool,
+    /// This node's role.
+    pub role: LinkRole,
     /// Its TLS keys near their end: it gets no new circuits from here.
     pub worn: bool,
     /// The controller does not know yet how many circuits there are.
@@ -104,7 +104,7 @@ impl Link {
         connection: ConnectionId,
         peer: PeerIdentity,
         addr: IpAddr,
-        initiated: bool,
+        role: LinkRole,
         hash_seed: u64,
         padding: LinkPadding,
         now: Instant,
@@ -116,7 +116,7 @@ impl Link {
             listed: None,
             to_write: None,
             held: false,
-            initiated,
+            role,
             worn: false,
             unreported: false,
             padding,
@@ -270,12 +270,12 @@ impl Link {
 
     /// Whether the peer may choose this circuit id.
     pub(crate) fn peer_may_choose(&self, circ_id: u32) -> bool {
-        circ_id != 0 && ((circ_id & HIGH_BIT != 0) != self.initiated)
+        circ_id != 0 && ((circ_id & HIGH_BIT != 0) != self.role.opened())
     }
 
     /// A free circuit id of ours near a random number, or `None` when many in a row are taken.
     pub(crate) fn choose_circ_id(&self, random: u32) -> Option<u32> {
-        let mine = if self.initiated { HIGH_BIT } else { 0 };
+        let mine = if self.role.opened() { HIGH_BIT } else { 0 };
         (0..64u32)
             .map(|step| (random.wrapping_add(step) & !HIGH_BIT) | mine)
             .find(|id| *id != 0 && !self.has(*id))

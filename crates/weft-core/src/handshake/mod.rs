@@ -118,11 +118,41 @@ pub enum PeerIdentity {
     },
 }
 
+/// This node's role on an open link, for as long as the link exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkRole {
+    /// It accepted the connection: a server.
+    Accepted,
+    /// It opened the connection and proved its identity: a relay, which serves the peer's circuits too.
+    OpenedAsRelay,
+    /// It opened the connection and proved nothing: a client, or a bridge, which looks like one. It serves
+    /// nothing here ([`OnOpenLink`](weft_cell::cell_command::OnOpenLink)).
+    OpenedAsClient,
+}
+
+impl LinkRole {
+    /// Whether this node opened the connection.
+    pub fn opened(self) -> bool {
+        match self {
+            Self::Accepted => false,
+            Self::OpenedAsRelay | Self::OpenedAsClient => true,
+        }
+    }
+
+    /// Whether this node is a client here.
+    #[inline]
+    pub fn is_client(self) -> bool {
+        self == Self::OpenedAsClient
+    }
+}
+
 /// What a finished handshake has found out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Established {
     /// 4 or 5.
     pub link_protocol: u16,
+    /// This node's role.
+    pub role: LinkRole,
     /// The peer's identity.
     pub peer: PeerIdentity,
     /// Our clock minus the peer's, in seconds: positive when ours is ahead. Unproven: the peer
@@ -184,6 +214,8 @@ pub struct LinkHandshake {
     link_protocol: u16,
     sent_versions: bool,
     sent_netinfo: bool,
+    /// AUTHENTICATE was sent.
+    sent_proof: bool,
     /// When VERSIONS came.
     versions_at: Option<SystemTime>,
 }
@@ -216,6 +248,7 @@ impl LinkHandshake {
             link_protocol: 0,
             sent_versions: false,
             sent_netinfo: false,
+            sent_proof: false,
             versions_at: None,
         }
     }
@@ -504,6 +537,7 @@ impl LinkHandshake {
                     body: fields.sign(tls, &me.link_auth, rng)?,
                 };
                 self.send("AUTHENTICATE", |out| proof.encode(out))?;
+                self.sent_proof = true;
             }
             self.send_netinfo(now)?;
         }
@@ -568,6 +602,11 @@ impl LinkHandshake {
             .any(|addr| addr.to_canonical() == self.peer_addr);
         self.stage = Stage::Open(Established {
             link_protocol: self.link_protocol,
+            role: match (self.is_responder(), self.sent_proof) {
+                (true, _) => LinkRole::Accepted,
+                (false, true) => LinkRole::OpenedAsRelay,
+                (false, false) => LinkRole::OpenedAsClient,
+            },
             peer,
             clock_skew,
             my_addr: netinfo.other_addr,

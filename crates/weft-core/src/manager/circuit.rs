@@ -23,18 +23,12 @@ impl LocalConnectionManager {
     /// CREATE, CREATE_FAST or CREATE2 (tor-spec 5.1).
     pub(super) fn on_create(&mut self, key: LinkKey, cell: CellView<'_>, now: Instant) {
         let circ_id = cell.circ_id();
+        if !self.names_new_circuit(key, circ_id) {
+            return;
+        }
         let Some(link) = self.links.get(key) else {
             return;
         };
-        // Without a circuit id, or for a circuit that exists, a DESTROY would name no circuit or the
-        // wrong one: drop it, as C tor does.
-        if circ_id == 0 || link.has(circ_id) {
-            self.note_violation(
-                key,
-                "CREATE for a circuit that exists, or without a circuit id",
-            );
-            return;
-        }
         let (connection, network) = (link.connection, link.network);
         let refusal = if !link.peer_may_choose(circ_id) {
             Some(DestroyReason::PROTOCOL)
@@ -75,6 +69,29 @@ impl LocalConnectionManager {
             request,
         };
         self.ask(network, Asker::Half(half), request, now);
+    }
+
+    /// The same on a link on which this node is a client: DESTROY, before anything else that could distinguish a bridge
+    /// from a client is looked at.
+    pub(super) fn refuse_create(&mut self, key: LinkKey, cell: CellView<'_>) {
+        let circ_id = cell.circ_id();
+        if self.names_new_circuit(key, circ_id) {
+            self.note_violation(key, "CREATE from a relay to which this node is a client");
+            self.push_destroy(key, circ_id, DestroyReason::PROTOCOL);
+        }
+    }
+
+    /// Whether a CREATE names a circuit that may be made or refused. Without a circuit id, or for a circuit that exists,
+    /// a DESTROY would name no circuit or the wrong one: the cell is dropped, as C tor does.
+    fn names_new_circuit(&mut self, key: LinkKey, circ_id: u32) -> bool {
+        let is_new = circ_id != 0 && self.links.get(key).is_some_and(|link| !link.has(circ_id));
+        if !is_new {
+            self.note_violation(
+                key,
+                "CREATE for a circuit that exists, or without a circuit id",
+            );
+        }
+        is_new
     }
 
     /// The controller's workers answered a CREATE: the half is open.
@@ -504,7 +521,7 @@ impl LocalConnectionManager {
     }
 
     /// Counts a violation by the peer of a link, and keeps the first of a turn to be logged.
-    fn note_violation(&mut self, key: LinkKey, what: &'static str) {
+    pub(super) fn note_violation(&mut self, key: LinkKey, what: &'static str) {
         if let Some(link) = self.links.get(key) {
             self.note_violation_by(link.connection, what);
         }

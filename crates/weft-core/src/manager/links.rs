@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use rand::Rng as _;
+use weft_cell::cell_command::OnOpenLink;
 use weft_cell::frame::{self, Frame};
+use weft_cell::link_msg::PaddingNegotiate;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{CELL_LEN, CellView, ChanCmd};
 
@@ -60,11 +62,10 @@ impl LocalConnectionManager {
         &mut self,
         connection: ConnectionId,
         addr: IpAddr,
-        initiated: bool,
         established: &Established,
         now: Instant,
     ) -> LinkKey {
-        let peer = established.peer;
+        let (peer, role) = (established.peer, established.role);
         let mut padding = LinkPadding::new(
             &self.params.padding,
             matches!(peer, PeerIdentity::Unauthenticated),
@@ -76,7 +77,7 @@ impl LocalConnectionManager {
             connection,
             peer,
             addr,
-            initiated,
+            role,
             self.rng.next_u64(),
             padding,
             now,
@@ -166,13 +167,14 @@ impl LocalConnectionManager {
         now: Instant,
     ) -> Result<Received, LinkError> {
         let (mut used, mut variable, padding) = (0, 0, self.totals.padding_received);
+        let as_client = (self.links.get(key)).is_some_and(|link| link.role.is_client());
         while let Some((frame, length)) =
             frame::next(bytes.get(used..).unwrap_or_default(), MAX_VARIABLE)?
         {
             used += length;
             match frame {
                 Frame::Fixed(cell) => {
-                    self.on_cell(key, cell, now);
+                    self.on_cell(key, cell, as_client, now);
                     // As between threads: control messages overtake the cells that follow.
                     if self.outboxes.has_local() {
                         self.settle(now);
@@ -180,11 +182,7 @@ impl LocalConnectionManager {
                 }
                 Frame::Variable { command, .. } => {
                     variable += length;
-                    if command == ChanCmd::VPADDING {
-                        self.totals.padding_received += 1;
-                    } else {
-                        self.totals.cells_dropped += 1;
-                    }
+                    self.on_variable_cell(command, as_client);
                 }
             }
         }
@@ -195,7 +193,9 @@ impl LocalConnectionManager {
         let rest = bytes.get(used..).unwrap_or_default();
         let skip = frame::missing_of_variable(rest).unwrap_or(0);
         if skip > 0 {
-            self.totals.padding_received += 1;
+            if let Some(command) = frame::command_of(rest) {
+                self.on_variable_cell(command, as_client);
+            }
             used = bytes.len();
         }
         let received = Received { used, skip };
@@ -217,21 +217,18 @@ impl LocalConnectionManager {
         Ok(received)
     }
 
-    /// One fixed-length cell of a link.
-    fn on_cell(&mut self, link: LinkKey, cell: CellView<'_>, now: Instant) {
-        match cell.command() {
-            ChanCmd::RELAY => self.on_relay(link, cell, false, now),
-            ChanCmd::RELAY_EARLY => self.on_relay(link, cell, true, now),
-            ChanCmd::CREATE | ChanCmd::CREATE2 | ChanCmd::CREATE_FAST => {
-                self.on_create(link, cell, now);
-            }
-            ChanCmd::CREATED | ChanCmd::CREATED2 | ChanCmd::CREATED_FAST => {
-                self.on_created(link, cell, now);
-            }
-            ChanCmd::DESTROY => self.on_destroy(link, cell, now),
-            ChanCmd::PADDING => self.totals.padding_received += 1,
-            ChanCmd::PADDING_NEGOTIATE => {
-                if let Ok(negotiate) = weft_cell::link_msg::PaddingNegotiate::decode(cell.body())
+    /// One fixed-length cell of a link. The table of cell commands decides what is done with it.
+    fn on_cell(&mut self, link: LinkKey, cell: CellView<'_>, as_client: bool, now: Instant) {
+        match OnOpenLink::of(cell.command(), as_client) {
+            OnOpenLink::Relay => self.on_relay(link, cell, false, now),
+            OnOpenLink::RelayEarly => self.on_relay(link, cell, true, now),
+            OnOpenLink::Create => self.on_create(link, cell, now),
+            OnOpenLink::RefuseCreate => self.refuse_create(link, cell),
+            OnOpenLink::Created => self.on_created(link, cell, now),
+            OnOpenLink::Destroy => self.on_destroy(link, cell, now),
+            OnOpenLink::Padding => self.totals.padding_received += 1,
+            OnOpenLink::PaddingNegotiate => {
+                if let Ok(negotiate) = PaddingNegotiate::decode(cell.body())
                     && let Some(link) = self.links.get_mut(link)
                 {
                     link.padding.negotiate(&negotiate);
@@ -239,8 +236,30 @@ impl LocalConnectionManager {
                     self.totals.cells_dropped += 1;
                 }
             }
-            // NETINFO again, or something from the future: ignored (tor-spec 3).
-            _ => self.totals.cells_dropped += 1,
+            OnOpenLink::Refuse => {
+                self.totals.cells_dropped += 1;
+                self.note_violation(
+                    link,
+                    "a cell that only clients send, from a relay to us as its client",
+                );
+            }
+            OnOpenLink::Ignore => self.totals.cells_dropped += 1,
+        }
+    }
+
+    /// One variable-length cell of a link: padding, or nothing that an open link needs.
+    fn on_variable_cell(&mut self, command: ChanCmd, as_client: bool) {
+        match OnOpenLink::of(command, as_client) {
+            OnOpenLink::Padding => self.totals.padding_received += 1,
+            OnOpenLink::Relay
+            | OnOpenLink::RelayEarly
+            | OnOpenLink::Create
+            | OnOpenLink::RefuseCreate
+            | OnOpenLink::Created
+            | OnOpenLink::Destroy
+            | OnOpenLink::PaddingNegotiate
+            | OnOpenLink::Refuse
+            | OnOpenLink::Ignore => self.totals.cells_dropped += 1,
         }
     }
 }

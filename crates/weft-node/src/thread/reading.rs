@@ -409,8 +409,8 @@ impl ConnectionThread {
         // The last of the handshake may not be sent yet.
         connection.blocked = !unsent.is_empty();
         connection.wire_out = unsent;
-        let (id, addr, initiated) = (connection.id, connection.peer.ip(), connection.initiated);
-        let link = (self.manager).open_link(id, addr, initiated, &established, now);
+        let (id, addr) = (connection.id, connection.peer.ip());
+        let link = self.manager.open_link(id, addr, &established, now);
         connection.phase = Phase::Open(link, Box::new(records));
         let relay = match established.peer {
             PeerIdentity::Relay { rsa, .. } => Some(rsa),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weft_cell::identity::RsaIdentity;
 use weft_core::address::ConnectionId;
-use weft_core::handshake::{Established, PeerIdentity};
+use weft_core::handshake::{Established, LinkRole, PeerIdentity};
 use weft_core::slots::LinkKey;
 use weft_world::{ConnId, End};
 
@@ -75,9 +75,10 @@ impl Link {
     }
 
     /// A flight of the handshake has come: puts the next one into `out`. The result once it is over for this end; an error if
-    /// the other end is not who it should be.
+    /// the other end is not who it should be. `node` is this end's.
     pub(super) fn shake_hands(
         &mut self,
+        node: u32,
         identities: &Identities,
     ) -> Result<Option<Established>, ()> {
         let Phase::Handshake(flights) = self.phase else {
@@ -105,6 +106,11 @@ impl Link {
         }
         Ok(Some(Established {
             link_protocol: 5,
+            role: match (self.end, peer_of(identities, Some(node))) {
+                (End::Accepter, _) => LinkRole::Accepted,
+                (End::Opener, PeerIdentity::Relay { .. }) => LinkRole::OpenedAsRelay,
+                (End::Opener, PeerIdentity::Unauthenticated) => LinkRole::OpenedAsClient,
+            },
             peer,
             clock_skew: None,
             my_addr: None,

@@ -274,10 +274,10 @@ impl Thread {
                 }
                 Phase::Handshake(_) => {
                     net.release(conn, end, length);
-                    if let Some(established) = link.shake_hands(around.identities)? {
+                    let identities = around.identities;
+                    if let Some(established) = link.shake_hands(self.node, identities)? {
                         let (id, addr) = (link.id, link.peer.ip());
-                        let initiated = link.end == End::Opener;
-                        let key = (self.manager).open_link(id, addr, initiated, &established, now);
+                        let key = self.manager.open_link(id, addr, &established, now);
                         link.phase = Phase::Open(key);
                         self.note_key(key, place);
                     }

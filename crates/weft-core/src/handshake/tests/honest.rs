@@ -15,6 +15,7 @@ fn two_relays_learn_each_others_identities() {
         *alice.established(),
         Established {
             link_protocol: 5,
+            role: LinkRole::OpenedAsRelay,
             peer: is_relay(&BOB_ID),
             clock_skew: Some(0),
             my_addr: Some(INITIATOR_ADDR),
@@ -26,6 +27,7 @@ fn two_relays_learn_each_others_identities() {
         *bob.established(),
         Established {
             link_protocol: 5,
+            role: LinkRole::Accepted,
             peer: is_relay(&ALICE_ID),
             clock_skew: Some(0),
             my_addr: Some(RESPONDER_ADDR),
@@ -40,7 +42,9 @@ fn a_client_stays_anonymous() {
     let (mut client, mut bob) = (client(), responder());
     talk(&mut client, &mut bob).unwrap();
     assert_eq!(client.established().peer, is_relay(&BOB_ID));
+    assert_eq!(client.established().role, LinkRole::OpenedAsClient);
     let seen = bob.established();
+    assert_eq!(seen.role, LinkRole::Accepted);
     assert_eq!(seen.peer, PeerIdentity::Unauthenticated);
     assert_eq!(seen.clock_skew, None);
     assert_eq!(seen.peer_addrs, Vec::<IpAddr>::new());

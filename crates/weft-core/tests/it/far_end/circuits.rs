@@ -8,7 +8,7 @@ use weft_cell::mtor_msg::{Join, Joined, Multipath, MultipathAck, TunnelId};
 use weft_cell::relay_command::RelayCommand;
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, HopIndex};
-use weft_core::handshake::PeerIdentity;
+use weft_core::handshake::{LinkRole, PeerIdentity};
 use weft_core::origin::{HopFlow, LinkTarget, OriginCommand, OriginEvent, OriginId, TunnelKind};
 use weft_crypto::Tor1Keys;
 use weft_crypto::circuit::RelayCircuit;
@@ -78,7 +78,12 @@ impl FarEnd {
                 ed25519: OWN_ED,
             };
             let thread = usize::from(connect.thread.0);
-            (self.world).open(connect.connection, thread, true, identity);
+            self.world.open_as(
+                connect.connection,
+                thread,
+                LinkRole::OpenedAsClient,
+                identity,
+            );
         }
         self.world.settle();
         let launched = self.world.events.iter().find_map(|event| match event {

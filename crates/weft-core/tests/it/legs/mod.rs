@@ -17,7 +17,7 @@ use weft_cell::stream_msg::BeginFlags;
 use weft_core::address::{ConnectionId, HopIndex, ThreadId};
 use weft_core::controller::Sharing;
 use weft_core::flow::Terms;
-use weft_core::handshake::PeerIdentity;
+use weft_core::handshake::{LinkRole, PeerIdentity};
 use weft_core::message::TunnelTotals;
 use weft_core::origin::{
     EndedBy, HopFlow, LinkTarget, OriginCommand, OriginEvent, OriginId, StreamOpening, TunnelKind,
@@ -152,7 +152,12 @@ impl Tunnel {
                     ed25519: OWN_ED,
                 };
                 let thread = usize::from(connect.thread.0);
-                self.origin.open(connect.connection, thread, true, identity);
+                self.origin.open_as(
+                    connect.connection,
+                    thread,
+                    LinkRole::OpenedAsClient,
+                    identity,
+                );
                 let threads = self.exit.managers.len();
                 (connect.connection, self.exit.link_on(leg % threads, CLIENT))
             }

@@ -16,7 +16,7 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, HopIndex, ThreadId};
 use weft_core::edge::EdgeNews;
 use weft_core::flow::Terms;
-use weft_core::handshake::PeerIdentity;
+use weft_core::handshake::{LinkRole, PeerIdentity};
 use weft_core::origin::{HopFlow, LinkTarget, OriginCommand, OriginEvent, OriginId, StreamOpening};
 use weft_core::slots::EdgeKey;
 use weft_crypto::Tor1Keys;
@@ -49,7 +49,12 @@ pub fn launch(origin: &mut World, create: CreateRequest) -> ConnectionId {
         ed25519: OWN_ED,
     };
     let thread = usize::from(connect.thread.0);
-    origin.open(connect.connection, thread, true, identity);
+    origin.open_as(
+        connect.connection,
+        thread,
+        LinkRole::OpenedAsClient,
+        identity,
+    );
     connect.connection
 }
 

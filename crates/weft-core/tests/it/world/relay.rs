@@ -17,7 +17,7 @@ use weft_core::controller::{
     Action, ControllerParams, EdgePeer, Notice, OnionskinKind, RelayController, Sharing,
 };
 use weft_core::dos::DosParams;
-use weft_core::handshake::{Established, PeerIdentity};
+use weft_core::handshake::{Established, LinkRole, PeerIdentity};
 use weft_core::manager::{ControllerLoad, LinkError, LocalConnectionManager, Received};
 use weft_core::message::{Control, FromController, LaneMsg, StreamRequest, ToController, Totals};
 use weft_core::origin::{LinkFailure, OriginEvent};
@@ -217,12 +217,22 @@ impl World {
         panic!("thread {thread} never came up");
     }
 
-    /// Reports a connection as an opened link.
+    /// Reports a connection as an opened link of a relay.
     pub fn open(&mut self, id: ConnectionId, thread: usize, initiated: bool, peer: PeerIdentity) {
+        let role = match initiated {
+            true => LinkRole::OpenedAsRelay,
+            false => LinkRole::Accepted,
+        };
+        self.open_as(id, thread, role, peer);
+    }
+
+    /// Reports a connection as an opened link.
+    pub fn open_as(&mut self, id: ConnectionId, thread: usize, role: LinkRole, peer: PeerIdentity) {
         self.threads.insert(id, thread);
         self.written.insert(id, VecDeque::new());
         let established = Established {
             link_protocol: 5,
+            role,
             peer,
             clock_skew: None,
             my_addr: None,
@@ -231,7 +241,7 @@ impl World {
         };
         let (_, addr) = self.controller.peer_of(id);
         let addr = addr.unwrap_or(Ipv4Addr::LOCALHOST.into());
-        self.managers[thread].open_link(id, addr, initiated, &established, self.now);
+        self.managers[thread].open_link(id, addr, &established, self.now);
     }
 
     /// Has the controller follow a consensus that lists these relays, each at the address that

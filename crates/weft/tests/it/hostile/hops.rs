@@ -2,13 +2,14 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use weft_cell::circ_msg::{Extend2, handshake_type};
+use weft_cell::circ_msg::{CreateRequest, Extend2, handshake_type};
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::handshake::PeerIdentity;
 use weft_crypto::handshake::ntor::ClientState;
 
-use crate::hostile::circuit::{Circuit, FIRST, Through, answer_create, extend2};
+use crate::hostile::circuit::{Circuit, FIRST, Through, answer_create, create2, extend2};
 use crate::hostile::peer::{Identity, Peer};
 use crate::hostile::{process::Weft, with_hostile_peers};
 
@@ -241,4 +242,22 @@ fn a_second_created_ends_the_circuit() {
         through.hop.expect_destroy(hop_id, DestroyReason::PROTOCOL);
         through.client.expect_destroy(id, DestroyReason::PROTOCOL);
     });
+}
+
+/// The class of CVE-2011-2769: what a relay asks for on a link that a bridge opened to it.
+#[test]
+fn a_relay_does_not_learn_that_a_bridge_has_connected_to_it() {
+    let mut weft = Weft::start_with(1, "BridgeRelay 1");
+    let asking = Asking::new(&weft);
+    let mut hop = asking.accept();
+    assert_eq!(hop.identity, PeerIdentity::Unauthenticated);
+    assert_eq!(hop.next().unwrap().command(), ChanCmd::CREATE2);
+    let fast = CreateRequest::Fast { x: [1; 20] };
+    let ntor = create2(6, &[1; 84]);
+    for (id, cell) in [(5, fast.encode(5).unwrap()), (6, ntor)] {
+        hop.send(&cell);
+        hop.expect_destroy(id, DestroyReason::PROTOCOL);
+    }
+    weft.is_calm();
+    weft.terminate();
 }
