@@ -253,7 +253,7 @@ impl RelayController {
                     known.or_insert(Origin::Launching);
                     let ours = Some((hop, kind));
                     let leg = LegRequest { half, ours };
-                    self.ask_tunnel(leg, TunnelName::Origin(tunnel), None);
+                    self.ask_own_tunnel(leg, TunnelName::Origin(tunnel));
                 }
             }
             OriginCommand::DropLeg { circuit } => {

@@ -8,6 +8,7 @@ use weft_cell::reason::DestroyReason;
 use weft_share::{PreviousHop, Shares, Ticket};
 
 use super::RelayController;
+use super::connections::State;
 use crate::address::{ConnectionId, HalfAddr, OriginId};
 use crate::message::{LegRequest, TunnelAsk, TunnelNews, TunnelOrder};
 use crate::tunnel::{MAX_LEGS, TunnelName};
@@ -19,8 +20,22 @@ const MAX_TUNNELS: usize = 65536;
 #[derive(Debug)]
 struct Entry {
     at: Place,
-    /// Its share, if another node's circuits make it.
+    /// The nodes that its legs come from, if another node's circuits make it.
+    from: Option<LegSource>,
+    /// Its share, likewise.
     ticket: Option<Ticket>,
+}
+
+/// The kind of node that a leg comes from. The legs of a tunnel are alike in this: its streams are decided about by
+/// one of them, and a client must not use this relay as its only hop by the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LegSource {
+    /// A client: the leg's circuit has one hop.
+    Client,
+    /// A relay that the consensus does not list, which may be the client itself.
+    Stranger,
+    /// A relay.
+    Relay,
 }
 
 /// Where a tunnel is.
@@ -43,6 +58,8 @@ enum Asked {
     Waits,
     /// There is no room.
     Refuse(LegRequest),
+    /// It comes from another kind of node than the others.
+    Unlike(LegRequest),
 }
 
 /// See the module.
@@ -53,15 +70,20 @@ pub(super) struct Tunnels {
 }
 
 impl Tunnels {
-    /// A half shall be a leg. `hop`: where it comes from, if another node's circuit ends here. Also the halves of a tunnel that
-    /// gave way, which must be closed.
+    /// A half shall be a leg. `hop`: where it comes from, if another node's circuit ends here and that was not checked yet. Also
+    /// the halves of a tunnel that gave way, which must be closed.
     fn ask(
         &mut self,
         leg: LegRequest,
         name: TunnelName,
-        hop: Option<PreviousHop>,
+        hop: Option<(LegSource, PreviousHop)>,
         most: usize,
     ) -> (Asked, Vec<HalfAddr>) {
+        let from = hop.map(|(source, _)| source);
+        let known = self.by_name.get(&name);
+        if known.is_some_and(|entry| from.is_some() && entry.from != from) {
+            return (Asked::Unlike(leg), Vec::new());
+        }
         match self.by_name.get_mut(&name).map(|entry| &mut entry.at) {
             Some(Place::At(tunnel)) => return (Asked::Join(leg, *tunnel), Vec::new()),
             Some(Place::Making(waiting)) if waiting.len() >= MAX_LEGS => {
@@ -74,7 +96,7 @@ impl Tunnels {
             None => {}
         }
         let mut displaced = Vec::new();
-        let ticket = match hop.map(|hop| self.shares.admit(hop, (), most, name)) {
+        let ticket = match hop.map(|(_, hop)| self.shares.admit(hop, (), most, name)) {
             Some(Err(_)) => return (Asked::Refuse(leg), Vec::new()),
             Some(Ok(admitted)) => {
                 let other = admitted.displaced.map(|(_, other)| other);
@@ -95,7 +117,7 @@ impl Tunnels {
             None => None,
         };
         let at = Place::Making(Vec::new());
-        self.by_name.insert(name, Entry { at, ticket });
+        self.by_name.insert(name, Entry { at, from, ticket });
         (Asked::Make(leg), displaced)
     }
 
@@ -140,7 +162,7 @@ impl RelayController {
 
     /// A circuit of another node's shall be a leg.
     fn on_link(&mut self, half: HalfAddr, connection: ConnectionId, ask: TunnelAsk) {
-        let hop = self.previous_hop(connection);
+        let hop = (self.leg_source(connection), self.previous_hop(connection));
         let leg = LegRequest { half, ours: None };
         let name = match ask {
             TunnelAsk::Named(name) => name,
@@ -154,6 +176,22 @@ impl RelayController {
         self.ask_tunnel(leg, name, Some(hop));
     }
 
+    /// The kind of node at the other end of a connection.
+    fn leg_source(&self, connection: ConnectionId) -> LegSource {
+        match self.connections.get(connection).map(|found| &found.state) {
+            Some(State::Relay { rsa, .. }) if self.network.is_relay(rsa) => LegSource::Relay,
+            Some(State::Relay { .. }) => LegSource::Stranger,
+            // Of the others that are no clients, none has circuits (any more).
+            Some(
+                State::Client
+                | State::Accepted
+                | State::Connecting { .. }
+                | State::Displaced { .. },
+            )
+            | None => LegSource::Client,
+        }
+    }
+
     /// A name that no tunnel has: an id drawn at random.
     fn draw_name(&mut self, secret: [u8; SECRET_LEN]) -> TunnelName {
         loop {
@@ -165,12 +203,17 @@ impl RelayController {
         }
     }
 
+    /// A half of a circuit of our own shall be a leg of the tunnel of this name.
+    pub(super) fn ask_own_tunnel(&mut self, leg: LegRequest, name: TunnelName) {
+        self.ask_tunnel(leg, name, None);
+    }
+
     /// A half shall be a leg of the tunnel of this name.
-    pub(super) fn ask_tunnel(
+    fn ask_tunnel(
         &mut self,
         leg: LegRequest,
         name: TunnelName,
-        hop: Option<PreviousHop>,
+        hop: Option<(LegSource, PreviousHop)>,
     ) {
         let (asked, displaced) = self.tunnels.ask(leg, name, hop, MAX_TUNNELS);
         for half in displaced {
@@ -185,6 +228,7 @@ impl RelayController {
             }
             Asked::Waits => {}
             Asked::Refuse(leg) => self.close_half(leg.half, DestroyReason::RESOURCELIMIT),
+            Asked::Unlike(leg) => self.close_half(leg.half, DestroyReason::PROTOCOL),
         }
     }
 
@@ -249,8 +293,31 @@ mod tests {
         TunnelName::Nonce([n; 32])
     }
 
-    fn hop(n: u8) -> Option<PreviousHop> {
-        Some(PreviousHop::Relay([n; 20].into()))
+    fn hop(n: u8) -> Option<(LegSource, PreviousHop)> {
+        Some((LegSource::Relay, PreviousHop::Relay([n; 20].into())))
+    }
+
+    #[test]
+    fn the_legs_of_a_tunnel_come_from_one_kind_of_node() {
+        use LegSource::{Client, Relay, Stranger};
+        for first in [Client, Stranger, Relay] {
+            for made in [false, true] {
+                let mut tunnels = Tunnels::default();
+                let mut ask = |slot, source, made| {
+                    let hop = Some((source, PreviousHop::Relay([2; 20].into())));
+                    let asked = tunnels.ask(leg(slot), name(1), hop, 10).0;
+                    if made {
+                        tunnels.made(name(1), Some(leg(9).half));
+                    }
+                    asked
+                };
+                assert!(matches!(ask(0, first, made), Asked::Make(_)));
+                for second in [Client, Stranger, Relay] {
+                    let refused = matches!(ask(1, second, false), Asked::Unlike(_));
+                    assert_eq!(refused, second != first, "{second:?} beside {first:?}");
+                }
+            }
+        }
     }
 
     #[test]

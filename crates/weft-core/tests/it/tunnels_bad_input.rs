@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::far_end::{FarEnd, Kind, SECRET, Side, TUNNEL, TUNNEL_ID, link_message};
+use crate::world::{CLIENT, relay_identity};
 use weft_cell::RelayCmd;
 use weft_cell::mtor_msg::{Join, Joined, MtorDrop, MtorStopped, MultipathAck, TunnelId};
 use weft_cell::reason::{DestroyReason, EndReason};
@@ -53,6 +54,43 @@ fn an_exit_answers_every_join_that_it_does_not_take_alike() {
     assert_eq!(far.world.controller.tunnels(), 2);
     assert!(far.still_receives());
     far.world.audit_at_rest();
+}
+
+#[test]
+fn a_client_is_no_leg_beside_those_of_relays() {
+    // The kind of node that a leg comes from: a client, a relay that is not listed, two that are.
+    let peers = [
+        ("127.0.0.66:1", CLIENT),
+        ("127.0.0.77:1", relay_identity(7)),
+        ("127.0.0.9:1", relay_identity(9)),
+        ("127.0.0.8:1", relay_identity(8)),
+    ];
+    let kind_of = |n: usize| n.min(2);
+    for kind in [Kind::Conflux, Kind::Mtor] {
+        for first in 0..peers.len() {
+            for second in 0..peers.len() {
+                let mut far = FarEnd::new(Side::Client, kind, 1, 11, true);
+                far.world.serve_streams = false;
+                far.world.list(&[8, 9]);
+                for n in [first, second] {
+                    let (addr, peer) = peers[n];
+                    let link = far.world.link_from(addr, 0, peer);
+                    far.add_circuit_on(link);
+                }
+                assert!(far.link(0));
+                let fits = kind_of(first) == kind_of(second);
+                assert_eq!(far.link(1), fits, "{kind:?}: {second} beside {first}");
+                far.collect();
+                let closed: &[_] = if fits { &[] } else { &[(1, PROTOCOL)] };
+                assert_eq!(far.closed(), closed);
+                far.say(0, RelayCmd::BEGIN, 1, b"example.com:80\0\0\0\0\0");
+                far.collect();
+                let request = &far.world.streams[0];
+                assert_eq!(request.from_client, first == 0, "as on a circuit alone");
+                assert_eq!(request.connection, far.legs[0].connection);
+            }
+        }
+    }
 }
 
 #[test]
