@@ -8,12 +8,15 @@
 //! only links that carry circuits of more than one hop are padded: their owner notes that with
 //! [`LinkPadding::carries`]. Cells only leave a time behind ([`LinkPadding::cell_sent`],
 //! [`LinkPadding::cell_received`]); timeouts are drawn when the owner's timer looks
-//! ([`LinkPadding::poll`]), some times a second.
+//! ([`LinkPadding::poll`]), some times a second. On a link on which this node is a client, padding is sent
+//! when its time is there ([`LinkPadding::due_until`]), on others when the timer looks next.
 
 use std::time::{Duration, Instant};
 
 use rand::{Rng, RngExt};
 use weft_cell::link_msg::{PaddingCommand, PaddingNegotiate};
+
+use crate::handshake::{LinkRole, PeerIdentity};
 
 /// Parameters of netflow padding, from torrc and consensus.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,10 +62,36 @@ pub(crate) enum LinkUse {
     /// Nothing that a user of Tor does: handshakes, directory requests, circuits of one hop.
     Nothing,
     /// A circuit of more than one hop is being built: at a relay, a RELAY_EARLY cell came on a
-    /// circuit that goes on to another relay, or from a relay.
+    /// circuit that goes on to another relay, or from a relay; at its origin, EXTEND2 was sent; at a
+    /// bridge, on the link that it opened, CREATE2.
     FullCircuits,
-    /// Such a circuit carries a user's traffic: at a relay, a RELAY cell came on it.
+    /// Such a circuit carries a user's traffic: at a relay, a RELAY cell came on it. At its origin the
+    /// first RELAY cell is EXTENDED2; a bridge counts from CREATED2.
     UserTraffic,
+}
+
+/// The kinds of nodes at the two ends of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// This node is the client.
+    WeAreClient,
+    /// The peer is.
+    PeerIsClient,
+    /// Both are relays.
+    Relays,
+}
+
+impl Ends {
+    /// Those of a link by this node's role and the peer's identity.
+    pub(crate) fn of(role: LinkRole, peer: &PeerIdentity) -> Self {
+        match (role, peer) {
+            (LinkRole::OpenedAsClient, _) => Ends::WeAreClient,
+            (_, PeerIdentity::Unauthenticated) => Ends::PeerIsClient,
+            (LinkRole::Accepted | LinkRole::OpenedAsRelay, PeerIdentity::Relay { .. }) => {
+                Ends::Relays
+            }
+        }
+    }
 }
 
 /// The padding of one link: when the next PADDING cell is due.
@@ -78,7 +107,7 @@ pub struct LinkPadding {
     negotiated: bool,
     /// Padding is possible on this kind of link, whatever is negotiated.
     qualifies: bool,
-    /// Padding is sent although it is not negotiated.
+    /// Padding is sent even if it is not negotiated.
     forced: bool,
     /// Use from which on the link is padded.
     pad_from: LinkUse,
@@ -86,15 +115,20 @@ pub struct LinkPadding {
     times: Box<Times>,
 }
 
-/// The times of a link's padding.
+/// What few cells need of a link's padding.
 #[derive(Debug, Clone)]
 struct Times {
+    ends: Ends,
+    /// The link protocol is 5 or higher.
+    supported: bool,
     /// The consensus' bounds.
     consensus: Bounds,
     /// The bounds in force.
     bounds: Bounds,
-    /// What is sent to the peer once, when the link opens.
-    announce: Option<PaddingNegotiate>,
+    /// The wish of the client at the other end, once it sent one.
+    wish: Option<PaddingNegotiate>,
+    /// The last wish that this node, as the client, sent the peer, which pads at first.
+    asked: PaddingCommand,
     /// When padding is due if no cell was sent since `since`.
     due: Option<Due>,
 }
@@ -115,51 +149,78 @@ impl LinkPadding {
     /// Memory that one points to.
     pub(crate) const BOXED: usize = size_of::<Times>();
 
-    /// The padding of a link that has just opened. `client`: one end is a client (the peer, or
-    /// this node), not two relays. `supported`: the link protocol is 5 or higher.
-    pub(crate) fn new(params: &PaddingParams, client: bool, supported: bool, now: Instant) -> Self {
-        let consensus = Bounds {
-            low: params.low,
-            high: params.high.max(params.low),
-        };
-        let off = params.connection_padding == Some(false);
-        let forced = params.connection_padding == Some(true);
-        let reduced = params.reduced && !off && (supported || forced);
-        let bounds = if reduced {
-            consensus.at_least(params.low_reduced, params.high_reduced)
-        } else {
-            consensus
+    /// The padding of a link that has just opened, which [follows](Self::follow) parameters next.
+    /// `supported`: the link protocol is 5 or higher.
+    pub(crate) fn new(ends: Ends, supported: bool, now: Instant) -> Self {
+        let none = Bounds {
+            low: Duration::ZERO,
+            high: Duration::ZERO,
         };
         Self {
             last_cell: now,
             carries: LinkUse::Nothing,
-            negotiated: supported && !off,
-            // Both bounds 0: the consensus has turned padding off.
-            qualifies: (client || params.pad_relays) && !off && !consensus.high.is_zero(),
-            forced,
-            pad_from: if params.pad_before_usage {
-                LinkUse::FullCircuits
-            } else {
-                LinkUse::UserTraffic
-            },
+            negotiated: false,
+            qualifies: false,
+            forced: false,
+            pad_from: LinkUse::UserTraffic,
             times: Box::new(Times {
-                consensus,
-                bounds,
-                announce: (supported && (off || reduced)).then_some(PaddingNegotiate {
-                    version: 0,
-                    command: PaddingCommand::Stop,
-                    ito_low_ms: 0,
-                    ito_high_ms: 0,
-                }),
+                ends,
+                supported,
+                consensus: none,
+                bounds: none,
+                wish: None,
+                asked: PaddingCommand::Start,
                 due: None,
             }),
         }
     }
 
-    /// What an initiator sends to the peer now that the link is open, if anything: not to pad.
-    /// Relays send nothing: a client accepts no such request.
-    pub(crate) fn take_announcement(&mut self) -> Option<PaddingNegotiate> {
-        self.times.announce.take()
+    /// Follows the parameters, or new ones: a client's first link opens before it has a consensus.
+    /// Returns the wish that a client must send the relay at the other end: not to pad, or to pad again.
+    #[must_use]
+    pub(crate) fn follow(&mut self, params: &PaddingParams) -> Option<PaddingNegotiate> {
+        let times = &mut *self.times;
+        let is_client = times.ends == Ends::WeAreClient;
+        let off = params.connection_padding == Some(false);
+        self.forced = params.connection_padding == Some(true);
+        let reduced = is_client && params.reduced && !off && (times.supported || self.forced);
+        let high = params.high.max(params.low);
+        // Both bounds 0: the consensus has turned padding off.
+        let pads_ends = times.ends != Ends::Relays || params.pad_relays;
+        self.qualifies = pads_ends && !off && !high.is_zero();
+        self.pad_from = match params.pad_before_usage {
+            true => LinkUse::FullCircuits,
+            false => LinkUse::UserTraffic,
+        };
+        let low = params.low;
+        times.consensus = Bounds { low, high };
+        let before = times.bounds;
+        times.bounds = match (&times.wish, reduced) {
+            (_, true) => (times.consensus).at_least(params.low_reduced, params.high_reduced),
+            (Some(wish), false) => times.consensus.at_least_wished(wish),
+            (None, false) => times.consensus,
+        };
+        if times.bounds != before {
+            times.due = None;
+        }
+        let stopped = (times.wish).is_some_and(|wish| wish.command == PaddingCommand::Stop);
+        self.negotiated = times.supported && !off && !stopped;
+        let ask = match off || reduced {
+            true => PaddingCommand::Stop,
+            false => PaddingCommand::Start,
+        };
+        // A relay sends no wish: a client accepts none.
+        if !is_client || !times.supported || ask == times.asked {
+            return None;
+        }
+        times.asked = ask;
+        // Zeros ask for the consensus' bounds.
+        Some(PaddingNegotiate {
+            version: 0,
+            command: ask,
+            ito_low_ms: 0,
+            ito_high_ms: 0,
+        })
     }
 
     /// The peer pads, too.
@@ -188,14 +249,16 @@ impl LinkPadding {
     }
 
     /// The client at the other end wants padding to stop, or to start within its bounds; these are
-    /// raised to the consensus' where they are lower. A start with zeros asks for the consensus'.
+    /// raised to the consensus' where they are lower. A start with zeros asks for the consensus'. As in C tor
+    /// nothing changes with link protocol 4.
     pub(crate) fn negotiate(&mut self, wish: &PaddingNegotiate) {
-        self.negotiated = wish.command == PaddingCommand::Start;
         let times = &mut *self.times;
-        times.bounds = times.consensus.at_least(
-            Duration::from_millis(wish.ito_low_ms.into()),
-            Duration::from_millis(wish.ito_high_ms.into()),
-        );
+        if !times.supported {
+            return;
+        }
+        self.negotiated = wish.command == PaddingCommand::Start;
+        times.wish = Some(*wish);
+        times.bounds = times.consensus.at_least_wished(wish);
         times.due = None;
     }
 
@@ -222,6 +285,12 @@ impl LinkPadding {
         self.last_cell = now;
         times.due = None;
         true
+    }
+
+    /// When padding is due by then, as of the last [`poll`](Self::poll).
+    pub(crate) fn due_until(&self, until: Instant) -> Option<Instant> {
+        let due = self.times.due.as_ref().filter(|_| self.is_on())?;
+        (due.since == self.last_cell && due.at <= until).then_some(due.at)
     }
 
     /// When padding may be due next, if no cell is sent until then. `None`: the link is not padded.
@@ -252,6 +321,14 @@ impl Bounds {
         }
     }
 
+    /// These bounds, raised to a client's.
+    fn at_least_wished(self, wish: &PaddingNegotiate) -> Self {
+        self.at_least(
+            Duration::from_millis(wish.ito_low_ms.into()),
+            Duration::from_millis(wish.ito_high_ms.into()),
+        )
+    }
+
     /// The larger of two uniform draws (padding-spec 2.3): when both ends draw like this, the
     /// shorter of their timeouts is about evenly spread.
     fn sample(self, rng: &mut impl Rng) -> Duration {
@@ -279,11 +356,39 @@ mod tests {
         ChaCha12Rng::seed_from_u64(7)
     }
 
-    /// A client's link that carries a circuit.
+    /// A link, and the wish that this node sends when it opens.
+    fn link(
+        params: &PaddingParams,
+        ends: Ends,
+        supported: bool,
+        now: Instant,
+    ) -> (LinkPadding, Option<PaddingNegotiate>) {
+        let mut padding = LinkPadding::new(ends, supported, now);
+        let wish = padding.follow(params);
+        (padding, wish)
+    }
+
+    /// A link from a client that carries a circuit.
     fn client_link(params: &PaddingParams, now: Instant) -> LinkPadding {
-        let mut padding = LinkPadding::new(params, true, true, now);
+        let (mut padding, wish) = link(params, Ends::PeerIsClient, true, now);
+        assert_eq!(wish, None);
         padding.carries(LinkUse::FullCircuits);
         padding
+    }
+
+    /// A link of ours as a client that carries a circuit, and the wish that is sent when it opens.
+    fn own_link(params: &PaddingParams, now: Instant) -> (LinkPadding, Option<PaddingCommand>) {
+        let (mut padding, wish) = link(params, Ends::WeAreClient, true, now);
+        padding.carries(LinkUse::FullCircuits);
+        (padding, wish.map(|wish| wish.command))
+    }
+
+    fn with(connection_padding: Option<bool>, reduced: bool) -> PaddingParams {
+        PaddingParams {
+            connection_padding,
+            reduced,
+            ..PaddingParams::default()
+        }
     }
 
     fn start_within(low: u16, high: u16) -> PaddingNegotiate {
@@ -357,15 +462,15 @@ mod tests {
     fn only_links_of_clients_that_carry_circuits_are_padded() {
         let now = Instant::now();
         let params = PaddingParams::default();
-        never_pads(LinkPadding::new(&params, true, true, now), now);
-
-        let mut between_relays = LinkPadding::new(&params, false, true, now);
+        for ends in [Ends::WeAreClient, Ends::PeerIsClient] {
+            never_pads(link(&params, ends, true, now).0, now);
+            let (mut old_protocol, _) = link(&params, ends, false, now);
+            old_protocol.carries(LinkUse::UserTraffic);
+            never_pads(old_protocol, now);
+        }
+        let (mut between_relays, _) = link(&params, Ends::Relays, true, now);
         between_relays.carries(LinkUse::UserTraffic);
         never_pads(between_relays, now);
-
-        let mut old_protocol = LinkPadding::new(&params, true, false, now);
-        old_protocol.carries(LinkUse::UserTraffic);
-        never_pads(old_protocol, now);
     }
 
     #[test]
@@ -375,7 +480,7 @@ mod tests {
             pad_relays: true,
             ..PaddingParams::default()
         };
-        let mut padding = LinkPadding::new(&relays, false, true, now);
+        let (mut padding, _) = link(&relays, Ends::Relays, true, now);
         padding.carries(LinkUse::FullCircuits);
         assert!(padding.next_deadline().is_some());
 
@@ -425,27 +530,82 @@ mod tests {
     }
 
     #[test]
-    fn torrc_can_turn_padding_off_reduce_it_or_force_it() {
+    fn a_client_of_an_old_protocol_has_no_wishes() {
         let now = Instant::now();
-        let with = |connection_padding, reduced| PaddingParams {
-            connection_padding,
-            reduced,
-            ..PaddingParams::default()
-        };
-        let mut off = client_link(&with(Some(false), false), now);
-        let stop = off.take_announcement().unwrap();
-        assert_eq!(stop.command, PaddingCommand::Stop);
-        assert_eq!(off.take_announcement(), None, "once");
+        let (mut padding, _) = link(&PaddingParams::default(), Ends::PeerIsClient, false, now);
+        padding.carries(LinkUse::UserTraffic);
+        padding.negotiate(&start_within(0, 0));
+        never_pads(padding, now);
+    }
+
+    #[test]
+    fn torrc_can_turn_padding_of_a_client_off_reduce_it_or_force_it() {
+        let now = Instant::now();
+        let stop = Some(PaddingCommand::Stop);
+        let (off, wish) = own_link(&with(Some(false), false), now);
+        assert_eq!(wish, stop);
         never_pads(off, now);
 
-        let mut reduced = client_link(&with(None, true), now);
-        assert_eq!(reduced.take_announcement(), Some(stop));
-        let silences = silences(&mut reduced, now, 500_000);
-        assert!(silences.iter().all(|n| (9_000..14_000).contains(n)));
+        let (mut auto, wish) = own_link(&with(None, false), now);
+        assert_eq!(wish, None, "the peer pads unless asked not to");
+        assert!(silences(&mut auto, now, 500_000).iter().any(|n| *n < 9_000));
 
-        let mut forced = LinkPadding::new(&with(Some(true), false), true, false, now);
+        for connection_padding in [None, Some(true)] {
+            let (mut reduced, wish) = own_link(&with(connection_padding, true), now);
+            assert_eq!(wish, stop);
+            let silences = silences(&mut reduced, now, 500_000);
+            assert!(silences.iter().all(|n| (9_000..14_000).contains(n)));
+        }
+
+        let (mut forced, wish) = link(&with(Some(true), false), Ends::WeAreClient, false, now);
         forced.carries(LinkUse::FullCircuits);
-        assert_eq!(forced.take_announcement(), None, "it would not understand");
+        assert_eq!(wish, None, "the peer would not understand it");
         assert!(forced.next_deadline().is_some());
+    }
+
+    #[test]
+    fn an_open_link_follows_new_parameters_and_notifies_its_peer_once() {
+        let now = Instant::now();
+        let command = |wish: Option<PaddingNegotiate>| wish.map(|wish| wish.command);
+        let (mut padding, _) = own_link(&with(None, false), now);
+        assert_eq!(padding.follow(&with(None, false)), None);
+        let stop = padding.follow(&with(Some(false), false));
+        assert_eq!(command(stop), Some(PaddingCommand::Stop));
+        never_pads(padding.clone(), now);
+        assert_eq!(padding.follow(&with(None, true)), None, "it has stopped");
+        assert!(
+            silences(&mut padding, now, 60_000)
+                .iter()
+                .all(|n| *n >= 9_000)
+        );
+        let start = padding.follow(&with(None, false));
+        assert_eq!(start, Some(start_within(0, 0)));
+        assert!(
+            silences(&mut padding, now + msec(60_000), 60_000)
+                .iter()
+                .any(|n| *n < 9_000)
+        );
+        let quiet = PaddingParams {
+            low: Duration::ZERO,
+            high: Duration::ZERO,
+            ..PaddingParams::default()
+        };
+        assert_eq!(padding.follow(&quiet), None);
+        never_pads(padding, now);
+    }
+
+    #[test]
+    fn a_client_keeps_its_wish_when_the_parameters_change() {
+        let now = Instant::now();
+        let mut padding = client_link(&PaddingParams::default(), now);
+        padding.negotiate(&start_within(10_000, 10_000));
+        assert_eq!(padding.follow(&with(None, true)), None);
+        assert_eq!(silences(&mut padding, now, 30_000), [10_000; 3]);
+        padding.negotiate(&PaddingNegotiate {
+            command: PaddingCommand::Stop,
+            ..start_within(0, 0)
+        });
+        assert_eq!(padding.follow(&with(None, false)), None);
+        never_pads(padding, now);
     }
 }

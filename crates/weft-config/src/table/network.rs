@@ -65,7 +65,7 @@ options! {
     /// How long a link may be silent before it gets a PADDING cell.
     KeepalivePeriod: Seconds = "5 minutes", at_least(1);
 
-    /// Send padding on links; `auto`: as negotiated, and what a relay must leave.
+    /// Send padding on links; `auto`: where the peer does, and what a relay must leave.
     ConnectionPadding: AutoBool = "auto";
 
     /// Send less padding on links. A relay must leave it at 0.

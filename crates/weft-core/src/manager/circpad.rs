@@ -73,13 +73,8 @@ impl LocalConnectionManager {
         (self.params.circpad).allows(drops, self.totals.cells_relayed)
     }
 
-    /// When the next padding of a circuit is due; then [`send_circpad`](Self::send_circpad) is to be called.
-    pub fn circpad_due(&self) -> Option<Instant> {
-        self.circpad.next_due()
-    }
-
     /// Sends the padding of circuits that is due.
-    pub fn send_circpad(&mut self, now: Instant) {
+    pub(super) fn send_circpad(&mut self, now: Instant) {
         while let Some(half) = self.circpad.take_due(now) {
             self.pad(half, now);
         }

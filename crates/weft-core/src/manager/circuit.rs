@@ -17,6 +17,7 @@ use crate::address::{ConnectionId, HalfAddr, HopIndex};
 use crate::half::{CircuitHalf, Forward, Peer, Purpose, Role};
 use crate::message::{EdgeControl, ExtendRequest, HalfControl, IntroNews, Requester, ToController};
 use crate::origin::OriginEvent;
+use crate::padding::LinkUse;
 use crate::slots::{HalfKey, LinkKey};
 
 impl LocalConnectionManager {
@@ -177,6 +178,7 @@ impl LocalConnectionManager {
         };
         let cell = self.pool.hold(cell);
         self.wait_for(half, 0, now);
+        self.client_link_carries(key, LinkUse::FullCircuits);
         self.send_control(HalfControl::Joined {
             to: from,
             peer: half,
@@ -210,6 +212,7 @@ impl LocalConnectionManager {
                 Some(from),
             ) if data.len() + 2 <= MAX_DATA => {
                 *forward = Forward::Open;
+                self.client_link_carries(key, LinkUse::UserTraffic);
                 self.send_control(HalfControl::Created {
                     to,
                     from,
@@ -221,6 +224,13 @@ impl LocalConnectionManager {
                 "an answer to no CREATE2 of ours, or one that cannot be parsed",
                 now,
             ),
+        }
+    }
+
+    /// A bridge carries a circuit on over a link that it opened, which is padded as a client's.
+    fn client_link_carries(&mut self, key: LinkKey, usage: LinkUse) {
+        if (self.links.get(key)).is_some_and(|link| link.role.is_client()) {
+            self.link_carries(key, usage);
         }
     }
 

@@ -68,13 +68,11 @@ impl LocalConnectionManager {
                     self.totals.cells_recognized += 1;
                     self.on_recognized(slot, cell, early, now);
                 } else if let Peer::Joined(to) = peer {
-                    if let Some(link) = self.links.get_mut(key) {
-                        link.padding.carries(if early {
-                            LinkUse::FullCircuits
-                        } else {
-                            LinkUse::UserTraffic
-                        });
-                    }
+                    let usage = match early {
+                        true => LinkUse::FullCircuits,
+                        false => LinkUse::UserTraffic,
+                    };
+                    self.link_carries(key, usage);
                     self.send_cell(to, from, cell, now);
                 } else {
                     // The circuit ends here: the cell was for this relay, and it is broken.

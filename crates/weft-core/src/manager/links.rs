@@ -13,11 +13,11 @@ use weft_cell::{CELL_LEN, CellView, ChanCmd};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::ConnectionId;
-use crate::handshake::{Established, PeerIdentity};
+use crate::handshake::Established;
 use crate::link::{Link, MAX_DESTROYS};
 use crate::message::ToController;
 use crate::origin::{LinkFailure, LinkStep};
-use crate::padding::LinkPadding;
+use crate::padding::{Ends, LinkPadding, LinkUse};
 use crate::slots::LinkKey;
 
 /// Longest variable-length cell that an opened link may bring; none is expected, VPADDING may come.
@@ -66,13 +66,8 @@ impl LocalConnectionManager {
         now: Instant,
     ) -> LinkKey {
         let (peer, role) = (established.peer, established.role);
-        let mut padding = LinkPadding::new(
-            &self.params.padding,
-            matches!(peer, PeerIdentity::Unauthenticated),
-            established.link_protocol >= 5,
-            now,
-        );
-        let announcement = padding.take_announcement();
+        let ends = Ends::of(role, &peer);
+        let padding = LinkPadding::new(ends, established.link_protocol >= 5, now);
         let link = Link::new(
             connection,
             peer,
@@ -84,10 +79,7 @@ impl LocalConnectionManager {
         );
         let key = self.links.insert(link);
         self.scheduler.link_added(key);
-        if let Some(negotiate) = announcement {
-            let cell = self.pool.hold(negotiate.encode());
-            self.push_out(key, cell);
-        }
+        self.follow_padding_params(key);
         self.to_controller.push(ToController::LinkOpened {
             connection,
             peer,
@@ -260,6 +252,33 @@ impl LocalConnectionManager {
             | OnOpenLink::PaddingNegotiate
             | OnOpenLink::Refuse
             | OnOpenLink::Ignore => self.totals.cells_dropped += 1,
+        }
+    }
+
+    /// A link is used for this.
+    #[inline]
+    pub(super) fn link_carries(&mut self, key: LinkKey, usage: LinkUse) {
+        if let Some(link) = self.links.get_mut(key) {
+            link.padding.carries(usage);
+        }
+    }
+
+    /// The padding of a link follows the parameters; its peer is sent what this node, as its client, wants.
+    pub(super) fn follow_padding_params(&mut self, key: LinkKey) {
+        let Some(link) = self.links.get_mut(key) else {
+            return;
+        };
+        if let Some(wish) = link.padding.follow(&self.params.padding) {
+            let cell = self.pool.hold(wish.encode());
+            self.push_out(key, cell);
+        }
+    }
+
+    /// The same of all links.
+    pub(super) fn follow_padding_params_everywhere(&mut self) {
+        let keys: Vec<LinkKey> = self.links.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.follow_padding_params(key);
         }
     }
 }

@@ -131,6 +131,8 @@ pub struct LocalConnectionManager {
     transfers: Transfers,
     /// Padding machines of circuits.
     circpad: Machines,
+    /// Padding of links on which this node is a client that is due soon, the next one last.
+    link_padding: Vec<(Instant, LinkKey)>,
     scratch: Scratch,
     /// Randomness: circuit ids, padding.
     rng: StdRng,
@@ -185,6 +187,7 @@ impl LocalConnectionManager {
             watched_tunnels: BTreeSet::new(),
             transfers: Transfers::default(),
             circpad: Machines::default(),
+            link_padding: Vec::new(),
             scratch: Scratch::default(),
             rng: StdRng::from_seed(seed),
             draining: false,
@@ -336,6 +339,7 @@ impl LocalConnectionManager {
                     self.report_all_loads();
                 }
                 self.follow_queue_measuring();
+                self.follow_padding_params_everywhere();
             }
             FromController::AskWeight { half, hop } => self.on_ask_weight(half, hop, now),
             FromController::Probe { half, nonce } => self.on_probe(half, nonce, now),

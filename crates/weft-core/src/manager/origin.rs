@@ -20,6 +20,7 @@ use crate::flow::{CircuitFlow, PathKind};
 use crate::half::{CircuitHalf, Role, Waiting};
 use crate::message::{EdgeControl, ToController};
 use crate::origin::{HopFlow, OriginEvent};
+use crate::padding::LinkUse;
 use crate::slots::{HalfKey, LinkKey};
 use crate::streams::{HopEnd, Place};
 
@@ -123,6 +124,8 @@ impl LocalConnectionManager {
                 origin.traffic.note_written(extend2.len());
                 origin.relay_early_left = left;
                 origin.waiting = Waiting::Extended;
+                let link = state.link;
+                self.link_carries(link, LinkUse::FullCircuits);
                 self.enqueue(self.halves.slot(half), cell, now);
             }
             _ => {
@@ -222,8 +225,10 @@ impl LocalConnectionManager {
 
     /// EXTENDED2 (tor-spec 5.1.2).
     fn on_extended2(&mut self, slot: HalfKey, hop: HopIndex, data: &[u8], now: Instant) {
-        let Some(Role::Origin(origin)) = self.halves.get_mut(slot).map(|half| &mut half.role)
-        else {
+        let Some(half) = self.halves.get_mut(slot) else {
+            return;
+        };
+        let Role::Origin(origin) = &mut half.role else {
             return;
         };
         if origin.waiting != Waiting::Extended || hop.index() + 1 != origin.crypt.len() {
@@ -232,6 +237,8 @@ impl LocalConnectionManager {
         let circuit = origin.id;
         origin.waiting = Waiting::Nothing;
         origin.traffic.note_valid(data.len());
+        let link = half.link;
+        self.link_carries(link, LinkUse::UserTraffic);
         match Extended2::decode(data) {
             Ok(extended) => self.send_origin_event(OriginEvent::Answered {
                 circuit,

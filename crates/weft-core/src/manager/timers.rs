@@ -1,5 +1,6 @@
 //! The time: waits that are over, padding and keepalives that are due, links that have had their time.
 
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use weft_cell::ChanCmd;
@@ -8,6 +9,7 @@ use weft_cell::reason::DestroyReason;
 use super::{LocalConnectionManager, Notify};
 use crate::address::ConnectionId;
 use crate::handshake::PeerIdentity;
+use crate::slots::LinkKey;
 
 /// How many times `KeepalivePeriod` a link may stand still with cells to be written, as in C tor.
 const STUCK_PERIODS: u32 = 10;
@@ -18,6 +20,10 @@ const TRIM_AFTER: Duration = Duration::from_secs(4);
 /// How long a worn link without circuits stays open. A circuit that the controller placed on it
 /// before it knew finds it still there.
 const IDLE_WORN_LINK: Duration = Duration::from_secs(60);
+
+/// Padding of a client's links that is due within this time gets a timer: more than passes between two
+/// calls of [`handle_timeout`](LocalConnectionManager::handle_timeout).
+const TIMED: Duration = Duration::from_millis(500);
 
 /// Why a link has had its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +49,7 @@ impl LocalConnectionManager {
             );
         }
         let (mut padding, mut timers) = (Vec::new(), 0);
+        self.link_padding.clear();
         let mut expired = Vec::new();
         let keepalive = self.params.keepalive;
         for (key, link) in self.links.iter_mut() {
@@ -54,10 +61,12 @@ impl LocalConnectionManager {
             let padding_due = link.padding.poll(now, &mut self.rng);
             timers += u64::from(link.padding.is_timed());
             if empty && (padding_due || silent >= keepalive) {
-                if link.padding.is_negotiated() {
-                    self.totals.link_cells.padding_written += 1;
-                }
                 padding.push(key);
+            }
+            if link.role.is_client()
+                && let Some(at) = link.padding.due_until(now + TIMED)
+            {
+                self.link_padding.push((at, key));
             }
             if empty && silent >= TRIM_AFTER && link.trim() {
                 self.scheduler.trim(key);
@@ -81,6 +90,8 @@ impl LocalConnectionManager {
                 expired.push((link.connection, Expiry::Idle));
             }
         }
+        self.link_padding
+            .sort_unstable_by_key(|(at, _)| Reverse(*at));
         self.totals.link_cells.timers = timers;
         self.pool.trim();
         self.halves.trim();
@@ -88,13 +99,40 @@ impl LocalConnectionManager {
         self.return_credit();
         self.watch_tunnels(now);
         for key in padding {
-            let cell = self.pool.blank(0, ChanCmd::PADDING);
-            self.totals.padding_sent += 1;
-            self.push_out(key, cell);
+            self.pad_link(key);
         }
         self.report_traffic(now);
         self.pass_bins(now);
         self.settle(now);
         expired
+    }
+
+    /// When the next padding of a circuit, or of a link on which this node is a client, is due; then
+    /// [`send_padding`](Self::send_padding) is to be called. An observer would know Weft's clients by
+    /// padding whose times are those of [`handle_timeout`](Self::handle_timeout).
+    pub fn padding_due(&self) -> Option<Instant> {
+        let link = self.link_padding.last().map(|(at, _)| *at);
+        [self.circpad.next_due(), link].into_iter().flatten().min()
+    }
+
+    /// Sends the padding that is due.
+    pub fn send_padding(&mut self, now: Instant) {
+        self.send_circpad(now);
+        while let Some((_, key)) = self.link_padding.pop_if(|(at, _)| *at <= now) {
+            // A cell may have passed since.
+            let link = self.links.get_mut(key);
+            if link.is_some_and(|link| link.padding.poll(now, &mut self.rng) && link.is_empty()) {
+                self.pad_link(key);
+            }
+        }
+    }
+
+    /// Sends PADDING on a link.
+    fn pad_link(&mut self, key: LinkKey) {
+        let negotiated = (self.links.get(key)).is_some_and(|link| link.padding.is_negotiated());
+        self.totals.link_cells.padding_written += u64::from(negotiated);
+        self.totals.padding_sent += 1;
+        let cell = self.pool.blank(0, ChanCmd::PADDING);
+        self.push_out(key, cell);
     }
 }

@@ -331,6 +331,8 @@ impl LocalConnectionManager {
         let (connection, network) = (link.connection, link.network);
         let key = self.links.insert(link);
         self.scheduler.link_added(key);
+        // They may have changed while it was on its way.
+        self.follow_padding_params(key);
         let mut addrs = Vec::with_capacity(halves.len());
         for MovedHalf {
             addr,

@@ -12,6 +12,7 @@ mod half_closed;
 mod introduction;
 mod ledger;
 mod legs;
+mod link_padding;
 mod link_roles;
 mod links;
 mod moves;

@@ -47,13 +47,18 @@ impl ClientSettings {
         let mut paths = options.paths.clone();
         paths.own_identity = own;
         countries::add_countries(&mut paths, &options.settings);
+        // Circuits that are kept ready keep links open, and these are padded.
+        let predict_for = match options.scheduling.reduced_connection_padding {
+            true => PREDICT_FOR / 2,
+            false => PREDICT_FOR,
+        };
         ClientSettings {
             config: ClientConfig {
                 max_dirtiness: circuits.max_dirtiness,
                 new_circuit_period: circuits.new_circuit_period,
                 predict_for: circuits
                     .available_timeout
-                    .unwrap_or(PREDICT_FOR)
+                    .unwrap_or(predict_for)
                     .mul_f64(1.0 + spread),
                 max_pending: circuits.max_pending,
                 socks_timeout: apps.timeout,

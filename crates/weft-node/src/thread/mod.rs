@@ -339,8 +339,8 @@ impl ConnectionThread {
         if due {
             self.tick(now);
         }
-        if self.manager.circpad_due().is_some_and(|at| at <= now) {
-            self.manager.send_circpad(now);
+        if self.manager.padding_due().is_some_and(|at| at <= now) {
+            self.manager.send_padding(now);
         }
         self.schedule_and_write(now);
         self.write_edges(now);
@@ -404,8 +404,8 @@ impl ConnectionThread {
             Some(Some(at)) => until = until.min(at),
             None => {}
         }
-        let circpad = self.manager.circpad_due();
-        for again in [self.reading.resume_at, self.writing.retry_at, circpad]
+        let padding = self.manager.padding_due();
+        for again in [self.reading.resume_at, self.writing.retry_at, padding]
             .into_iter()
             .flatten()
         {
