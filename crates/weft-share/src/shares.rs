@@ -105,6 +105,13 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Shares<G, M, T> {
         self.items.get(&ticket).map(|held| &held.item)
     }
 
+    /// The owner of an item that is still held.
+    #[must_use]
+    pub fn owner(&self, ticket: Ticket) -> Option<(G, M)> {
+        let item = self.items.get(&ticket)?;
+        Some((item.group, item.member))
+    }
+
     /// Takes an item in, where there may be `bound` in all; another may have to give way.
     ///
     /// # Errors
