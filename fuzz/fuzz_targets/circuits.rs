@@ -34,9 +34,7 @@ use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::ConnectionId;
 use weft_core::controller::Sharing;
 use weft_core::handshake::PeerIdentity;
-use weft_core::ledger::Cut;
 use weft_core::loss::TcpCounters;
-use weft_core::message::FromController;
 use weft_core::origin::LinkFailure;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::fast;
@@ -509,15 +507,9 @@ impl Play {
     }
 
     fn free_memory(&mut self, input: &mut Bytes<'_>) {
-        let cut = Cut {
-            weight: 1 << (input.byte() % 64),
-            bytes: u64::from(input.byte()) << 10,
-        };
-        let now = self.world.now;
-        for manager in &mut self.world.managers {
-            let closed = manager.handle_controller(FromController::FreeMemory(cut), now);
-            self.world.closed.extend(closed);
-        }
+        let weight = 1 << (input.byte() % 64);
+        let bytes = u64::from(input.byte()) << 10;
+        self.world.free_heavier(weight, bytes);
     }
 
     /// The peers read what the relay wrote.

@@ -230,15 +230,17 @@ impl CellQueue {
         }
     }
 
-    /// What the queue holds, and how long the oldest cell has waited.
-    pub(crate) fn held(&self, now: Instant) -> Held {
+    /// How long the oldest cell has waited.
+    fn age(&self, now: Instant) -> Duration {
         let front = self.first.as_ref();
+        front.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at))
+    }
+
+    /// Memory of its cells and their list.
+    pub(crate) fn held(&self, now: Instant) -> Held {
         let list = |rest: &VecDeque<_>| size_of_val(rest) + queue_memory(rest);
         let list = self.rest.as_deref().map_or(0, list);
-        Held {
-            bytes: self.len() * size_of::<Cell>() + list,
-            age: front.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at)),
-        }
+        Held::waiting(self.len() * size_of::<Cell>() + list, self.age(now))
     }
 }
 
@@ -266,7 +268,7 @@ mod tests {
             assert_eq!((queue.len(), queue.departed()), (4, u64::from(circ_id)));
             assert_eq!(queue.added(), u64::from(circ_id) + 4);
             let age = if circ_id < 3 { 2 } else { 0 };
-            assert_eq!(queue.held(later).age, Duration::from_secs(age));
+            assert_eq!(queue.age(later), Duration::from_secs(age));
             assert_eq!(queue.move_to(&mut out, 1), 1);
             assert_eq!(out.pop_front().map(|cell| cell.circ_id()), Some(circ_id));
         }
@@ -284,7 +286,7 @@ mod tests {
     fn a_queue_of_one_cell_has_no_list_and_one_that_is_empty_gives_it_back() {
         let now = Instant::now();
         let mut queue = queue(1, now);
-        assert_eq!(queue.held(now).bytes, size_of::<Cell>());
+        assert_eq!(queue.held(now).bytes(), size_of::<Cell>());
         for _ in 0..2 {
             queue.push(Box::new(Cell::new(1, ChanCmd::RELAY)), now);
         }
@@ -292,9 +294,9 @@ mod tests {
         queue.trim();
         assert_eq!(queue.len(), 3);
         assert_eq!(queue.move_to(&mut VecDeque::new(), 3), 3);
-        assert!(queue.held(now).bytes > 0);
+        assert!(queue.held(now).bytes() > 0);
         queue.trim();
-        assert_eq!(queue.held(now).bytes, 0);
+        assert_eq!(queue.held(now).bytes(), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! bytes that the socket has not taken yet, and the credit that its half has given it.
 
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, OriginId, StreamAddr, ThreadId};
 use crate::buffer::Bytes;
@@ -245,20 +245,13 @@ impl Edge {
         self.waiting.note(front, self.got, now);
     }
 
-    /// What the edge holds.
+    /// Memory of the edge, its bytes and its socket's.
     pub fn held(&self, now: Instant) -> Held {
         let optimistic = (self.origin.as_ref()).map_or(0, |side| {
             size_of::<OriginSide>() + side.optimistic.capacity()
         });
-        let memory = EDGE_COST + self.flow.memory() + self.out.capacity() + optimistic;
-        let age = match self.out.is_empty() {
-            true => Duration::ZERO,
-            false => self.waiting.age(now),
-        };
-        Held {
-            bytes: memory + self.socket_holds,
-            age,
-        }
+        Held::kept(EDGE_COST + self.flow.memory() + optimistic + self.socket_holds)
+            + Held::waiting(self.out.capacity(), self.waiting.age(now))
     }
 }
 

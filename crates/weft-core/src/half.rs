@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use crate::abra::Moved;
-use crate::address::{HalfAddr, HopIndex, OriginId, ThreadId};
+use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId, ThreadId};
 use crate::cells::CellQueue;
 use crate::flow::{CcParams, CircuitFlow, Terms};
 use crate::ledger::Held;
@@ -167,9 +167,18 @@ impl Purpose {
     }
 }
 
+/// The state of a forward half.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forward {
+    /// How far it has come.
+    pub stage: ForwardStage,
+    /// The link of the circuit's backward half: what this half holds is charged to it.
+    pub cause: ConnectionId,
+}
+
 /// What a forward half waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Forward {
+pub(crate) enum ForwardStage {
     /// CREATE2 was sent.
     AwaitingCreated,
     /// CREATED2 arrived.
@@ -223,8 +232,14 @@ impl CircuitHalf {
         }
     }
 
-    /// The forward half of a circuit that is being extended over `link` on behalf of `peer`.
-    pub(crate) fn forward(link: LinkKey, circ_id: u32, peer: HalfAddr) -> Self {
+    /// The forward half of a circuit that is being extended over `link` on behalf of `peer`, whose link's connection is
+    /// `cause`.
+    pub(crate) fn forward(
+        link: LinkKey,
+        circ_id: u32,
+        peer: HalfAddr,
+        cause: ConnectionId,
+    ) -> Self {
         CircuitHalf {
             link,
             circ_id,
@@ -232,7 +247,10 @@ impl CircuitHalf {
             blocked: false,
             is_guest: false,
             peer: Peer::Joined(peer),
-            role: Role::Forward(Forward::AwaitingCreated),
+            role: Role::Forward(Forward {
+                stage: ForwardStage::AwaitingCreated,
+                cause,
+            }),
             leg: None,
         }
     }
@@ -299,25 +317,25 @@ impl CircuitHalf {
         }
     }
 
-    /// What the half holds.
+    /// Memory of the half, its queue and its streams.
     pub(crate) fn held(&self, now: Instant) -> Held {
         let mut held = self.queue.held(now);
-        held.bytes += HALF_COST + self.leg.as_ref().map_or(0, |_| size_of::<LegSide>());
+        held += Held::kept(HALF_COST + self.leg.as_ref().map_or(0, |_| size_of::<LegSide>()));
         match &self.role {
             Role::Backward(backward) => {
-                held.bytes += backward.crypt.as_ref().map_or(0, RelayCircuit::memory);
-                held.bytes += backward
-                    .measured
-                    .as_ref()
-                    .map_or(0, |_| size_of::<Measured>());
+                let measured = backward.measured.as_ref();
+                held += Held::kept(
+                    backward.crypt.as_ref().map_or(0, RelayCircuit::memory)
+                        + measured.map_or(0, |_| size_of::<Measured>()),
+                );
                 if let Some(streams) = &backward.streams {
-                    held.bytes += size_of::<Streams>();
+                    held += Held::kept(size_of::<Streams>());
                     held += streams.held(now);
                 }
             }
             Role::Forward(_) => {}
             Role::Origin(origin) => {
-                held.bytes += size_of::<Origin>() + origin.crypt.memory();
+                held += Held::kept(size_of::<Origin>() + origin.crypt.memory());
                 held += origin.streams.held(now);
             }
             Role::Tunnel(tunnel) => held += tunnel.held(now),
@@ -369,7 +387,7 @@ impl CircuitHalf {
             Role::Backward(backward) => {
                 self.peer == Peer::Extending && backward.extension == extension
             }
-            Role::Forward(forward) => *forward == Forward::AwaitingCreated,
+            Role::Forward(forward) => forward.stage == ForwardStage::AwaitingCreated,
             // The client thread has its own, better founded patience (circuit build timeouts).
             Role::Origin(_) | Role::Tunnel(_) => false,
         }

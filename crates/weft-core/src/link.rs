@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use slab::Slab;
 use weft_cell::Cell;
@@ -15,7 +15,7 @@ use weft_share::network;
 use crate::abra::LinkFill;
 use crate::address::ConnectionId;
 use crate::handshake::{LinkRole, PeerIdentity};
-use crate::ledger::{Held, map_entry, queue_memory};
+use crate::ledger::{Held, Waits, map_entry, queue_memory};
 use crate::load::Load;
 use crate::loss::LossMeter;
 use crate::padding::LinkPadding;
@@ -95,6 +95,10 @@ pub struct Link {
     pub(crate) fill: LinkFill,
     /// Memory that the owner of the socket holds for what waits, as of the last report.
     pub(crate) socket_holds: usize,
+    /// Cells that were written: the number of the first of `out`.
+    pub(crate) written: u64,
+    /// Since when cells and DESTROYs wait, noted at each timer.
+    waits: Waits,
 }
 
 impl Link {
@@ -133,6 +137,8 @@ impl Link {
             load: Load::new(now),
             fill: LinkFill::default(),
             socket_holds: 0,
+            written: 0,
+            waits: Waits::default(),
         }
     }
 
@@ -217,19 +223,23 @@ impl Link {
         slots
     }
 
-    /// What waits on the link itself; its circuits' cells are theirs. It is old if nothing could be
-    /// written for long: a link that moves, however full, is not.
+    /// Memory of what waits on the link itself; its circuits' cells are theirs. A peer that reads a little now and then does
+    /// not make the rest younger.
     pub fn held(&self, now: Instant) -> Held {
         let bytes = self.out.len() * size_of::<Cell>()
             + queue_memory(&self.out)
             + queue_memory(&self.destroys)
             + self.socket_holds;
-        let since = self.last_written.max(self.last_empty);
-        let age = match self.is_empty() {
-            true => Duration::ZERO,
-            false => now.saturating_duration_since(since),
-        };
-        Held { bytes, age }
+        Held::waiting(bytes, self.waits.age(now))
+    }
+
+    /// Notes since when something waits. To be called a few times a second.
+    pub(crate) fn note_waits(&mut self, now: Instant) {
+        // Of the last cell that was written the socket still has a part.
+        let front = self.written + 1 - u64::from(self.held);
+        let waiting = self.out.len() + self.destroys.len();
+        self.waits
+            .note(front, self.written + 1 + waiting as u64, now);
     }
 
     /// Memory of the link's own structure and tables.

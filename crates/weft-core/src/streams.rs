@@ -119,8 +119,11 @@ impl HopEnd {
                 false => pool.put(cell),
             }
         }
-        self.taken += self.dead as u64;
         self.dead = 0;
+        // `taken` stays: were these counted there, a cell that was before them would be taken for a younger one.
+        if self.pending.is_empty() {
+            self.waits = Waits::default();
+        }
         shrink(&mut self.pending);
     }
 
@@ -130,6 +133,13 @@ impl HopEnd {
         self.taken += 1;
         shrink(&mut self.pending);
         Some(front)
+    }
+
+    /// Memory of what waits, and of what is known of the other node.
+    fn held(&self, now: Instant) -> Held {
+        let flow = self.flow.as_ref().map_or(0, CircuitFlow::memory);
+        let cells = self.pending.len() * size_of::<Cell>() + queue_memory(&self.pending);
+        Held::kept(flow + self.lender.memory()) + Held::waiting(cells, self.waits.age(now))
     }
 
     /// Notes that cells were added, or taken.
@@ -522,28 +532,16 @@ impl Streams {
         std::mem::take(&mut self.table).into_iter()
     }
 
-    /// What the streams hold here, beside their own structure.
+    /// Memory of the streams here, beside their own structure.
     pub(crate) fn held(&self, now: Instant) -> Held {
-        let mut held = Held {
-            bytes: self.table.len() * map_entry::<u16, Stream>()
-                + self.ended.memory()
-                + self.ends.capacity() * size_of::<HopEnd>()
-                + self.early,
-            age: self
-                .early_since
-                .map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
-        };
+        let tables = self.table.len() * map_entry::<u16, Stream>()
+            + self.ended.memory()
+            + self.ends.capacity() * size_of::<HopEnd>();
+        let early =
+            (self.early_since).map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let mut held = Held::kept(tables) + Held::waiting(self.early, early);
         for end in &self.ends {
-            held += Held {
-                bytes: end.pending.len() * size_of::<Cell>()
-                    + queue_memory(&end.pending)
-                    + end.lender.memory()
-                    + end.flow.as_ref().map_or(0, CircuitFlow::memory),
-                age: match end.pending.is_empty() {
-                    true => Duration::ZERO,
-                    false => end.waits.age(now),
-                },
-            };
+            held += end.held(now);
         }
         held
     }

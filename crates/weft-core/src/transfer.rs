@@ -123,9 +123,9 @@ impl Parcel {
     pub(crate) fn memory(&self, now: std::time::Instant) -> usize {
         let halves = self.halves.iter();
         self.link.memory()
-            + self.link.held(now).bytes
+            + self.link.held(now).bytes()
             + halves
-                .map(|moved| moved.half.held(now).bytes)
+                .map(|moved| moved.half.held(now).bytes())
                 .sum::<usize>()
     }
 }

@@ -45,6 +45,12 @@ impl Displaceable {
         Ok(displaced)
     }
 
+    /// The hop that a connection is counted for. `None`: for none.
+    pub(super) fn hop(&self, id: ConnectionId) -> Option<PreviousHop> {
+        let ticket = self.tickets.get(&id)?;
+        self.shares.owner(*ticket).map(|(hop, _)| hop)
+    }
+
     /// A link's handshake is over.
     pub(super) fn prove(&mut self, id: ConnectionId) {
         if let Some(ticket) = self.tickets.get(&id) {

@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use weft_share::PreviousHop;
+
 use super::{Freed, Notice, RelayController};
 use crate::address::ThreadId;
-use crate::ledger::{self, Ledger};
+use crate::ledger::{self, Cause, Cut, Holdings, Ledger};
 use crate::message::{FromController, Report};
 
 impl RelayController {
@@ -43,8 +45,13 @@ impl RelayController {
 
     /// Bytes that the node holds, by the last reports of its threads.
     pub fn held_memory(&self) -> u64 {
+        self.sum().total()
+    }
+
+    /// What the node holds, by the last reports of its threads.
+    fn sum(&self) -> Ledger {
         let threads = self.reports().map(|report| &report.ledger);
-        threads.chain([&self.caches]).map(Ledger::total).sum()
+        threads.chain([&self.caches]).sum()
     }
 
     /// Bytes that the process may hold.
@@ -68,29 +75,71 @@ impl RelayController {
             }));
         }
         // A report from before a thread has done its part would have others die for the same bytes.
-        let reports: Option<Vec<&Report>> = self.reports.iter().map(Option::as_ref).collect();
-        let Some(reports) = reports.filter(|reports| {
-            let done = |report: &&Report| report.memory_rounds == self.counts.memory_freed;
-            reports.iter().all(done)
-        }) else {
+        let done = |report: &Report| report.memory_rounds == self.counts.memory_freed;
+        let all_done = (self.reports.iter()).all(|report| report.as_ref().is_some_and(done));
+        if !all_done || self.counting.is_some() {
             return;
-        };
-        let threads = reports.len();
-        let ledgers = reports.iter().map(|report| &report.ledger);
-        let ledgers: Vec<&Ledger> = ledgers.chain([&self.caches]).collect();
-        let allowed = self.params.max_memory.saturating_sub(self.memory_of_others);
-        let Some(cuts) = ledger::relieve(&ledgers, allowed) else {
+        }
+        match self.sum().to_free(self.allowed_memory()) {
+            None => {}
+            Some(0) => self.free_memory(vec![Cut::default(); self.reports.len()]),
+            Some(_) => {
+                self.counting = Some(vec![None; self.reports.len()]);
+                self.send_all(|| FromController::CountHoldings);
+            }
+        }
+    }
+
+    /// A thread has counted who holds its memory.
+    pub(super) fn on_holdings(&mut self, thread: ThreadId, holdings: Holdings) {
+        let counting = self.counting.as_mut();
+        if let Some(place) = counting.and_then(|all| all.get_mut(usize::from(thread.0))) {
+            *place = Some(holdings);
+        }
+        let counting = self.counting.as_ref();
+        if !counting.is_some_and(|all| all.iter().all(Option::is_some)) {
             return;
-        };
-        let used = ledgers.iter().map(|ledger| ledger.total()).sum();
+        }
+        let all: Vec<Holdings> = self
+            .counting
+            .take()
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect();
+        if let Some(missing) = self.sum().to_free(self.allowed_memory()) {
+            let cuts = ledger::relieve(&all, missing, |cause| self.hop_of(cause));
+            self.free_memory(cuts);
+        }
+    }
+
+    /// Has each thread free its part, and everything that is spare.
+    fn free_memory(&mut self, cuts: Vec<Cut>) {
         self.counts.memory_freed += 1;
         self.notice(Notice::MemoryPressure {
-            used,
-            allowed,
-            to_free: cuts.iter().map(|cut| cut.bytes).sum(),
+            used: self.sum().total(),
+            allowed: self.allowed_memory(),
+            to_free: cuts.iter().map(Cut::bytes).sum(),
         });
-        for (cut, thread) in cuts.into_iter().take(threads).zip(0u16..) {
+        for (cut, thread) in cuts.into_iter().zip(0u16..) {
             self.send(ThreadId(thread), FromController::FreeMemory(cut));
+        }
+    }
+
+    /// Bytes that this node may hold, of those of the process.
+    fn allowed_memory(&self) -> u64 {
+        (self.params.max_memory).saturating_sub(self.memory_of_others)
+    }
+
+    /// The hop that memory is charged to.
+    pub fn hop_of(&self, cause: Cause) -> PreviousHop {
+        match cause {
+            Cause::Own => PreviousHop::Own,
+            Cause::Connection(id) if self.origins.has_edge(id) => {
+                // Applications are not displaced.
+                self.displaceable.hop(id).unwrap_or(PreviousHop::Own)
+            }
+            Cause::Connection(id) => self.previous_hop(id),
         }
     }
 }

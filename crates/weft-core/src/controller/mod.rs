@@ -39,7 +39,7 @@ use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::balance::Balance;
 use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
-use crate::ledger::Ledger;
+use crate::ledger::{Holdings, Ledger};
 use crate::load::Placement;
 use crate::message::{FromController, Report, ToController, Totals};
 use crate::origin::{LinkFailure, LinkState};
@@ -158,6 +158,8 @@ pub struct RelayController {
     freed_noticed: Freed,
     /// What no thread holds.
     caches: Ledger,
+    /// Memory is short, and threads count who holds theirs: those that have done so.
+    counting: Option<Vec<Option<Holdings>>>,
 }
 
 impl RelayController {
@@ -190,6 +192,7 @@ impl RelayController {
             counts: Counts::default(),
             freed_noticed: Freed::default(),
             caches: Ledger::default(),
+            counting: None,
             params,
         }
     }
@@ -323,6 +326,7 @@ impl RelayController {
             ToController::AbraAsked => self.on_abra_asked(now),
             ToController::Abra(report) => self.on_abra_report(*report, now),
             ToController::Report(report) => self.on_report(*report, now),
+            ToController::Holdings { thread, holdings } => self.on_holdings(thread, *holdings),
             ToController::LinkLeft { number, to } => self.on_link_left(number, to),
             ToController::LinkMoved { connection, thread } => {
                 self.on_link_moved(connection, thread, now);

@@ -49,6 +49,11 @@ impl Origins {
     pub(super) fn edges(&self) -> usize {
         self.edges.len()
     }
+
+    /// Whether a connection is an edge's.
+    pub(super) fn has_edge(&self, id: ConnectionId) -> bool {
+        self.edges.contains_key(&id)
+    }
 }
 
 impl RelayController {

@@ -14,7 +14,7 @@ use rand::Rng as _;
 use super::requests::Asker;
 use super::{LocalConnectionManager, Notify, ProtocolViolation};
 use crate::address::{ConnectionId, HalfAddr, HopIndex};
-use crate::half::{CircuitHalf, Forward, Peer, Purpose, Role};
+use crate::half::{CircuitHalf, ForwardStage, Peer, Purpose, Role};
 use crate::message::{EdgeControl, ExtendRequest, HalfControl, IntroNews, Requester, ToController};
 use crate::origin::OriginEvent;
 use crate::padding::LinkUse;
@@ -144,10 +144,12 @@ impl LocalConnectionManager {
             return;
         };
         self.joined(key);
-        let (from, extension) = match request.from {
+        let (from, cause, extension) = match request.from {
             Requester::Half {
-                half, extension, ..
-            } => (half, extension),
+                half,
+                connection,
+                extension,
+            } => (half, connection, extension),
             Requester::Origin(circuit) => {
                 return self.on_launch(connection, circuit, &request.create, now);
             }
@@ -167,7 +169,7 @@ impl LocalConnectionManager {
             self.send_control(failed(DestroyReason::RESOURCELIMIT));
             return;
         };
-        let half = CircuitHalf::forward(key, circ_id, from);
+        let half = CircuitHalf::forward(key, circ_id, from, cause);
         let Ok(cell) = request.create.encode(circ_id) else {
             self.send_control(failed(DestroyReason::PROTOCOL));
             return;
@@ -206,12 +208,12 @@ impl LocalConnectionManager {
         }
         match (&mut half.role, half.peer, reply, from) {
             (
-                Role::Forward(forward @ Forward::AwaitingCreated),
+                Role::Forward(forward),
                 Peer::Joined(to),
                 Ok(CreateReply::Created2 { data }),
                 Some(from),
-            ) if data.len() + 2 <= MAX_DATA => {
-                *forward = Forward::Open;
+            ) if forward.stage == ForwardStage::AwaitingCreated && data.len() + 2 <= MAX_DATA => {
+                forward.stage = ForwardStage::Open;
                 self.client_link_carries(key, LinkUse::UserTraffic);
                 self.send_control(HalfControl::Created {
                     to,
@@ -474,8 +476,8 @@ impl LocalConnectionManager {
         self.end_leg(from, &mut half);
         self.end_tunnel(from, &mut half, reason);
         // A CREATE2 that still waits was never sent: the next hop has nothing to destroy.
-        let unsent =
-            matches!(half.role, Role::Forward(Forward::AwaitingCreated)) && !half.queue.is_empty();
+        let awaits = matches!(&half.role, Role::Forward(forward) if forward.stage == ForwardStage::AwaitingCreated);
+        let unsent = awaits && !half.queue.is_empty();
         while let Some(cell) = half.queue.pop() {
             self.pool.put(cell);
         }

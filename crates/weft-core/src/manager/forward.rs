@@ -25,7 +25,7 @@ use weft_cell::{Cell, CellView, ChanCmd};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::HalfAddr;
-use crate::half::{Backward, Forward, Peer, Purpose, Role};
+use crate::half::{Backward, ForwardStage, Peer, Purpose, Role};
 use crate::message::{HalfCell, LaneMsg};
 use crate::padding::LinkUse;
 use crate::slots::{HalfKey, LinkKey};
@@ -86,7 +86,7 @@ impl LocalConnectionManager {
             }
             Role::Forward(forward) => match peer {
                 // RELAY_EARLY cells are forward only.
-                Peer::Joined(to) if !early && *forward == Forward::Open => {
+                Peer::Joined(to) if !early && forward.stage == ForwardStage::Open => {
                     self.relay_backward(to, from, view, now);
                 }
                 _ if early => self.protocol_error(slot, "a backward RELAY_EARLY cell", now),

@@ -6,7 +6,9 @@ use weft_cell::reason::{DestroyReason, EndReason};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
-use crate::ledger::{Cut, Held, Ledger, map_entry};
+use crate::half::{CircuitHalf, Role};
+use crate::ledger::{Cause, Cut, Held, Holdings, Ledger, map_entry};
+use crate::message::ToController;
 use crate::slots::{HalfKey, LinkKey};
 
 /// An owner of memory that is freed by closing it.
@@ -16,7 +18,7 @@ enum Owner {
     Half(HalfAddr),
     /// An edge, with its bytes and its socket's.
     Edge(EdgeAddr),
-    /// A link that its peer does not read.
+    /// A link on which something waits.
     Link(ConnectionId),
 }
 
@@ -29,21 +31,38 @@ impl LocalConnectionManager {
         for (_, half) in self.halves.iter() {
             ledger.add(half.held(now));
         }
-        for (_, held) in self.edge_side.held(now) {
+        for (.., held) in self.edge_side.held(now) {
             ledger.add(held);
         }
         for (_, link) in self.links.iter() {
             ledger.add_fixed(link.memory());
             let held = link.held(now);
-            match held.age.is_zero() {
-                // Closing a link that moves frees what is written in a moment anyway.
-                true => ledger.add_fixed(held.bytes),
-                false => ledger.add(held),
+            match link.has_to_write() {
+                true => ledger.add(held),
+                // Only empty buffers: nothing that is worth a link.
+                false => ledger.add_fixed(held.bytes()),
             }
         }
         ledger.add_spare(self.spare_memory());
         ledger.add_fixed(self.queues_memory() + self.transfer_memory(now));
         ledger
+    }
+
+    /// The owners of this memory, for the controller. The caller adds its own, if it has some.
+    pub fn holdings(&self, now: Instant) -> Holdings {
+        let mut holdings = Holdings::default();
+        for (_, cause, held) in self.owners(now) {
+            holdings.add(cause, held);
+        }
+        holdings
+    }
+
+    /// Sends them to the controller.
+    pub fn report_holdings(&mut self, holdings: Holdings) {
+        self.to_controller.push(ToController::Holdings {
+            thread: self.outboxes.me(),
+            holdings: Box::new(holdings),
+        });
     }
 
     /// Reports what the owner of a link's socket holds for it and its peer can make grow, in bytes.
@@ -55,18 +74,17 @@ impl LocalConnectionManager {
 
     /// Closes this thread's heaviest owners until a cut is met, and gives spare memory back.
     /// Returns the connections that the caller must close now; their links are closed already.
-    pub(super) fn free_memory(&mut self, cut: Cut, now: Instant) -> Vec<ConnectionId> {
-        let mut owners: Vec<(Owner, Held)> = self
+    pub(super) fn free_memory(&mut self, mut cut: Cut, now: Instant) -> Vec<ConnectionId> {
+        let mut owners: Vec<(Owner, Cause, Held)> = self
             .owners(now)
-            .filter(|(_, held)| held.weight() >= cut.weight)
+            .filter(|(_, cause, held)| cut.includes(*cause, *held))
             .collect();
         // Stable: what weighs the same is closed in the order of its slots.
-        owners.sort_by_key(|(_, held)| std::cmp::Reverse(held.weight()));
+        owners.sort_by_key(|(.., held)| std::cmp::Reverse(held.weight()));
         let mut closed = Vec::new();
-        let mut freed = 0;
-        for (owner, held) in owners {
-            if freed >= cut.bytes {
-                break;
+        for (owner, cause, held) in owners {
+            if !cut.includes(cause, held) {
+                continue;
             }
             // It may have been closed with one before it.
             let lived = match owner {
@@ -98,29 +116,43 @@ impl LocalConnectionManager {
                 }
             };
             if lived {
-                freed += held.bytes as u64;
+                cut.closed(cause, held);
+                self.totals.freed_for_memory += held.bytes() as u64;
             }
         }
-        self.totals.freed_for_memory += freed;
         // Last: what was freed above became spare.
         self.give_back();
         self.memory_rounds += 1;
         closed
     }
 
-    /// All owners, with what they hold.
-    fn owners(&self, now: Instant) -> impl Iterator<Item = (Owner, Held)> {
+    /// All owners, with what they are charged to and what they hold.
+    fn owners(&self, now: Instant) -> impl Iterator<Item = (Owner, Cause, Held)> {
         let halves = self.halves.iter().filter_map(move |(slot, half)| {
-            let half_addr = self.halves.addr(slot)?;
-            Some((Owner::Half(half_addr), half.held(now)))
+            let owner = Owner::Half(self.halves.addr(slot)?);
+            Some((owner, self.cause_of(half), half.held(now)))
         });
         let edges = self.edge_side.held(now);
-        let edges = edges.map(|(edge, held)| (Owner::Edge(edge), held));
-        let links = self.links.iter().filter_map(move |(_, link)| {
-            let held = link.held(now);
-            (!held.age.is_zero()).then_some((Owner::Link(link.connection), held))
+        let edges = edges.map(|(edge, id, held)| (Owner::Edge(edge), Cause::Connection(id), held));
+        let links = self.links.iter().filter(|(_, link)| link.has_to_write());
+        let links = links.map(move |(_, link)| {
+            let id = link.connection;
+            (Owner::Link(id), Cause::Connection(id), link.held(now))
         });
         halves.chain(edges).chain(links)
+    }
+
+    /// The connection that a half is charged to: the one to the circuit's previous hop.
+    fn cause_of(&self, half: &CircuitHalf) -> Cause {
+        match &half.role {
+            Role::Backward(_) => {
+                let link = self.links.get(half.link);
+                link.map_or(Cause::Own, |link| Cause::Connection(link.connection))
+            }
+            Role::Forward(forward) => Cause::Connection(forward.cause),
+            Role::Origin(_) => Cause::Own,
+            Role::Tunnel(tunnel) => tunnel.cause(),
+        }
     }
 
     /// Free cells, empty buffers, places of tables that nothing is in, and measurements that can be done without.

@@ -330,6 +330,10 @@ impl LocalConnectionManager {
                     self.give_up(edge, EndReason::EXITPOLICY, now);
                 }
             }
+            FromController::CountHoldings => {
+                let holdings = self.holdings(now);
+                self.report_holdings(holdings);
+            }
             FromController::FreeMemory(cut) => close = self.free_memory(cut, now),
             FromController::Params(params) => {
                 self.scheduler

@@ -160,11 +160,14 @@ impl LocalConnectionManager {
         }
     }
 
-    /// Counts cells of a link that were written.
+    /// Counts cells that were taken from [`outgoing`](Self::outgoing) to be written.
     pub fn count_written(&mut self, key: LinkKey, cells: u64) {
         self.totals.link_cells.written += cells;
-        if (self.links.get(key)).is_some_and(|link| link.padding.is_negotiated()) {
-            self.totals.link_cells.padded_written += cells;
+        if let Some(link) = self.links.get_mut(key) {
+            link.written += cells;
+            if link.padding.is_negotiated() {
+                self.totals.link_cells.padded_written += cells;
+            }
         }
     }
 

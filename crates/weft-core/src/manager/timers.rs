@@ -57,6 +57,7 @@ impl LocalConnectionManager {
             if empty {
                 link.last_empty = now;
             }
+            link.note_waits(now);
             let silent = now.saturating_duration_since(link.last_written);
             let padding_due = link.padding.poll(now, &mut self.rng);
             timers += u64::from(link.padding.is_timed());

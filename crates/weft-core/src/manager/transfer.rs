@@ -528,6 +528,7 @@ impl FromController {
             | FromController::CloseStream { .. }
             | FromController::CloseConnection { .. }
             | FromController::ForbidEdge { .. }
+            | FromController::CountHoldings
             | FromController::FreeMemory(_)
             | FromController::Params(_)
             | FromController::MeasureAbra(_)

@@ -19,7 +19,7 @@ use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, Strea
 use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
 use crate::handshake::PeerIdentity;
-use crate::ledger::Cut;
+use crate::ledger::{Cut, Holdings};
 use crate::origin::{AppRefusal, HopFlow, LinkFailure, LinkStep, OriginEvent, StreamOpening};
 use crate::params::RelayParams;
 use crate::transfer::{TransferCell, TransferControl};
@@ -456,6 +456,13 @@ pub enum ToController {
     Abra(Box<AbraReport>),
     /// The periodic report (Engler and Goldberg 2021, 4.3, 4.5).
     Report(Box<Report>),
+    /// The answer to [`FromController::CountHoldings`].
+    Holdings {
+        /// Which thread.
+        thread: ThreadId,
+        /// Its owners of memory.
+        holdings: Box<Holdings>,
+    },
 }
 
 /// From the relay controller to a connection thread.
@@ -601,7 +608,9 @@ pub enum FromController {
         /// The edge's.
         connection: ConnectionId,
     },
-    /// Memory is short: free so much.
+    /// Memory is short: report who holds how much.
+    CountHoldings,
+    /// Free so much.
     FreeMemory(Cut),
     /// New parameters (a new consensus, SIGHUP).
     Params(Arc<RelayParams>),

@@ -189,6 +189,12 @@ impl Legs {
         still.filter_map(Leg::found_slow).collect()
     }
 
+    /// Whether a copy of a message is kept.
+    #[cfg(test)]
+    pub(crate) fn keeps(&self, number: u64) -> bool {
+        self.outstanding.keeps(number)
+    }
+
     /// Whether a message was sent that is not acknowledged, on no leg and not to be sent again.
     #[cfg(test)]
     pub(crate) fn lost(&self, number: u64) -> bool {

@@ -5,6 +5,7 @@
 //! for that from memory (docs/performance.md).
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use weft_cell::{Cell, ChanCmd};
 
@@ -19,8 +20,9 @@ const SPARE: usize = 8;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
-    /// Blocks of copies; the one with numbers from `first * BLOCK` on is at the front.
-    blocks: VecDeque<Box<[Cell]>>,
+    /// Blocks of copies, with the time of the first copy in each; the one with numbers from `first * BLOCK` on is at the
+    /// front.
+    blocks: VecDeque<(Instant, Box<[Cell]>)>,
     /// The first block.
     first: u64,
     /// Blocks that have served, for the next copies.
@@ -29,7 +31,7 @@ pub(crate) struct Copies {
 
 impl Copies {
     /// Keeps a copy. Numbers follow each other.
-    pub(crate) fn push(&mut self, number: u64, message: &Cell) {
+    pub(crate) fn push(&mut self, number: u64, message: &Cell, now: Instant) {
         let (block, place) = split(number);
         if self.blocks.is_empty() {
             self.first = block;
@@ -40,9 +42,10 @@ impl Copies {
         while self.blocks.len() <= index {
             let blank = || vec![Cell::new(0, ChanCmd::PADDING); BLOCK].into_boxed_slice();
             let block = self.spare.pop().unwrap_or_else(blank);
-            self.blocks.push_back(block);
+            self.blocks.push_back((now, block));
         }
-        if let Some(cell) = (self.blocks.get_mut(index)).and_then(|block| block.get_mut(place)) {
+        if let Some(cell) = (self.blocks.get_mut(index)).and_then(|(_, block)| block.get_mut(place))
+        {
             *cell.as_bytes_mut() = *message.as_bytes();
         }
     }
@@ -50,14 +53,14 @@ impl Copies {
     /// The copy of a message that is kept.
     pub(crate) fn get(&self, number: u64) -> Option<&Cell> {
         let (block, place) = split(number);
-        self.blocks.get(self.index(block)?)?.get(place)
+        self.blocks.get(self.index(block)?)?.1.get(place)
     }
 
     /// Copies before this number are not wanted any more.
     pub(crate) fn forget_before(&mut self, number: u64) {
         let (block, _) = split(number);
         while self.first < block
-            && let Some(served) = self.blocks.pop_front()
+            && let Some((_, served)) = self.blocks.pop_front()
         {
             self.first += 1;
             if self.spare.len() < SPARE {
@@ -78,6 +81,12 @@ impl Copies {
         blocks * BLOCK * size_of::<Cell>()
             + queue_memory(&self.blocks)
             + self.spare.capacity() * size_of::<Box<[Cell]>>()
+    }
+
+    /// How old the oldest block is. Sending a message again does not make its copy younger.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        let oldest = self.blocks.front();
+        oldest.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at))
     }
 
     /// A block's place in the queue.
@@ -102,11 +111,12 @@ mod tests {
 
     #[test]
     fn copies_are_found_by_number_until_all_before_them_are_forgotten() {
+        let now = Instant::now();
         let mut copies = Copies::default();
         // A tunnel's numbers begin at 1, and may begin anywhere once none is kept.
         for first in [1, 1000, 31] {
             for number in first..first + 500 {
-                copies.push(number, &message(number));
+                copies.push(number, &message(number), now);
             }
             let most = copies.memory();
             for before in first..first + 500 {
@@ -120,7 +130,7 @@ mod tests {
             // Served blocks are used again.
             let before = copies.memory();
             for number in first + 500..first + 600 {
-                copies.push(number, &message(number));
+                copies.push(number, &message(number), now);
             }
             assert!(copies.memory() <= before.max(10 * 16 * size_of::<Cell>()));
             copies.clear();

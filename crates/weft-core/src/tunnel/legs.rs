@@ -10,7 +10,7 @@ use super::outstanding::Outstanding;
 use super::slow::Pace;
 use super::{LegLink, MAX_LEGS, Policy, Room, Sequence};
 use crate::address::{HalfAddr, OriginId};
-use crate::ledger::{queue_memory, shrink};
+use crate::ledger::{Held, queue_memory, shrink};
 
 /// How legs are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,9 +187,11 @@ impl Legs {
     }
 
     /// Memory that this points to.
-    pub(crate) fn memory(&self) -> usize {
+    pub(crate) fn held(&self, now: Instant) -> Held {
         let carries = self.legs.iter().map(|leg| queue_memory(&leg.carries));
-        self.legs.capacity() * size_of::<Leg>() + carries.sum::<usize>() + self.outstanding.memory()
+        let messages = carries.sum::<usize>() + self.outstanding.memory();
+        Held::kept(self.legs.capacity() * size_of::<Leg>())
+            + Held::waiting(messages, self.outstanding.age(now))
     }
 
     /// Legs that joined, those that have closed among them.

@@ -15,18 +15,17 @@ mod slow;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use weft_cell::Cell;
 use weft_cell::conflux_msg::{DesiredUx, Link};
 use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 
 use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
 use crate::bucket::TokenBucket;
+use crate::cells::CellQueue;
 use crate::flow::Terms;
-use crate::ledger::{Held, queue_memory};
+use crate::ledger::{Cause, Held};
 use crate::origin::TunnelKind;
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;
@@ -236,7 +235,7 @@ pub(crate) struct Tunnel {
     /// The id that the far end gave it (mTor).
     pub id: Option<TunnelId>,
     /// Messages that do not count for a stream and wait for a leg (mTor).
-    pub waiting: VecDeque<Box<Cell>>,
+    pub waiting: CellQueue,
     /// When the last message arrived.
     pub last_arrival: Option<Instant>,
     /// Messages that have arrived, on all legs.
@@ -277,7 +276,7 @@ impl Tunnel {
             },
             policy,
             id,
-            waiting: VecDeque::new(),
+            waiting: CellQueue::default(),
             last_arrival: None,
             arrivals: 0,
             acknowledged: 1,
@@ -303,15 +302,24 @@ impl Tunnel {
         self.repeated <= legs.saturating_mul(SPAN) + self.reorder.delivered()
     }
 
-    /// What it holds.
+    /// Memory of the tunnel, its streams, what it has sent and what waits.
     pub(crate) fn held(&self, now: Instant) -> Held {
-        let mut held = self.streams.held(now);
-        held += self.reorder.held(now);
-        held.bytes += size_of::<Tunnel>()
-            + self.legs.memory()
-            + queue_memory(&self.waiting)
-            + self.waiting.len() * size_of::<Cell>();
-        held
+        self.streams.held(now)
+            + self.reorder.held(now)
+            + self.legs.held(now)
+            + self.waiting.held(now)
+            + Held::kept(size_of::<Tunnel>())
+    }
+
+    /// The connection that it is charged to: that of the first leg that has not closed.
+    pub(crate) fn cause(&self) -> Cause {
+        let open = self.legs.iter().find(|leg| leg.closing.is_none());
+        match (self.name, open.or_else(|| self.legs.iter().next())) {
+            (TunnelName::Nonce(_) | TunnelName::Given(..), Some(leg)) => {
+                Cause::Connection(leg.link.connection)
+            }
+            _ => Cause::Own,
+        }
     }
 }
 

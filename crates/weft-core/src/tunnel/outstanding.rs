@@ -2,7 +2,7 @@
 //! closes, or stands still (docs/extensions/mtor.md).
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weft_cell::Cell;
 
@@ -62,7 +62,7 @@ impl Outstanding {
     /// The next number is sent for the first time.
     pub(crate) fn keep(&mut self, message: &Cell, leg: HalfAddr, at: Instant) {
         let number = self.first + self.sent.len() as u64;
-        self.copies.push(number, message);
+        self.copies.push(number, message, at);
         let again = false;
         self.sent.push_back(Some(Sent { leg, at, again }));
     }
@@ -157,9 +157,23 @@ impl Outstanding {
         Some((number, self.copies.get(number)?))
     }
 
-    /// Memory that this takes.
+    /// Whether a message was sent that is not acknowledged.
+    #[cfg(test)]
+    pub(crate) fn keeps(&self, number: u64) -> bool {
+        let place = number
+            .checked_sub(self.first)
+            .and_then(|place| usize::try_from(place).ok());
+        (place.and_then(|place| self.sent.get(place))).is_some_and(Option::is_some)
+    }
+
+    /// Memory of the messages and of what is known of each.
     pub(crate) fn memory(&self) -> usize {
         self.copies.memory() + queue_memory(&self.sent) + self.again.len() * map_entry::<u64, ()>()
+    }
+
+    /// How long the first message that is not acknowledged has been kept.
+    pub(crate) fn age(&self, now: Instant) -> Duration {
+        self.copies.age(now)
     }
 
     /// Whether what is known about each message fits together, for tests.

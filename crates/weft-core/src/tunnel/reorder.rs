@@ -1,11 +1,11 @@
 //! Messages of a tunnel that have arrived before others that were sent before them.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weft_cell::Cell;
 
-use crate::ledger::{Held, map_entry};
+use crate::ledger::{Held, Waits, map_entry};
 
 /// Messages that wait at most: 8 MiB. A far end that keeps to its congestion windows has far fewer under way.
 pub(crate) const MAX_REORDER: usize = 16384;
@@ -30,8 +30,10 @@ pub(crate) struct Reorder {
     delivered: u64,
     /// Those that wait, by number.
     waiting: BTreeMap<u64, Box<Cell>>,
-    /// Since when some wait.
-    since: Option<Instant>,
+    /// The highest number that ever waited.
+    highest: u64,
+    /// Since when the oldest of them waits.
+    waits: Waits,
 }
 
 impl Reorder {
@@ -62,7 +64,8 @@ impl Reorder {
             return Arrival::TooMany(cell);
         }
         self.waiting.insert(number, cell);
-        self.since.get_or_insert(now);
+        self.highest = self.highest.max(number);
+        self.note(now);
         Arrival::Kept
     }
 
@@ -74,13 +77,23 @@ impl Reorder {
         }
         self.delivered += 1;
         let cell = first.remove();
-        self.since = (!self.waiting.is_empty()).then_some(now);
+        self.note(now);
         Some(cell)
+    }
+
+    /// Notes which numbers wait. Those that arrive later, between two of them, leave with them.
+    fn note(&mut self, now: Instant) {
+        let front = self.delivered + 1;
+        let end = match self.waiting.is_empty() {
+            true => front,
+            false => self.highest + 1,
+        };
+        self.waits.note(front, end, now);
     }
 
     /// All that wait, to be dropped.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Box<Cell>> {
-        self.since = None;
+        self.waits = Waits::default();
         std::mem::take(&mut self.waiting).into_values()
     }
 
@@ -94,11 +107,9 @@ impl Reorder {
         self.waiting.len()
     }
 
-    /// What they hold. The first has waited the longest, or about as long.
+    /// Memory of those that wait.
     pub(crate) fn held(&self, now: Instant) -> Held {
-        Held {
-            bytes: self.waiting.len() * (size_of::<Cell>() + map_entry::<u64, Box<Cell>>()),
-            age: (self.since).map_or(Duration::ZERO, |since| now.saturating_duration_since(since)),
-        }
+        let bytes = self.waiting.len() * (size_of::<Cell>() + map_entry::<u64, Box<Cell>>());
+        Held::waiting(bytes, self.waits.age(now))
     }
 }

@@ -292,15 +292,7 @@ fn the_oldest_queues_die_first_when_memory_is_short() {
     world.now += Duration::from_secs(10);
     young.send(&mut world, 1, RelayCmd::DATA, b"young");
     world.settle();
-    // Heavier than what has come just now.
-    let cut = weft_core::ledger::Cut {
-        weight: 1_000_000,
-        bytes: 1,
-    };
-    for thread in 0..2 {
-        let message = weft_core::message::FromController::FreeMemory(cut);
-        world.managers[thread].handle_controller(message, world.now);
-    }
+    world.free_heavier_on(1, 1, 1);
     let totals = world.totals();
     assert_eq!(totals.killed_for_memory, 1);
     assert!(totals.freed_for_memory > 514, "{totals:?}");

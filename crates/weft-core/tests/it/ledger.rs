@@ -2,19 +2,21 @@
 
 use std::time::Duration;
 
+use crate::far_end::{FarEnd, Kind, Side};
 use crate::pair::{CLIENT, Pair, payload, read, write};
 use crate::world::{Circuit, World, relay_identity};
+use weft_cell::circ_msg::CreateRequest;
 use weft_cell::reason::EndReason;
 use weft_cell::relay::RelayBody;
 use weft_cell::stream_msg::{Begin, BeginFlags, End};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
-use weft_core::address::ThreadId;
+use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::controller::Notice;
 use weft_core::credit::CIRCUIT_CREDIT;
 use weft_core::early::MAX_EARLY_XOFF;
 use weft_core::flow::Terms;
-use weft_core::ledger::{Cut, Ledger};
-use weft_core::message::{FromController, Report, RingDepths, ToController, Totals};
+use weft_core::ledger::Ledger;
+use weft_core::message::{Report, RingDepths, ToController, Totals};
 
 /// A stream's BEGIN.
 fn begin() -> Vec<u8> {
@@ -53,14 +55,6 @@ fn exit_and_circuit(seed: u64, terms: Terms) -> (World, Circuit) {
     let client = exit.link_on(0, CLIENT);
     let circuit = Circuit::create(&mut exit, client, 0x8000_0001);
     (exit, circuit)
-}
-
-/// Frees so much of what weighs this much, on every thread.
-fn free(world: &mut World, cut: Cut) {
-    for manager in &mut world.managers {
-        let closed = manager.handle_controller(FromController::FreeMemory(cut), world.now);
-        world.closed.extend(closed);
-    }
 }
 
 #[test]
@@ -131,13 +125,7 @@ fn the_oldest_and_largest_dies_first_and_a_circuit_that_holds_little_last() {
     world.now += Duration::from_millis(200);
     let mut died = Vec::new();
     for _ in 0..3 {
-        let heaviest = Cut {
-            weight: 1 << 20,
-            bytes: 1,
-        };
-        let message = FromController::FreeMemory(heaviest);
-        let now = world.now;
-        world.managers[1].handle_controller(message, now);
+        world.free_heavier_on(1, 1, 1);
         world.settle();
         died.extend(std::iter::from_fn(|| world.take(client)).map(|cell| {
             assert_eq!(cell.command(), ChanCmd::DESTROY);
@@ -170,11 +158,13 @@ fn a_link_that_takes_nothing_dies_for_what_it_holds_and_one_that_moves_does_not(
         elsewhere.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
         world.settle();
     }
+    // The timers note what waits.
+    world.tick();
     world.now += Duration::from_secs(20);
     elsewhere.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
     world.settle();
     let weight = 500 * 514 * 10_000;
-    free(&mut world, Cut { weight, bytes: 1 });
+    world.free_heavier(weight, 1);
     assert_eq!(world.closed, [stuck]);
     assert!(world.is_open(moves) && world.is_open(client));
     assert_eq!(world.totals().links_killed_for_memory, 1);
@@ -184,13 +174,7 @@ fn a_link_that_takes_nothing_dies_for_what_it_holds_and_one_that_moves_does_not(
         there.client.1
     );
     // Nobody else weighs that much, and nobody dies in vain.
-    free(
-        &mut world,
-        Cut {
-            weight,
-            bytes: 1 << 40,
-        },
-    );
+    world.free_heavier(weight, 1 << 40);
     world.settle();
     assert_eq!((world.closed.len(), world.halves()), (1, 2));
     world.audit();
@@ -400,10 +384,255 @@ fn what_a_burst_needed_is_given_back_within_seconds() {
     world.audit_at_rest();
 }
 
+/// Honest circuits over one link, of which each has cells that wait for a tenth of a second.
+fn honest_circuits(world: &mut World, client: ConnectionId, next: ConnectionId) -> Vec<Circuit> {
+    let circuits = (0x8000_0001..0x8000_0015).map(|id| {
+        let mut circuit = Circuit::create(world, client, id);
+        circuit.extend(world, 9, next);
+        circuit
+    });
+    let mut circuits: Vec<Circuit> = circuits.collect();
+    world.room = 0;
+    for circuit in &mut circuits {
+        for _ in 0..20 {
+            circuit.send(world, 1, RelayCmd::DATA, &[1; 400]);
+        }
+    }
+    world.settle();
+    world.now += Duration::from_millis(100);
+    world.room = u32::MAX;
+    circuits
+}
+
+/// DESTROYs that a link got since.
+fn destroyed(world: &mut World, connection: ConnectionId) -> usize {
+    let cells = std::iter::from_fn(|| world.take(connection));
+    cells
+        .filter(|cell| cell.command() == ChanCmd::DESTROY)
+        .count()
+}
+
+#[test]
+fn idle_circuits_of_one_client_are_closed_and_no_honest_one() {
+    for threads in [1, 2] {
+        let mut world = World::new(threads, 3);
+        world.list(&[9]);
+        let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+        let client = world.link_from("127.0.0.1:1", 0, CLIENT);
+        let next = world.link_on(usize::from(threads) - 1, relay_identity(9));
+        for id in 0..4000 {
+            let create = CreateRequest::Fast { x: [1; 20] };
+            world.receive(attacker, &create.encode(0x8000_0001 + id).unwrap());
+            if id % 64 == 0 {
+                world.settle();
+            }
+        }
+        world.settle();
+        while world.take(attacker).is_some() {}
+        let _honest = honest_circuits(&mut world, client, next);
+        for _ in 0..5 {
+            world.relieve(world.held());
+            world.settle();
+        }
+        assert_eq!(destroyed(&mut world, client), 0);
+        assert!(destroyed(&mut world, attacker) > 1000);
+        world.audit();
+    }
+}
+
+#[test]
+fn a_hop_s_half_links_and_streams_count_together_and_on_all_threads() {
+    let mut world = World::new(2, 3);
+    world.list(&[9]);
+    // The same client's links on two threads, and another's.
+    let links = [0, 1].map(|thread| world.link_from("127.0.0.66:1", thread, CLIENT));
+    let client = world.link_from("127.0.0.1:1", 0, CLIENT);
+    let next = world.link_on(1, relay_identity(9));
+    world.settle();
+    let before = world.held();
+    let mut honest = Circuit::create(&mut world, client, 0x8000_0001);
+    honest.extend(&mut world, 9, next);
+    // Neither of two circuits holds as much as the honest one does.
+    let mut circuits = links.map(|link| {
+        let mut circuit = Circuit::create(&mut world, link, 0x8000_0001);
+        circuit.extend(&mut world, 9, next);
+        circuit
+    });
+    world.room = 0;
+    for (circuit, cells) in std::iter::once(&mut honest)
+        .chain(&mut circuits)
+        .zip([300, 200, 200])
+    {
+        for _ in 0..cells {
+            circuit.send(&mut world, 1, RelayCmd::DATA, &[1; 400]);
+        }
+    }
+    world.settle();
+    world.now += Duration::from_secs(1);
+    let held = world.held();
+    assert!(held > before + 700 * 514);
+    // A tenth: some of the cells of one circuit.
+    world.relieve(held);
+    world.settle();
+    assert_eq!(world.totals().killed_for_memory, 1);
+    assert_eq!(destroyed(&mut world, client), 0);
+    assert_eq!(
+        links
+            .map(|link| destroyed(&mut world, link))
+            .iter()
+            .sum::<usize>(),
+        1
+    );
+    world.audit();
+}
+
+/// A circuit of the same client as a tunnel's first leg, with ten cells that have waited for two seconds.
+fn beside_a_tunnel(far: &mut FarEnd) -> Circuit {
+    far.world.list(&[9]);
+    let next = far.world.link_on(0, relay_identity(9));
+    let client = far.legs[0].connection;
+    let mut circuit = Circuit::create(&mut far.world, client, 0x8000_1001);
+    circuit.extend(&mut far.world, 9, next);
+    far.world.room = 0;
+    for _ in 0..10 {
+        circuit.send(&mut far.world, 1, RelayCmd::DATA, &[1; 400]);
+    }
+    far.world.settle();
+    far.pass(Duration::from_secs(2));
+    circuit
+}
+
+/// The tunnel is closed for memory, and a circuit of its client is not.
+fn tunnel_dies_first(far: &mut FarEnd, mut beside: Circuit) {
+    let halves = |far: &mut FarEnd| (far.has_tunnel(), far.world.totals().killed_for_memory);
+    assert_eq!(halves(far), (true, 0));
+    let held = far.world.held();
+    far.world.relieve(held);
+    far.collect();
+    assert_eq!(halves(far), (false, 1));
+    far.world.room = u32::MAX;
+    far.world.settle();
+    for _ in 0..10 {
+        assert_eq!(beside.at_next(&mut far.world).1, RelayCmd::DATA);
+    }
+}
+
+#[test]
+fn copies_that_a_tunnel_s_far_end_does_not_acknowledge_grow_old_and_die() {
+    let mut far = FarEnd::with_legs(Side::Client, Kind::Mtor, 2, 5);
+    let stream = far.open_stream(0);
+    for _ in 0..4000 {
+        far.write(0, 100_000);
+        far.collect();
+        // What the second leg carries keeps everything behind it.
+        while far.sendme(0) {}
+        far.collect();
+        if far.legs.iter().map(|leg| leg.received).sum::<u64>() >= 16_300 {
+            break;
+        }
+    }
+    // The client ends the stream: nothing waits any more.
+    far.say(0, RelayCmd::END, stream, &[6]);
+    far.collect();
+    assert!(far.world.held() > 8 << 20, "{}", far.world.held());
+    far.world.now += Duration::from_secs(58);
+    let beside = beside_a_tunnel(&mut far);
+    tunnel_dies_first(&mut far, beside);
+}
+
+#[test]
+fn a_gap_that_is_filled_now_and_then_does_not_make_what_waits_young() {
+    let mut far = FarEnd::with_legs(Side::Client, Kind::Mtor, 1, 6);
+    let stream = far.open_stream(0);
+    let first = far.number;
+    // Every other message.
+    for n in 0..8000 {
+        far.subdata(
+            0,
+            first + 1 + 2 * n,
+            RelayCmd::DATA.into(),
+            stream,
+            &[1; 400],
+        );
+    }
+    far.collect();
+    assert!(far.world.held() > 4 << 20, "{}", far.world.held());
+    let beside = beside_a_tunnel(&mut far);
+    for n in 0..580 {
+        far.world.now += Duration::from_millis(100);
+        far.subdata(0, first + 2 * n, RelayCmd::DATA.into(), stream, &[1; 400]);
+        far.collect();
+        far.read(0);
+    }
+    tunnel_dies_first(&mut far, beside);
+}
+
+#[test]
+fn a_peer_that_reads_a_cell_now_and_then_does_not_make_its_link_young() {
+    let mut world = World::new(1, 8);
+    let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+    world.not_reading.push(attacker);
+    for id in 0..4000 {
+        let create = CreateRequest::Fast { x: [1; 20] };
+        world.receive(attacker, &create.encode(0x8000_0001 + id).unwrap());
+        world.settle();
+    }
+    for _ in 0..120 {
+        world.pass(Duration::from_millis(250));
+        let now = world.now;
+        let manager = &mut world.managers[0];
+        let link = manager.link_of(attacker).unwrap();
+        let cell = manager.outgoing(link).unwrap().pop_front().unwrap();
+        manager.recycle(cell);
+        manager.count_written(link, 1);
+        manager.wrote(link, now);
+    }
+    // 3,880 cells that have waited for thirty seconds.
+    world.free_heavier(3_880 * 514 * 29_000, 1);
+    assert_eq!(world.closed, [attacker]);
+}
+
+#[test]
+fn the_controller_asks_who_holds_how_much_before_it_has_anybody_closed() {
+    for threads in [1, 2] {
+        let mut world = World::new(threads, 4);
+        world.list(&[9]);
+        let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+        let client = world.link_from("127.0.0.1:1", 0, CLIENT);
+        for id in 0..200 {
+            Circuit::create(&mut world, attacker, 0x8000_0001 + id);
+        }
+        Circuit::create(&mut world, client, 0x8000_0001);
+        let halves = world.halves();
+        let limit = 1 << 30;
+        let others = limit - world.held();
+        world.controller.set_memory_of_others(others);
+        // A second round of reports comes before threads have answered the first.
+        for _ in 0..2 {
+            for thread in 0..threads {
+                let mut report = report(thread, 0);
+                report.ledger = world.managers[usize::from(thread)].ledger(world.now);
+                let report = ToController::Report(Box::new(report));
+                world.controller.handle(report, world.now);
+            }
+        }
+        assert_eq!(world.halves(), halves);
+        world.do_actions();
+        world.settle();
+        let pressure = |notice: &&Notice| matches!(notice, Notice::MemoryPressure { .. });
+        assert_eq!(world.notices.iter().filter(pressure).count(), 1);
+        let rounds = world.managers.iter().map(|manager| manager.memory_rounds());
+        assert!(rounds.eq(vec![1; usize::from(threads)]));
+        assert!(world.halves() < halves);
+        assert_eq!(destroyed(&mut world, client), 0);
+        assert_eq!(destroyed(&mut world, attacker), halves - world.halves());
+    }
+}
+
 /// A thread's report that it holds nothing and has freed memory so often.
-fn report(memory_rounds: u64) -> ToController {
-    ToController::Report(Box::new(Report {
-        thread: ThreadId(0),
+fn report(thread: u16, memory_rounds: u64) -> Report {
+    Report {
+        thread: ThreadId(thread),
         bytes_per_second: 0.0,
         ledger: Ledger::default(),
         buffered: 0,
@@ -419,7 +648,7 @@ fn report(memory_rounds: u64) -> ToController {
         activity: Default::default(),
         cpu: Duration::ZERO,
         totals: Totals::default(),
-    }))
+    }
 }
 
 #[test]
@@ -428,7 +657,8 @@ fn what_caches_hold_counts_and_is_freed_before_circuits() {
     let limit = 1 << 30;
     let mut reported = |memory_rounds, spare, fixed| {
         world.controller.set_cache_memory(spare, fixed);
-        world.controller.handle(report(memory_rounds), world.now);
+        let report = ToController::Report(Box::new(report(0, memory_rounds)));
+        world.controller.handle(report, world.now);
         world.do_actions();
         world.notices.pop()
     };
@@ -451,7 +681,8 @@ fn what_other_nodes_of_the_process_hold_is_not_this_one_s_to_hold() {
         world.controller.set_cache_memory(spare, 0);
         world.controller.set_memory_of_others(others);
         assert_eq!(world.controller.held_memory(), spare as u64);
-        world.controller.handle(report(0), world.now);
+        let report = ToController::Report(Box::new(report(0, 0)));
+        world.controller.handle(report, world.now);
         world.do_actions();
         world.notices.pop()
     };

@@ -6,8 +6,7 @@ use crate::world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, relay_identity};
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{ChanCmd, RelayCmd};
-use weft_core::ledger::Cut;
-use weft_core::message::{CommandUse, FromController, QueueKind, QueueUse};
+use weft_core::message::{CommandUse, QueueKind, QueueUse};
 use weft_core::params::RelayParams;
 
 const PERIOD: Duration = Duration::from_secs(1);
@@ -145,15 +144,8 @@ fn what_is_measured_counts_as_memory_and_is_forgotten_when_that_is_short() {
     // A queue each way, with two commands in one and one in the other.
     let commands = 3 * size_of::<CommandUse>() as u64;
     assert!(held(&measured) >= held(&plain) + commands);
-    for thread in 0..2 {
-        let nobody = Cut {
-            weight: u64::MAX,
-            bytes: 1,
-        };
-        let now = measured.now;
-        let message = FromController::FreeMemory(nobody);
-        measured.managers[thread].handle_controller(message, now);
-    }
+    // Nobody weighs that much.
+    measured.free_heavier(u64::MAX, 1);
     measured.settle();
     measured.now += 60 * PERIOD;
     assert_eq!(reports(&mut measured), []);

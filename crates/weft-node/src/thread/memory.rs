@@ -1,11 +1,12 @@
 //! What the sockets of a thread hold, for its ledger, and the connections that are closed when memory is
 //! short (see `weft_core::ledger`).
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weft_cell::Cell;
+use weft_core::address::ConnectionId;
 use weft_core::handshake::HANDSHAKE_TIMEOUT;
-use weft_core::ledger::{Cut, Held, Ledger};
+use weft_core::ledger::{Cause, Cut, Held, Ledger};
 use weft_core::message::{LaneMsg, ToController};
 
 use super::ConnectionThread;
@@ -32,9 +33,8 @@ impl ConnectionThread {
         let sockets = self.edges.report_memory(&mut self.manager);
         buffered += sockets.buffered;
         let mut ledger = self.manager.ledger(now);
-        for (age, _) in self.handshaking(now) {
-            let bytes = HANDSHAKE_COST;
-            ledger.add(Held { bytes, age });
+        for (_, held, _) in self.handshaking(now) {
+            ledger.add(held);
         }
         let stuck = stuck_cells * (size_of::<Cell>() + size_of::<LaneMsg>());
         buffered += stuck;
@@ -44,27 +44,30 @@ impl ConnectionThread {
         (ledger, buffered)
     }
 
-    /// Frees memory: first of all connections whose handshakes take long.
+    /// Reports who holds the memory.
+    pub(super) fn count_holdings(&mut self, now: Instant) {
+        let mut holdings = self.manager.holdings(now);
+        for (id, held, _) in self.handshaking(now) {
+            holdings.add(Cause::Connection(id), held);
+        }
+        self.manager.report_holdings(holdings);
+    }
+
+    /// Frees memory: first of all connections whose handshakes take long. Returns what is still to be freed.
     pub(super) fn free_memory(&mut self, mut cut: Cut, now: Instant) -> Cut {
-        let heavy = |(age, _): &(Duration, _)| {
-            let bytes = HANDSHAKE_COST;
-            Held { bytes, age: *age }.weight() >= cut.weight
-        };
-        let most = usize::try_from(cut.bytes.div_ceil(HANDSHAKE_COST as u64)).unwrap_or(usize::MAX);
-        let old: Vec<usize> = (self.handshaking(now))
-            .take_while(heavy)
-            .take(most)
-            .map(|(_, token)| token)
-            .collect();
-        for token in old {
-            self.close(token, &CloseReason::Memory, now);
-            cut.bytes = cut.bytes.saturating_sub(HANDSHAKE_COST as u64);
+        let all: Vec<_> = self.handshaking(now).collect();
+        for (id, held, token) in all {
+            let cause = Cause::Connection(id);
+            if cut.includes(cause, held) {
+                self.close(token, &CloseReason::Memory, now);
+                cut.closed(cause, held);
+            }
         }
         cut
     }
 
-    /// Connections whose handshakes go on, oldest first: since when, and their tokens.
-    fn handshaking(&self, now: Instant) -> impl Iterator<Item = (Duration, usize)> {
+    /// Connections whose handshakes go on, oldest first: their memory, and their tokens.
+    fn handshaking(&self, now: Instant) -> impl Iterator<Item = (ConnectionId, Held, usize)> {
         self.sockets
             .handshakes
             .iter()
@@ -72,8 +75,9 @@ impl ConnectionThread {
                 let token = self.sockets.by_id.get(id).copied()?;
                 let connection = self.sockets.all.get(token)?;
                 let left = deadline.saturating_duration_since(now);
-                matches!(connection.phase, Phase::Handshake(_))
-                    .then_some((HANDSHAKE_TIMEOUT.saturating_sub(left), token))
+                let age = HANDSHAKE_TIMEOUT.saturating_sub(left);
+                let held = Held::waiting(HANDSHAKE_COST, age);
+                matches!(connection.phase, Phase::Handshake(_)).then_some((*id, held, token))
             })
     }
 }

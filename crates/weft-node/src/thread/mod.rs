@@ -474,6 +474,7 @@ impl ConnectionThread {
                     adopted += 1;
                     self.adopt_edge(*adopt, now);
                 }
+                ToThread::Message(FromController::CountHoldings) => self.count_holdings(now),
                 ToThread::Message(FromController::FreeMemory(cut)) => {
                     let cut = self.free_memory(cut, now);
                     let message = FromController::FreeMemory(cut);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use weft_core::address::ThreadId;
+use weft_core::ledger::{Ledger, relieve};
 use weft_core::message::FromController;
 use weft_world::HostId;
 
@@ -146,12 +147,15 @@ impl World {
         let Some(node) = self.nodes.get_mut(number) else {
             return;
         };
-        let threads = node.threads.iter();
-        let ledgers: Vec<_> = threads.map(|thread| thread.manager.ledger(now)).collect();
-        let held: u64 = ledgers.iter().map(weft_core::ledger::Ledger::total).sum();
-        let allowed = held / 100 * percent;
-        let cuts = weft_core::ledger::relieve(&ledgers.iter().collect::<Vec<_>>(), allowed);
-        for (thread, cut) in (0..).zip(cuts.into_iter().flatten()) {
+        let managers = || node.threads.iter().map(|thread| &thread.manager);
+        let ledgers: Vec<Ledger> = managers().map(|manager| manager.ledger(now)).collect();
+        let sum: Ledger = ledgers.iter().sum();
+        let Some(missing) = sum.to_free(sum.total() / 100 * percent) else {
+            return;
+        };
+        let holdings: Vec<_> = managers().map(|manager| manager.holdings(now)).collect();
+        let cuts = relieve(&holdings, missing, |cause| node.controller.hop_of(cause));
+        for (thread, cut) in (0..).zip(cuts) {
             node.send(
                 ThreadId(thread),
                 FromController::FreeMemory(cut),

@@ -354,6 +354,7 @@ impl Thread {
         if wrote {
             self.manager.wrote(key, now);
         }
+        self.manager.count_written(key, self.spent.len() as u64);
         for cell in self.spent.drain(..) {
             self.manager.recycle(cell);
         }

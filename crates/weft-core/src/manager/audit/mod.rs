@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::LocalConnectionManager;
 use super::requests::Asker;
 use crate::address::{HalfAddr, StreamAddr};
-use crate::half::{Forward, Peer, Role};
+use crate::half::{ForwardStage, Peer, Role};
 use crate::slots::{HalfKey, LinkKey};
 use crate::streams::Streams;
 use crate::tunnel::{MAX_REORDER, MAX_WAITING, Policy};
@@ -144,7 +144,7 @@ impl LocalConnectionManager {
                 Role::Backward(backward) if half.peer == Peer::Extending => {
                     Some(backward.extension)
                 }
-                Role::Forward(Forward::AwaitingCreated) => Some(0),
+                Role::Forward(forward) if forward.stage == ForwardStage::AwaitingCreated => Some(0),
                 _ => None,
             };
             let addr = self.halves.addr(slot);

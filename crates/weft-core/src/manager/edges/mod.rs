@@ -64,10 +64,14 @@ impl EdgeSide {
         self.edges.peek(edge).is_some()
     }
 
-    /// The edges, with what each holds.
-    pub(super) fn held(&self, now: Instant) -> impl Iterator<Item = (EdgeAddr, Held)> {
+    /// The edges, with the memory of each.
+    pub(super) fn held(
+        &self,
+        now: Instant,
+    ) -> impl Iterator<Item = (EdgeAddr, ConnectionId, Held)> {
         let edges = self.edges.iter();
-        edges.filter_map(move |(slot, edge)| Some((self.edges.addr(slot)?, edge.held(now))))
+        edges
+            .filter_map(move |(slot, edge)| Some((self.edges.addr(slot)?, edge.id, edge.held(now))))
     }
 
     /// Bytes that applications' streams got and gave since the last call, of those that moved some.

@@ -221,7 +221,7 @@ impl LocalConnectionManager {
         }
         let counted = tunnel.policy == Policy::Mtor;
         while tunnel.legs.takes(counted)
-            && let Some(mut cell) = tunnel.waiting.pop_front()
+            && let Some(mut cell) = tunnel.waiting.pop()
         {
             match give(tunnel, &mut cell, counted, now) {
                 Some(choice) => sent.push((choice, cell)),
@@ -314,7 +314,7 @@ impl LocalConnectionManager {
                 let reason = DestroyReason::RESOURCELIMIT;
                 return self.close_half(slot, reason, Notify::Both, now);
             }
-            tunnel.waiting.push_back(cell);
+            tunnel.waiting.push(cell, now);
             return self.package_tunnel(slot, now);
         }
         match give(tunnel, &mut cell, false, now) {

@@ -537,7 +537,8 @@ impl LocalConnectionManager {
         let Role::Tunnel(tunnel) = &mut half.role else {
             return;
         };
-        let waiting = tunnel.reorder.drain().chain(tunnel.waiting.drain(..));
+        let unsent = std::iter::from_fn(|| tunnel.waiting.pop());
+        let waiting = tunnel.reorder.drain().chain(unsent);
         for cell in waiting {
             self.pool.put(cell);
         }

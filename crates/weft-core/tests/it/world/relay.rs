@@ -18,6 +18,7 @@ use weft_core::controller::{
 };
 use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, LinkRole, PeerIdentity};
+use weft_core::ledger::{Cut, Ledger, relieve};
 use weft_core::manager::{ControllerLoad, LinkError, LocalConnectionManager, Received};
 use weft_core::message::{Control, FromController, LaneMsg, StreamRequest, ToController, Totals};
 use weft_core::origin::{LinkFailure, OriginEvent};
@@ -515,6 +516,7 @@ impl World {
                 continue;
             }
             // Each asking brings some of the DESTROYs that wait.
+            let mut cells = 0;
             while let Some(cell) = manager
                 .outgoing(link)
                 .and_then(std::collections::VecDeque::pop_front)
@@ -524,7 +526,9 @@ impl World {
                     .unwrap()
                     .push_back(Cell::clone(&cell));
                 manager.recycle(cell);
+                cells += 1;
             }
+            manager.count_written(link, cells);
             manager.wrote(link, self.now);
         }
         manager.prune_written();
@@ -731,17 +735,37 @@ impl World {
 
     /// Lets the threads free what the controller would have them free, were so much allowed.
     pub fn relieve(&mut self, allowed: u64) {
-        let ledgers: Vec<_> = self
-            .managers
-            .iter()
-            .map(|manager| manager.ledger(self.now))
+        let managers = || self.managers.iter();
+        let ledgers: Vec<Ledger> = managers().map(|manager| manager.ledger(self.now)).collect();
+        let Some(missing) = ledgers.iter().sum::<Ledger>().to_free(allowed) else {
+            return;
+        };
+        let holdings: Vec<_> = managers()
+            .map(|manager| manager.holdings(self.now))
             .collect();
-        let cuts = weft_core::ledger::relieve(&ledgers.iter().collect::<Vec<_>>(), allowed);
-        for (thread, cut) in cuts.into_iter().flatten().enumerate() {
-            let message = FromController::FreeMemory(cut);
-            let closed = self.managers[thread].handle_controller(message, self.now);
-            self.closed.extend(closed);
+        let cuts = relieve(&holdings, missing, |cause| self.controller.hop_of(cause));
+        for (thread, cut) in cuts.into_iter().enumerate() {
+            self.free(thread, cut);
         }
+    }
+
+    /// Lets each thread free so many bytes of what weighs so much or more, whoever holds it.
+    pub fn free_heavier(&mut self, weight: u64, bytes: u64) {
+        for thread in 0..self.managers.len() {
+            self.free_heavier_on(thread, weight, bytes);
+        }
+    }
+
+    /// The same of one thread.
+    pub fn free_heavier_on(&mut self, thread: usize, weight: u64, bytes: u64) {
+        let holdings = self.managers[thread].holdings(self.now);
+        self.free(thread, Cut::new(holdings.causes(), weight, bytes));
+    }
+
+    fn free(&mut self, thread: usize, cut: Cut) {
+        let message = FromController::FreeMemory(cut);
+        let closed = self.managers[thread].handle_controller(message, self.now);
+        self.closed.extend(closed);
     }
 
     /// Halves on all threads.
