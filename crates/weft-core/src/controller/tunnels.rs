@@ -41,8 +41,13 @@ enum LegSource {
 /// Where a tunnel is.
 #[derive(Debug)]
 enum Place {
-    /// A thread makes it; halves that wait for it.
-    Making(Vec<LegRequest>),
+    /// A thread makes it.
+    Making {
+        /// Beside this half.
+        by: HalfAddr,
+        /// Halves that wait for it.
+        waiting: Vec<LegRequest>,
+    },
     /// There.
     At(HalfAddr),
 }
@@ -60,6 +65,19 @@ enum Asked {
     Refuse(LegRequest),
     /// It comes from another kind of node than the others.
     Unlike(LegRequest),
+}
+
+/// What follows from the news that a tunnel was made, or not.
+#[derive(Debug)]
+enum Made {
+    /// These halves join it.
+    Joined(Vec<LegRequest>),
+    /// Its first leg has closed: the next one makes it.
+    Again(LegRequest),
+    /// Its first leg has closed, and no other waits.
+    Unwanted,
+    /// It gave way to another one meanwhile.
+    GaveWay,
 }
 
 /// See the module.
@@ -86,10 +104,10 @@ impl Tunnels {
         }
         match self.by_name.get_mut(&name).map(|entry| &mut entry.at) {
             Some(Place::At(tunnel)) => return (Asked::Join(leg, *tunnel), Vec::new()),
-            Some(Place::Making(waiting)) if waiting.len() >= MAX_LEGS => {
+            Some(Place::Making { waiting, .. }) if waiting.len() >= MAX_LEGS => {
                 return (Asked::Refuse(leg), Vec::new());
             }
-            Some(Place::Making(waiting)) => {
+            Some(Place::Making { waiting, .. }) => {
                 waiting.push(leg);
                 return (Asked::Waits, Vec::new());
             }
@@ -107,7 +125,7 @@ impl Tunnels {
                     }) => displaced.push(tunnel),
                     // The one that is made is closed when its thread answers.
                     Some(Entry {
-                        at: Place::Making(waiting),
+                        at: Place::Making { waiting, .. },
                         ..
                     }) => displaced.extend(waiting.iter().map(|leg| leg.half)),
                     None => {}
@@ -116,30 +134,46 @@ impl Tunnels {
             }
             None => None,
         };
-        let at = Place::Making(Vec::new());
+        let at = Place::Making {
+            by: leg.half,
+            waiting: Vec::new(),
+        };
         self.by_name.insert(name, Entry { at, from, ticket });
         (Asked::Make(leg), displaced)
     }
 
-    /// A thread has made a tunnel, or not: the halves that waited for it, and whether it still has a name.
-    fn made(&mut self, name: TunnelName, tunnel: Option<HalfAddr>) -> (Vec<LegRequest>, bool) {
-        let Some(entry) = self.by_name.get_mut(&name) else {
-            return (Vec::new(), false);
+    /// A thread has made the tunnel that was to be made beside the half `by`, or not.
+    fn made(&mut self, name: TunnelName, by: HalfAddr, tunnel: Option<HalfAddr>) -> Made {
+        let Some(Entry { at, .. }) = self.by_name.get_mut(&name) else {
+            return Made::GaveWay;
         };
-        let Place::Making(waiting) = &mut entry.at else {
-            return (Vec::new(), false);
+        let (maker, waiting) = match at {
+            Place::Making { by: maker, waiting } if *maker == by => (maker, waiting),
+            Place::Making { .. } | Place::At(_) => return Made::GaveWay,
         };
-        let waiting = std::mem::take(waiting);
-        match tunnel {
-            Some(tunnel) => entry.at = Place::At(tunnel),
-            None if waiting.is_empty() => self.forget(name),
-            None => {}
+        if let Some(tunnel) = tunnel {
+            let waiting = std::mem::take(waiting);
+            *at = Place::At(tunnel);
+            return Made::Joined(waiting);
         }
-        (waiting, true)
+        if waiting.is_empty() {
+            self.remove(name);
+            return Made::Unwanted;
+        }
+        let leg = waiting.remove(0);
+        *maker = leg.half;
+        Made::Again(leg)
     }
 
-    /// A tunnel has closed.
-    fn forget(&mut self, name: TunnelName) {
+    /// A tunnel has closed. Another one may have its name by now.
+    fn closed(&mut self, name: TunnelName, tunnel: HalfAddr) {
+        let entry = self.by_name.get(&name);
+        if entry.is_some_and(|entry| matches!(entry.at, Place::At(at) if at == tunnel)) {
+            self.remove(name);
+        }
+    }
+
+    fn remove(&mut self, name: TunnelName) {
         if let Some(ticket) = self.by_name.remove(&name).and_then(|entry| entry.ticket) {
             self.shares.release(ticket);
         }
@@ -155,8 +189,8 @@ impl RelayController {
                 connection,
                 ask,
             } => self.on_link(half, connection, ask),
-            TunnelNews::Made { name, tunnel } => self.on_tunnel_made(name, tunnel),
-            TunnelNews::Closed { name } => self.tunnels.forget(name),
+            TunnelNews::Made { name, by, tunnel } => self.on_tunnel_made(name, by, tunnel),
+            TunnelNews::Closed { name, tunnel } => self.tunnels.closed(name, tunnel),
         }
     }
 
@@ -233,12 +267,9 @@ impl RelayController {
     }
 
     /// A thread has made a tunnel, or its first leg has closed before.
-    fn on_tunnel_made(&mut self, name: TunnelName, tunnel: Option<HalfAddr>) {
-        let (mut waiting, known) = self.tunnels.made(name, tunnel);
-        match (tunnel, name) {
-            // It gave way to another while it was made.
-            (Some(tunnel), _) if !known => self.close_half(tunnel, DestroyReason::RESOURCELIMIT),
-            (Some(tunnel), name) => {
+    fn on_tunnel_made(&mut self, name: TunnelName, by: HalfAddr, tunnel: Option<HalfAddr>) {
+        match (self.tunnels.made(name, by, tunnel), tunnel) {
+            (Made::Joined(waiting), Some(tunnel)) => {
                 if let TunnelName::Origin(circuit) = name {
                     self.on_origin_tunnel_made(circuit, tunnel);
                 }
@@ -246,18 +277,15 @@ impl RelayController {
                     self.send(leg.half.thread, TunnelOrder::Join { leg, tunnel }.into());
                 }
             }
-            (None, _) if known && !waiting.is_empty() => {
-                // The next one makes it.
-                let leg = waiting.remove(0);
+            (Made::Again(leg), _) => {
                 self.send(leg.half.thread, TunnelOrder::Make { leg, name }.into());
-                for leg in waiting {
-                    self.ask_tunnel(leg, name, None);
+            }
+            (_, Some(tunnel)) => self.close_half(tunnel, DestroyReason::RESOURCELIMIT),
+            (_, None) => {
+                if let TunnelName::Origin(circuit) = name {
+                    self.origin_failed(circuit, DestroyReason::DESTROYED);
                 }
             }
-            (None, TunnelName::Origin(circuit)) => {
-                self.origin_failed(circuit, DestroyReason::DESTROYED);
-            }
-            (None, TunnelName::Nonce(_) | TunnelName::Given(..)) => {}
         }
     }
 
@@ -307,7 +335,7 @@ mod tests {
                     let hop = Some((source, PreviousHop::Relay([2; 20].into())));
                     let asked = tunnels.ask(leg(slot), name(1), hop, 10).0;
                     if made {
-                        tunnels.made(name(1), Some(leg(9).half));
+                        tunnels.made(name(1), leg(slot).half, Some(leg(9).half));
                     }
                     asked
                 };
@@ -320,6 +348,11 @@ mod tests {
         }
     }
 
+    /// The tunnel of a name is made beside the half in slot `by`.
+    fn made(tunnels: &mut Tunnels, n: u8, by: u32, tunnel: u32) -> Made {
+        tunnels.made(name(n), leg(by).half, Some(leg(tunnel).half))
+    }
+
     #[test]
     fn legs_wait_for_the_first_that_makes_the_tunnel() {
         let mut tunnels = Tunnels::default();
@@ -327,37 +360,60 @@ mod tests {
         assert!(matches!(ask(&mut tunnels, 0), Asked::Make(_)));
         assert!(matches!(ask(&mut tunnels, 1), Asked::Waits));
         let tunnel = leg(7).half;
-        let (waiting, known) = tunnels.made(name(1), Some(tunnel));
-        assert!(known && waiting.len() == 1);
+        let joined = made(&mut tunnels, 1, 0, 7);
+        assert!(matches!(joined, Made::Joined(waiting) if waiting.len() == 1));
         assert!(matches!(ask(&mut tunnels, 2), Asked::Join(_, at) if at == tunnel));
-        tunnels.forget(name(1));
+        tunnels.closed(name(1), tunnel);
         assert!(tunnels.by_name.is_empty() && tunnels.shares.is_empty());
     }
 
     #[test]
     fn a_first_leg_that_closed_leaves_the_name_to_the_next_one() {
         let mut tunnels = Tunnels::default();
-        tunnels.ask(leg(0), name(1), hop(1), 10);
-        tunnels.ask(leg(1), name(1), hop(1), 10);
-        let (waiting, known) = tunnels.made(name(1), None);
-        assert!(known && waiting.len() == 1 && tunnels.by_name.len() == 1);
+        for slot in 0..3 {
+            tunnels.ask(leg(slot), name(1), hop(1), 10);
+        }
+        let again = tunnels.made(name(1), leg(0).half, None);
+        assert!(matches!(again, Made::Again(next) if next.half == leg(1).half));
+        let again = tunnels.made(name(1), leg(1).half, None);
+        assert!(matches!(again, Made::Again(next) if next.half == leg(2).half));
         // Nobody waits any more.
-        let (waiting, known) = tunnels.made(name(1), None);
-        assert!(known && waiting.is_empty() && tunnels.by_name.is_empty());
+        let unwanted = tunnels.made(name(1), leg(2).half, None);
+        assert!(matches!(unwanted, Made::Unwanted) && tunnels.by_name.is_empty());
         assert!(tunnels.shares.is_empty());
-        let (_, known) = tunnels.made(name(1), Some(leg(3).half));
-        assert!(!known);
+        assert!(matches!(made(&mut tunnels, 1, 2, 3), Made::GaveWay));
+    }
+
+    /// Names are what clients choose: another tunnel can have the one of a tunnel that gave way.
+    #[test]
+    fn news_of_a_tunnel_that_gave_way_are_not_taken_for_another_s_of_its_name() {
+        let mut tunnels = Tunnels::default();
+        tunnels.ask(leg(0), name(1), hop(1), 1);
+        made(&mut tunnels, 1, 0, 100);
+        let (_, displaced) = tunnels.ask(leg(1), name(2), hop(1), 1);
+        assert_eq!(displaced, [leg(100).half]);
+        // The second gives way while it is made, to a new one of the first's name.
+        let (asked, _) = tunnels.ask(leg(2), name(1), hop(1), 1);
+        assert!(matches!(asked, Asked::Make(_)));
+        tunnels.closed(name(1), leg(100).half);
+        assert!(matches!(made(&mut tunnels, 1, 0, 100), Made::GaveWay));
+        assert!(matches!(made(&mut tunnels, 2, 1, 101), Made::GaveWay));
+        assert!(matches!(made(&mut tunnels, 1, 2, 102), Made::Joined(_)));
+        tunnels.closed(name(1), leg(100).half);
+        assert_eq!((tunnels.by_name.len(), tunnels.shares.len()), (1, 1));
+        tunnels.closed(name(1), leg(102).half);
+        assert!(tunnels.by_name.is_empty() && tunnels.shares.is_empty());
     }
 
     #[test]
     fn names_without_end_take_the_place_of_their_own_only() {
         let mut tunnels = Tunnels::default();
         tunnels.ask(leg(0), name(0), hop(2), 10);
-        tunnels.made(name(0), Some(leg(100).half));
+        made(&mut tunnels, 0, 0, 100);
         for n in 1..100 {
             let (asked, displaced) = tunnels.ask(leg(n.into()), name(n), hop(1), 10);
             assert!(matches!(asked, Asked::Make(_)));
-            tunnels.made(name(n), Some(leg(100 + u32::from(n)).half));
+            made(&mut tunnels, n, n.into(), 100 + u32::from(n));
             let expected = n.checked_sub(9).filter(|n| *n > 0);
             let expected: Vec<_> = expected
                 .map(|n| leg(100 + u32::from(n)).half)

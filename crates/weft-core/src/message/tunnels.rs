@@ -155,13 +155,17 @@ pub enum TunnelNews {
     Made {
         /// Its name.
         name: TunnelName,
+        /// The first leg's half.
+        by: HalfAddr,
         /// The tunnel. `None`: the half has closed.
         tunnel: Option<HalfAddr>,
     },
     /// A tunnel has closed.
     Closed {
-        /// Its name.
+        /// Its name, which another one may have by now.
         name: TunnelName,
+        /// The tunnel.
+        tunnel: HalfAddr,
     },
 }
 

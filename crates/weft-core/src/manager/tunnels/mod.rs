@@ -375,7 +375,8 @@ impl LocalConnectionManager {
             Some(CircuitHalf::tunnel(tunnel))
         });
         let tunnel = made.and_then(|made| self.halves.insert(made));
-        let made = TunnelNews::Made { name, tunnel };
+        let by = request.half;
+        let made = TunnelNews::Made { name, by, tunnel };
         self.to_controller.push(made.into());
         if let Some(tunnel) = tunnel {
             self.totals.tunnels.made += 1;
@@ -549,7 +550,8 @@ impl LocalConnectionManager {
         }
         self.totals.tunnels.closed += 1;
         self.watched_tunnels.remove(&addr.slot);
-        self.to_controller.push(TunnelNews::Closed { name }.into());
+        let closed = TunnelNews::Closed { name, tunnel: addr };
+        self.to_controller.push(closed.into());
         if let TunnelName::Origin(circuit) = name {
             self.send_origin_event(OriginEvent::Closed {
                 circuit,
