@@ -367,9 +367,7 @@ impl LocalConnectionManager {
         if self.links.get(key).is_some_and(|link| !link.is_empty()) {
             self.links.list_to_write(key);
         }
-        for wait in waits {
-            self.waits.put(wait);
-        }
+        self.waits.put(waits);
         let me = self.outboxes.me();
         let moved: Arc<[HalfAddr]> = addrs.into();
         self.outboxes.routes.set(&moved, me);

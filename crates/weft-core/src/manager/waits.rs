@@ -56,12 +56,13 @@ impl Waits {
         taken
     }
 
-    /// Adds one that began on another thread.
-    pub(super) fn put(&mut self, wait: Wait) {
-        let place = self
-            .queue
-            .partition_point(|other| other.deadline <= wait.deadline);
-        self.queue.insert(place, wait);
+    /// Adds those that [`take`](Self::take) gave on another thread.
+    pub(super) fn put(&mut self, waits: Vec<Wait>) {
+        self.queue.extend(waits);
+        // Two sorted runs, which the sort merges.
+        self.queue
+            .make_contiguous()
+            .sort_by_key(|wait| wait.deadline);
     }
 
     /// The next half that still waits and whose time is over.
@@ -88,5 +89,33 @@ impl Waits {
     /// Gives back memory that nothing is in.
     pub(super) fn shrink(&mut self) {
         self.queue.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::ThreadId;
+    use crate::slots::HalfKey;
+
+    #[test]
+    fn waits_of_another_thread_are_merged_in_order() {
+        let now = Instant::now();
+        let wait = |seconds, slot| Wait {
+            deadline: now + Duration::from_secs(seconds),
+            half: HalfAddr {
+                thread: ThreadId(0),
+                slot: HalfKey(slot),
+                generation: 0,
+            },
+            extension: 0,
+        };
+        let mut waits = Waits::default();
+        waits.put((0..50).map(|n| wait(2 * n, 1)).collect());
+        waits.put((10..90).map(|n| wait(n, 2)).collect());
+        waits.put(Vec::new());
+        let all: Vec<&Wait> = waits.iter().collect();
+        assert_eq!(all.len(), 130);
+        assert!(all.is_sorted_by_key(|wait| (wait.deadline, wait.half)));
     }
 }
