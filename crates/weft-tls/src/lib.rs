@@ -25,6 +25,7 @@
     )
 )]
 
+mod link_cert;
 pub mod records;
 mod secrets;
 #[cfg(test)]
@@ -45,14 +46,16 @@ use rustls::{
     ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection, Side,
     SupportedProtocolVersion,
 };
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
-use tor_cert_x509::TlsKeyAndCert;
 use tor_llcrypto::pk::ed25519::{Ed25519PublicKey, Ed25519SigningKey};
 use weft_core::handshake::{
     CERTIFICATE_NAME, ExportError, IdentityKeys, LinkCertLifetimes, LinkIdentity,
     LinkIdentityError, SNI_NAME, TlsSession, random_hostname,
 };
 
+use link_cert::LinkCert;
+pub use link_cert::LinkCertError;
 use records::{RecordError, Records};
 use secrets::SessionSecrets;
 use verifier::AnyCertificate;
@@ -86,7 +89,7 @@ impl LinkLifetimes {
 pub enum LinkTlsError {
     /// The link certificate could not be made.
     #[error("could not make a TLS link certificate: {0}")]
-    Certificate(#[from] tor_cert_x509::X509CertError),
+    Certificate(#[from] LinkCertError),
     /// The link identity could not be made.
     #[error("could not make this relay's link certificates: {0}")]
     Identity(#[from] LinkIdentityError),
@@ -216,11 +219,11 @@ impl LinkKey {
         // C tor's decoy names: a ".com" that issues to a ".net".
         let issuer = random_hostname(CERTIFICATE_NAME, &mut rng);
         let subject = random_hostname(CERTIFICATE_NAME, &mut rng).replace(".com", ".net");
-        let link = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)?;
+        let link = LinkCert::create(now, rng, &issuer, &subject)?;
         Ok(Self {
             server: Arc::new(server_config(&link)?),
             client: Arc::new(client_config(&[&TLS13, &TLS12])?),
-            certificate_sha256: *link.link_cert_sha256(),
+            certificate_sha256: Sha256::digest(&link.certificate).into(),
         })
     }
 
@@ -363,14 +366,9 @@ fn provider() -> Arc<CryptoProvider> {
 
 /// A responder's configuration: one certificate, no client certificates, and no resumption of any
 /// kind (tor-spec 2.2).
-fn server_config(link: &TlsKeyAndCert) -> Result<ServerConfig, LinkTlsError> {
-    let chain = link
-        .certificates_der()
-        .into_iter()
-        .map(|der| CertificateDer::from(der.to_vec()))
-        .collect();
-    let pkcs8 = link.private_key_pkcs8_der()?;
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(pkcs8.as_slice())).clone_key();
+fn server_config(link: &LinkCert) -> Result<ServerConfig, LinkTlsError> {
+    let chain = vec![CertificateDer::from(link.certificate.clone())];
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(link.key.as_slice())).clone_key();
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13, &TLS12])?
         .with_no_client_auth()

@@ -287,14 +287,13 @@ impl ResolvesServerCert for Impostor {
 #[test]
 fn a_certificate_without_its_key_ends_the_tls_handshake() {
     let mut rng = rng(11);
-    let mut key = || TlsKeyAndCert::create(&mut rng, now(), "www.a.com", "www.b.net").unwrap();
+    let mut key = || LinkCert::create(now(), &mut rng, "www.a.com", "www.b.net").unwrap();
     let (stolen, own) = (key(), key());
-    let own_key = own.private_key_pkcs8_der().unwrap();
     let signer = rustls::crypto::aws_lc_rs::sign::any_supported_type(
-        &PrivatePkcs8KeyDer::from(own_key.as_slice()).into(),
+        &PrivatePkcs8KeyDer::from(own.key.as_slice()).into(),
     )
     .unwrap();
-    let chain = vec![CertificateDer::from(stolen.certificates_der()[0].to_vec())];
+    let chain = vec![CertificateDer::from(stolen.certificate)];
     let impostor = Impostor(Arc::new(CertifiedKey::new(chain, signer)));
     let server = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13, &TLS12])
