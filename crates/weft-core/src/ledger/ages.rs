@@ -19,9 +19,9 @@ use crate::buffer::Spares;
 use crate::cells::{CellPool, CellQueue};
 use crate::edge::{Edge, StreamAt};
 use crate::flow::{CcParams, CircuitFlow, StreamFlow, Terms};
-use crate::handshake::PeerIdentity;
+use crate::handshake::{LinkRole, PeerIdentity};
 use crate::link::Link;
-use crate::padding::{LinkPadding, PaddingParams};
+use crate::padding::{Ends, LinkPadding};
 use crate::slots::{EdgeKey, HalfKey};
 use crate::streams::{Place, Streams};
 use crate::tunnel::{Arrival, LegLink, Legs, Policy, Reorder, Room, Sequence};
@@ -281,9 +281,9 @@ proptest! {
     fn of_what_a_link_s_peer_reads_bit_by_bit(actions in actions()) {
         const TICK: Duration = Duration::from_millis(250);
         let mut clock = Clock::new();
-        let padding = LinkPadding::new(&PaddingParams::default(), true, true, clock.now);
+        let padding = LinkPadding::new(Ends::PeerIsClient, true, clock.now);
         let (peer, addr) = (PeerIdentity::Unauthenticated, IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let mut link = Link::new(ConnectionId(1), peer, addr, false, 1, padding, clock.now);
+        let mut link = Link::new(ConnectionId(1), peer, addr, LinkRole::Accepted, 1, padding, clock.now);
         let mut arrived = VecDeque::new();
         let mut ticked = clock.now;
         for (what, number, pause) in actions {
