@@ -99,9 +99,17 @@ fn c_tor_clients_use_a_bridge_with_and_without_a_transport() {
             "{hashed}"
         );
         let fingerprint = bridge.fingerprint()?;
-        let state = fs::read_to_string(folder.join("data/state"))?;
         let line = format!("TransportProxy xor {}\n", place.address());
-        ensure!(state.contains(&line), "{state}");
+        let end = Instant::now() + PATIENCE;
+        loop {
+            // It is written some time after the transport is registered.
+            let state = fs::read_to_string(folder.join("data/state"))?;
+            if state.contains(&line) {
+                break;
+            }
+            ensure!(Instant::now() < end, "{state}");
+            sleep(Duration::from_millis(100));
+        }
 
         let tor = Program::tor_of_its_own()?;
         let plain = by_bridge(&format!("{} {fingerprint}", or.address()));

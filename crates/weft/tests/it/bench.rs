@@ -89,17 +89,21 @@ fn a_bare_pipe_can_be_measured_like_a_relay() {
 fn circuits_and_links_are_counted_where_they_are_what_is_measured() {
     let relay = Relay::start();
     for (mode, more) in [("onionskins", "--links 2"), ("links", "")] {
-        let run = run(&format!(
-            "{} --mode {mode} {more} --warm-up 0.1 --seconds 0.5 --format json",
-            relay.words()
-        ));
-        assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
-        let measured = run.report().measured.expect("it was measured");
-        let events = measured
-            .onionskins
-            .or(measured.links)
-            .expect("they were counted");
-        assert!(events.count > 0 && events.cpu_s_each.is_some(), "{mode}");
+        // A busy machine opens no link in half a second.
+        let counted = ["0.5", "2", "8", "32"].into_iter().any(|seconds| {
+            let run = run(&format!(
+                "{} --mode {mode} {more} --warm-up 0.1 --seconds {seconds} --format json",
+                relay.words()
+            ));
+            assert_eq!((run.status, &*run.complaints()), (Some(0), ""), "{run:?}");
+            let measured = run.report().measured.expect("it was measured");
+            let events = measured
+                .onionskins
+                .or(measured.links)
+                .expect("they were counted");
+            events.count > 0 && events.cpu_s_each.is_some()
+        });
+        assert!(counted, "{mode}");
     }
     // The relay still is what it was.
     let run = run(&format!(
