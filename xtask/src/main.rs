@@ -9,6 +9,7 @@ mod instructions;
 mod interrupt;
 mod machine;
 mod measure;
+mod networks;
 mod nextest;
 mod python;
 mod test;

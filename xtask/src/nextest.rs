@@ -11,11 +11,10 @@ use std::thread;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use crate::{interrupt, machine, tools};
+use crate::{interrupt, machine, networks, tools};
 
-/// Slots for each core. A test that computes takes five, a network that mostly waits takes one, and there are never
-/// more than six networks (`.config/nextest.toml`): beside them, each core has a test that computes.
-const SLOTS_PER_CORE: usize = 8;
+/// Slots for each core. A test that computes takes two, one that mostly waits takes one (`.config/nextest.toml`).
+const SLOTS_PER_CORE: usize = 2;
 
 /// A line of progress comes after as many tests.
 const PROGRESS: usize = 250;
@@ -23,8 +22,10 @@ const PROGRESS: usize = 250;
 /// Which tests are run, and how.
 #[derive(Default)]
 pub(crate) struct Run {
-    /// nextest's expression of the tests, in its own language.
+    /// nextest's expression of the tests, in its own language; empty: none.
     pub(crate) filter: String,
+    /// Also the tests that share a private network ([`networks`]).
+    pub(crate) networks: bool,
     /// Substrings of names; empty: all of `filter`.
     pub(crate) names: Vec<String>,
     /// Variables of the tests' environment.
@@ -73,10 +74,26 @@ impl Run {
     ///
     /// They do not compile, no test was run, or nextest itself failed.
     pub(crate) fn start(&self) -> Result<Vec<Ended>> {
+        let program = networks::build()?;
+        let mut ended = Vec::new();
+        if !self.filter.is_empty() {
+            ended.extend(self.nextest()?);
+        }
+        // Afterwards: beside tests that compute, networks of real processes miss their time limits.
+        if self.networks && !interrupt::asked() {
+            ended.extend(networks::run(&program, self)?);
+        }
+        ensure!(!interrupt::asked(), "interrupted");
+        Ok(ended)
+    }
+
+    /// Runs those of nextest.
+    fn nextest(&self) -> Result<Vec<Ended>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let mut nextest = machine::cargo();
         nextest
             .args(["nextest", "run", "--workspace", "--no-fail-fast"])
+            .args(["--no-tests", if self.networks { "pass" } else { "fail" }])
             .args(["--message-format", "libtest-json-plus"])
             .arg("--test-threads")
             .arg((SLOTS_PER_CORE * cores).to_string())
@@ -101,7 +118,6 @@ impl Run {
             }
         }
         let status = child.wait().context("waiting for cargo nextest")?;
-        ensure!(!interrupt::asked(), "interrupted");
         let failed = ended.iter().any(|test| test.failure.is_some());
         // It fails without a failed test where tests do not compile, where none is chosen, and at Ctrl-C.
         ensure!(

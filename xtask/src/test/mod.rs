@@ -86,14 +86,18 @@ const STEPS: [Step; 14] = [
 /// `cargo xtask fuzz` is there to find more.
 const FUZZ_SEED: u32 = 1;
 
-/// nextest's expression of the tests that need a private network.
-const INTEROP: &str = "test(/(^|::)private_network::/) and not test(/^page::/)";
+/// nextest's expression of the tests of `tests/` that share private networks, which `networks` runs.
+const NETWORKS: &str =
+    "binary_id(weft::networks) and test(/::private_network::/) and not test(/^page::/)";
+
+/// nextest's expression of the other tests that need a private network.
+const INTEROP: &str = "test(/(^|::)private_network::/) and not binary_id(weft::networks)";
 
 /// nextest's expression of the tests that need Stem or nyx.
 const WITH_STEM: &str = "test(/(^|::)with_stem::/)";
 
 /// nextest's expression of the tests that need a browser.
-const PAGE: &str = "test(/^page::private_network::/)";
+const PAGE: &str = "(binary_id(weft::networks) and test(/^page::private_network::/))";
 
 /// Stem's last version, as pip names it, and what some of its tests need.
 const STEM: [&str; 2] = ["stem", "1.8.2"];
@@ -111,7 +115,7 @@ impl Step {
     pub(crate) fn tests(self) -> Option<String> {
         match self {
             Step::Unit => Some(format!(
-                "not ({INTEROP}) and not {WITH_STEM} and not {PAGE}"
+                "not ({NETWORKS}) and not ({INTEROP}) and not {WITH_STEM} and not {PAGE}"
             )),
             Step::Stem => Some(WITH_STEM.to_owned()),
             Step::Interop => Some(INTEROP.to_owned()),
@@ -204,6 +208,7 @@ pub(crate) type Missing = Vec<(Step, Result<Outcome>)>;
 /// Gets what the tests of these steps need; the result is how they are run, and those that are not.
 pub(crate) fn prepare_tests(steps: &[Step], names: &[String]) -> (nextest::Run, Missing) {
     let mut run = nextest::Run {
+        networks: steps.contains(&Step::Interop),
         names: names.to_vec(),
         variables: vec![(REPORT, report_file().into())],
         ..nextest::Run::default()

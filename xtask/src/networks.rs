@@ -1,0 +1,193 @@
+//! Tests that share a private network: one process for each module of `tests/`, in which its tests take turns, and
+//! several of these at a time. A network takes many seconds and starts many nodes, so each test cannot have its own.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+
+use crate::machine;
+use crate::nextest::{Ended, Run};
+
+/// Module of the tests of `tests/` that need a private network.
+const MODULE: &str = "::private_network::";
+
+/// Name of the program of `tests/`.
+const PROGRAM: &str = "networks";
+
+/// A line that cargo prints for each program that it has built.
+#[derive(Deserialize)]
+struct Built {
+    #[serde(default)]
+    target: Option<Target>,
+    #[serde(default)]
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+/// Builds all tests; the result is the program of `tests/`.
+pub(crate) fn build() -> Result<PathBuf> {
+    let mut cargo = machine::cargo();
+    cargo
+        .args([
+            "test",
+            "--workspace",
+            "--lib",
+            "--bins",
+            "--tests",
+            "--no-run",
+        ])
+        .args(["--message-format", "json-render-diagnostics"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    machine::print(&cargo);
+    let mut child = cargo.spawn().context("starting cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut program = None;
+    for line in BufReader::new(output).lines() {
+        let line = line.context("reading what cargo prints")?;
+        let Ok(built) = serde_json::from_str::<Built>(&line) else {
+            continue;
+        };
+        if built.target.is_some_and(|target| target.name == PROGRAM) && built.executable.is_some() {
+            program = built.executable;
+        }
+    }
+    let status = child.wait().context("waiting for cargo")?;
+    ensure!(
+        status.success(),
+        "cargo test --no-run: {status} (see above)"
+    );
+    program.context("cargo has not built the program of tests/")
+}
+
+/// Runs the tests of each module, as many modules at once as there are cores.
+pub(crate) fn run(program: &Path, run: &Run) -> Result<Vec<Ended>> {
+    let modules = modules(program, &run.names)?;
+    let next = AtomicUsize::new(0);
+    let worker = || -> Result<Vec<Ended>> {
+        let mut ended = Vec::new();
+        while let Some(names) = modules.get(next.fetch_add(1, Ordering::Relaxed)) {
+            ended.extend(module(program, names, run)?);
+        }
+        Ok(ended)
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    let results: Vec<Result<Vec<Ended>>> = thread::scope(|scope| {
+        let running: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        let ended = running.into_iter().map(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|_| Err(anyhow::anyhow!("running networks panicked")))
+        });
+        ended.collect()
+    });
+    Ok(results
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+/// The names of the tests by module, the module with most first.
+fn modules(program: &Path, names: &[String]) -> Result<Vec<Vec<String>>> {
+    let output = Command::new(program)
+        .args(["--list", "--format", "terse"])
+        .output()
+        .with_context(|| format!("listing the tests of {}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for name in text.lines().filter_map(|line| line.strip_suffix(": test")) {
+        let wanted = names.is_empty() || names.iter().any(|part| name.contains(part.as_str()));
+        if let Some((module, _)) = name.split_once(MODULE)
+            && wanted
+            && module != "page"
+        {
+            modules.entry(module).or_default().push(name.to_owned());
+        }
+    }
+    let mut modules: Vec<Vec<String>> = modules.into_values().collect();
+    modules.sort_by_key(|names| std::cmp::Reverse(names.len()));
+    Ok(modules)
+}
+
+/// Runs these tests, one after the other, in one process.
+fn module(program: &Path, names: &[String], run: &Run) -> Result<Vec<Ended>> {
+    let mut child = Command::new(program)
+        .current_dir(machine::root().join("crates/weft"))
+        .args(["--exact", "--test-threads", "1"])
+        .args(names)
+        .envs(run.variables.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {}", program.display()))?;
+    let output = child.stdout.take().context("a test has no output")?;
+    let mut errors = child.stderr.take().context("a test has no errors")?;
+    let errors = thread::spawn(move || {
+        let mut text = Vec::new();
+        let _ = errors.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let (mut text, mut seconds) = (String::new(), BTreeMap::new());
+    let mut since = Instant::now();
+    for line in BufReader::new(output).lines() {
+        let line = line.context("reading what tests print")?;
+        if let Some((name, _)) = result(&line) {
+            let taken = since.elapsed().as_secs_f64();
+            since = Instant::now();
+            println!("  {taken:>6.1} s {line}");
+            seconds.insert(name.to_owned(), taken);
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    let status = child.wait().context("waiting for tests")?;
+    let errors = errors.join().unwrap_or_default();
+    let passed: Vec<&str> = text
+        .lines()
+        .filter_map(result)
+        .filter_map(|(name, passed)| passed.then_some(name))
+        .collect();
+    let ended = names.iter().map(|name| Ended {
+        name: format!("weft::{PROGRAM} {name}"),
+        seconds: seconds.get(name).copied().unwrap_or(0.0),
+        failure: (!passed.contains(&name.as_str())).then(|| format!("{status}\n{text}\n{errors}")),
+    });
+    Ok(ended.collect())
+}
+
+/// The test that a line of libtest's is about, and whether it passed.
+fn result(line: &str) -> Option<(&str, bool)> {
+    let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    match rest {
+        _ if rest.ends_with("ok") => Some((name, true)),
+        _ if rest.ends_with("FAILED") => Some((name, false)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_libtest_s_is_read() {
+        assert_eq!(result("test a::b ... ok"), Some(("a::b", true)));
+        assert_eq!(result("test a::b ... FAILED"), Some(("a::b", false)));
+        assert_eq!(result("test a::b ... ignored"), None);
+        assert_eq!(result("test result: ok. 3 passed"), None);
+    }
+}
