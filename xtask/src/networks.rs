@@ -106,9 +106,26 @@ fn modules(program: &Path, names: &[String]) -> Result<Vec<Vec<String>>> {
         .args(["--list", "--format", "terse"])
         .output()
         .with_context(|| format!("listing the tests of {}", program.display()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "{} does not list its tests: {}\n{}",
+        program.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    let modules = by_module(&String::from_utf8_lossy(&output.stdout), names);
+    ensure!(
+        !modules.is_empty() || !names.is_empty(),
+        "{} has no tests of private networks",
+        program.display()
+    );
+    Ok(modules)
+}
+
+/// The names in a list of libtest's, by module.
+fn by_module(list: &str, names: &[String]) -> Vec<Vec<String>> {
     let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for name in text.lines().filter_map(|line| line.strip_suffix(": test")) {
+    for name in list.lines().filter_map(|line| line.strip_suffix(": test")) {
         let wanted = names.is_empty() || names.iter().any(|part| name.contains(part.as_str()));
         if let Some((module, _)) = name.split_once(MODULE)
             && wanted
@@ -119,7 +136,7 @@ fn modules(program: &Path, names: &[String]) -> Result<Vec<Vec<String>>> {
     }
     let mut modules: Vec<Vec<String>> = modules.into_values().collect();
     modules.sort_by_key(|names| std::cmp::Reverse(names.len()));
-    Ok(modules)
+    modules
 }
 
 /// Runs these tests, one after the other, in one process.
@@ -156,27 +173,42 @@ fn module(program: &Path, names: &[String], run: &Run) -> Result<Vec<Ended>> {
     }
     let status = child.wait().context("waiting for tests")?;
     let errors = errors.join().unwrap_or_default();
-    let passed: Vec<&str> = text
-        .lines()
-        .filter_map(result)
-        .filter_map(|(name, passed)| passed.then_some(name))
-        .collect();
-    let ended = names.iter().map(|name| Ended {
-        name: format!("weft::{PROGRAM} {name}"),
-        seconds: seconds.get(name).copied().unwrap_or(0.0),
-        failure: (!passed.contains(&name.as_str())).then(|| format!("{status}\n{text}\n{errors}")),
+    let results: BTreeMap<&str, Verdict> = text.lines().filter_map(result).collect();
+    let ended = names.iter().filter_map(|name| {
+        let failure = match results.get(name.as_str()) {
+            Some(Verdict::Passed) => None,
+            // Another test starts it, in a process of its own.
+            Some(Verdict::Ignored) => return None,
+            Some(Verdict::Failed) | None => Some(format!("{status}\n{text}\n{errors}")),
+        };
+        Some(Ended {
+            name: format!("weft::{PROGRAM} {name}"),
+            seconds: seconds.get(name).copied().unwrap_or(0.0),
+            failure,
+        })
     });
     Ok(ended.collect())
 }
 
-/// The test that a line of libtest's is about, and whether it passed.
-fn result(line: &str) -> Option<(&str, bool)> {
+/// How a test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+    Ignored,
+}
+
+/// The test that a line of libtest's is about, and how it ended.
+fn result(line: &str) -> Option<(&str, Verdict)> {
     let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
-    match rest {
-        _ if rest.ends_with("ok") => Some((name, true)),
-        _ if rest.ends_with("FAILED") => Some((name, false)),
-        _ => None,
-    }
+    // What a test itself prints may stand before the verdict.
+    let verdict = match rest {
+        _ if rest.ends_with("ok") => Verdict::Passed,
+        _ if rest.ends_with("FAILED") => Verdict::Failed,
+        _ if rest.starts_with("ignored") => Verdict::Ignored,
+        _ => return None,
+    };
+    Some((name, verdict))
 }
 
 #[cfg(test)]
@@ -185,9 +217,37 @@ mod tests {
 
     #[test]
     fn a_line_of_libtest_s_is_read() {
-        assert_eq!(result("test a::b ... ok"), Some(("a::b", true)));
-        assert_eq!(result("test a::b ... FAILED"), Some(("a::b", false)));
-        assert_eq!(result("test a::b ... ignored"), None);
+        assert_eq!(result("test a::b ... ok"), Some(("a::b", Verdict::Passed)));
+        assert_eq!(
+            result("test a::b ... FAILED"),
+            Some(("a::b", Verdict::Failed))
+        );
+        let ignored = "test a::b ... ignored, another starts it";
+        assert_eq!(result(ignored), Some(("a::b", Verdict::Ignored)));
         assert_eq!(result("test result: ok. 3 passed"), None);
+    }
+
+    #[test]
+    fn tests_of_networks_are_listed_by_module_and_by_name() {
+        let list = "a::private_network::x: test\nb::private_network::y: test\n\
+                    b::private_network::z: test\nb::other: test\npage::private_network::p: test\n";
+        let all = by_module(list, &[]);
+        assert_eq!(
+            all,
+            [
+                vec!["b::private_network::y", "b::private_network::z"],
+                vec!["a::private_network::x"]
+            ]
+        );
+        let one = by_module(list, &["network::z".to_owned()]);
+        assert_eq!(one, [vec!["b::private_network::z"]]);
+        assert!(by_module(list, &["nothing".to_owned()]).is_empty());
+    }
+
+    /// A program that is no test program lists nothing, and that is no success.
+    #[test]
+    fn a_program_that_lists_no_tests_is_an_error() {
+        modules(Path::new("/bin/false"), &[]).unwrap_err();
+        modules(Path::new("/bin/true"), &[]).unwrap_err();
     }
 }

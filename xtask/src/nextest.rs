@@ -84,6 +84,11 @@ impl Run {
             ended.extend(networks::run(&program, self)?);
         }
         ensure!(!interrupt::asked(), "interrupted");
+        ensure!(
+            !ended.is_empty(),
+            "no test has a name that contains {}",
+            self.names.join(" or ")
+        );
         Ok(ended)
     }
 
