@@ -9,7 +9,7 @@
 
 use tor_cell::chancell::ChanCmd;
 
-/// How a cell carries its length.
+/// Fixed or variable length of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// 514 bytes.
@@ -74,7 +74,7 @@ macro_rules! table {
                 }
             }
 
-            /// How the cell carries its length.
+            /// Fixed or variable length.
             pub const fn form(self) -> Form {
                 match self {
                     $(CellCommand::$name => Form::$form,)*

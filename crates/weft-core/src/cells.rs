@@ -230,7 +230,7 @@ impl CellQueue {
         }
     }
 
-    /// How long the oldest cell has waited.
+    /// Age of the oldest cell.
     fn age(&self, now: Instant) -> Duration {
         let front = self.first.as_ref();
         front.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at))

@@ -48,7 +48,7 @@ impl RelayController {
         self.sum().total()
     }
 
-    /// What the node holds, by the last reports of its threads.
+    /// Sum of the last reports of all threads.
     fn sum(&self) -> Ledger {
         let threads = self.reports().map(|report| &report.ledger);
         threads.chain([&self.caches]).sum()

@@ -67,7 +67,7 @@ enum Asked {
     Unlike(LegRequest),
 }
 
-/// What follows from the news that a tunnel was made, or not.
+/// Outcome of making a tunnel.
 #[derive(Debug)]
 enum Made {
     /// These halves join it.

@@ -131,7 +131,7 @@ pub enum LinkRole {
 }
 
 impl LinkRole {
-    /// Whether this node opened the connection.
+    /// True if this node opened the connection.
     pub fn opened(self) -> bool {
         match self {
             Self::Accepted => false,

@@ -3,8 +3,7 @@
 
 use crate::legs::{SECRET, TUNNEL, Tunnel};
 use crate::pair::payload;
-use crate::world;
-use crate::world::{CLIENT, Circuit, World};
+use crate::world::{self, CLIENT, Circuit, World};
 use proptest::prelude::*;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;

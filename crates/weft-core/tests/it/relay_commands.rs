@@ -1,12 +1,11 @@
 //! Every relay command of the table, sent under tor1 and under Counter Galois Onion, to a relay and to the
 //! origin of a circuit: both do with it what the table states.
 
-use crate::world;
 use std::time::Duration;
 
 use crate::origin::{AtAnOrigin, LAYOUTS, onionskin};
 use crate::pair::CLIENT;
-use crate::world::{OWN_ED, OWN_RSA, World};
+use crate::world::{self, OWN_ED, OWN_RSA, World};
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::mtor_msg;
 use weft_cell::relay;

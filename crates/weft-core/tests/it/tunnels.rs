@@ -3,8 +3,7 @@
 
 use crate::legs::{NONCE, TUNNEL, Tunnel};
 use crate::pair::{CIRCUIT, launch, payload};
-use crate::world;
-use crate::world::{CLIENT, Circuit, World};
+use crate::world::{self, CLIENT, Circuit, World};
 use proptest::prelude::*;
 use weft_cell::circ_msg::{CreateReply, CreateRequest};
 use weft_cell::conflux_msg::{DesiredUx, Link, Switch};

@@ -2,12 +2,12 @@
 //!
 //! Starts Debian's `tor` as the only authority of a private network on loopback; fails without it.
 
-use crate::testing;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use crate::ctor::{CTor, Node, free_port};
+use crate::testing;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::relay_flags::RelayFlag;

@@ -4,14 +4,13 @@
 //! Starts Debian's `tor` as the only authority of a private network on loopback, and as a relay that fetches from us
 //! by its directory client; fails without it.
 
-use crate::ctor;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::ctor::{CTor, Node, PATIENCE};
+use crate::ctor::{self, CTor, Node, PATIENCE};
 use weft_dir::clock::SystemClock;
 use weft_dir::command::{DirectoryOptions, Event, Severity};
 use weft_dir::consdiff::{self, ConsensusDigest};

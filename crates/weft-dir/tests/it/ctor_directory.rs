@@ -3,13 +3,13 @@
 //!
 //! Starts Debian's `tor` as the only authority of a private network on loopback; fails without it.
 
-use crate::testing;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::ctor::{CTor, Node, PATIENCE};
+use crate::testing;
 use base64ct::{Base64Unpadded, Encoding as _};
 use weft_dir::cache;
 use weft_dir::client::{ClientDirectory, ClientOptions, DirServer, Network, PlainStreams};

@@ -1,6 +1,5 @@
 //! The directory task before a made-up authority, on a clock that the test moves.
 
-use crate::testing;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -8,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use crate::testing::{TestAuthority, TestConsensus, now, secs};
+use crate::testing::{self, TestAuthority, TestConsensus, now, secs};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dir::authority::Authority;
 use weft_dir::bandwidth::Totals;

@@ -1,7 +1,6 @@
 //! Options that only a running relay shows: what SIGHUP puts into force and what it refuses, files
 //! and directories that the process makes, how it waits before it ends.
 
-use crate::running;
 use std::fs;
 use std::io::Read as _;
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -12,7 +11,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::{User, chown, geteuid};
 use weft_testing::not_run;
 
-use crate::running::Bench;
+use crate::running::{self, Bench};
 
 fn mode(path: PathBuf) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777

@@ -1,7 +1,6 @@
 //! What a running node logs for its operator and its user, and how often: risks of the start, what a reload does not change,
 //! why a client is stuck, and why authorities do not take a relay's descriptor.
 
-use crate::running;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use nix::sys::signal::Signal;
 use weft_testing::not_run;
 
-use crate::running::{Bench, Running};
+use crate::running::{self, Bench, Running};
 
 /// A connection to the ControlPort, authenticated.
 struct Controller(BufReader<TcpStream>);

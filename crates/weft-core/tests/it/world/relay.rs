@@ -749,7 +749,7 @@ impl World {
         }
     }
 
-    /// Lets each thread free so many bytes of what weighs so much or more, whoever holds it.
+    /// Has each thread free the given number of bytes, of owners with at least the given weight, in any hop.
     pub fn free_heavier(&mut self, weight: u64, bytes: u64) {
         for thread in 0..self.managers.len() {
             self.free_heavier_on(thread, weight, bytes);
