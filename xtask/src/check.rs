@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
@@ -60,14 +59,11 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
         return Ok(());
     }
     let touched = touched(&files, &packages()?);
-    machine::prepare_testing()?;
+    machine::prepare_testing(false)?;
     let logs = test::new_logs()?;
     let mut summary = Summary::new(logs);
     let mut step = |name: &str, alone: &str, run: &dyn Fn() -> Result<Outcome>| {
-        println!("\n== {name}");
-        let start = Instant::now();
-        let outcome = run();
-        summary.step(name, alone, start.elapsed(), outcome);
+        summary.run(name, alone, run);
         !interrupt::asked()
     };
     let all = step("fmt", "cargo fmt --all --check", &test::fmt)

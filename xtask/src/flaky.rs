@@ -39,7 +39,7 @@ pub(crate) struct FlakyArgs {
 ///
 /// A test failed at least once, or the tests do not compile.
 pub(crate) fn run(args: &FlakyArgs) -> Result<()> {
-    machine::prepare_testing()?;
+    machine::prepare_testing(false)?;
     let (run, missing) = test::prepare_tests(&args.only, &args.names);
     for (step, why) in missing {
         match why? {

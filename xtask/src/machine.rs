@@ -126,14 +126,37 @@ pub(crate) fn prepare() -> Result<()> {
     have(&[&C_COMPILER, &CPP_COMPILER, &TOR, &TOR_GENCERT])
 }
 
-/// Installs what all tests need and the machine lacks.
+/// Installs what all tests need and the machine lacks; with `steps` also what the other steps of `cargo xtask test`
+/// need, since each call of apt-get takes seconds.
 ///
 /// # Errors
 ///
 /// As of [`prepare`].
-pub(crate) fn prepare_testing() -> Result<()> {
-    prepare()?;
-    have(&AROUND.each_ref())
+pub(crate) fn prepare_testing(steps: bool) -> Result<()> {
+    have(&testing(steps))
+}
+
+/// Fails at once where [`prepare_testing`] would have something to install and could not.
+///
+/// # Errors
+///
+/// What is missing, with the command to install it by hand.
+pub(crate) fn can_prepare_testing(steps: bool) -> Result<()> {
+    let missing = missing(&testing(steps));
+    if missing.is_empty() {
+        return Ok(());
+    }
+    ways_to_install(&packages(&missing)).map(drop)
+}
+
+fn testing(steps: bool) -> Vec<&'static Need> {
+    let mut needs = vec![&C_COMPILER, &CPP_COMPILER, &TOR, &TOR_GENCERT];
+    needs.extend(&AROUND);
+    if steps {
+        needs.extend([&VALGRIND, &PYTHON, &TMUX]);
+        needs.extend(&PACKAGING);
+    }
+    needs
 }
 
 /// Installs what building Weft needs and the machine lacks.
@@ -213,20 +236,14 @@ fn makes_environments(python: &str) -> bool {
 
 /// Installs what is missing of these.
 fn have(needs: &[&Need]) -> Result<()> {
-    let missing: Vec<&Need> = needs
-        .iter()
-        .copied()
-        .filter(|need| find(need.program).is_none())
-        .collect();
+    let missing = missing(needs);
     if missing.is_empty() {
         return Ok(());
     }
     for need in &missing {
         println!("{} is missing ({})", need.program, need.what_for);
     }
-    let mut packages: Vec<&str> = missing.iter().map(|need| need.package).collect();
-    packages.dedup();
-    install(&packages)?;
+    install(&packages(&missing))?;
     for need in missing {
         ensure!(
             find(need.program).is_some(),
@@ -238,8 +255,22 @@ fn have(needs: &[&Need]) -> Result<()> {
     Ok(())
 }
 
-/// Installs packages with apt-get, as root or by sudo.
-fn install(packages: &[&str]) -> Result<()> {
+/// Those of these that the machine lacks.
+fn missing<'a>(needs: &[&'a Need]) -> Vec<&'a Need> {
+    let missing = needs.iter().filter(|need| find(need.program).is_none());
+    missing.copied().collect()
+}
+
+/// Their packages.
+fn packages<'a>(needs: &[&'a Need]) -> Vec<&'a str> {
+    let mut packages: Vec<&str> = needs.iter().map(|need| need.package).collect();
+    packages.dedup();
+    packages
+}
+
+/// Whether this is root, who needs no sudo, and the command to install these packages by hand. Fails where there is no
+/// way to install them from here.
+fn ways_to_install(packages: &[&str]) -> Result<(bool, String)> {
     let by_hand = format!("apt-get install {}", packages.join(" "));
     if find("apt-get").is_none() {
         bail!(
@@ -250,6 +281,12 @@ fn install(packages: &[&str]) -> Result<()> {
     if !root && find("sudo").is_none() {
         bail!("run `{by_hand}` as root, then try again");
     }
+    Ok((root, by_hand))
+}
+
+/// Installs packages with apt-get, as root or by sudo.
+fn install(packages: &[&str]) -> Result<()> {
+    let (root, by_hand) = ways_to_install(packages)?;
     let apt = |args: &[&str]| -> Result<bool> {
         let mut command = match root {
             true => Command::new("apt-get"),

@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
 
 use crate::machine;
 use crate::nextest::{Ended, Run};
@@ -19,57 +18,7 @@ use crate::nextest::{Ended, Run};
 const MODULE: &str = "::private_network::";
 
 /// Name of the program of `tests/`.
-const PROGRAM: &str = "networks";
-
-/// A line that cargo prints for each program that it has built.
-#[derive(Deserialize)]
-struct Built {
-    #[serde(default)]
-    target: Option<Target>,
-    #[serde(default)]
-    executable: Option<PathBuf>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-}
-
-/// Builds all tests; the result is the program of `tests/`.
-pub(crate) fn build() -> Result<PathBuf> {
-    let mut cargo = machine::cargo();
-    cargo
-        .args([
-            "test",
-            "--workspace",
-            "--lib",
-            "--bins",
-            "--tests",
-            "--no-run",
-        ])
-        .args(["--message-format", "json-render-diagnostics"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    machine::print(&cargo);
-    let mut child = cargo.spawn().context("starting cargo")?;
-    let output = child.stdout.take().context("cargo has no output")?;
-    let mut program = None;
-    for line in BufReader::new(output).lines() {
-        let line = line.context("reading what cargo prints")?;
-        let Ok(built) = serde_json::from_str::<Built>(&line) else {
-            continue;
-        };
-        if built.target.is_some_and(|target| target.name == PROGRAM) && built.executable.is_some() {
-            program = built.executable;
-        }
-    }
-    let status = child.wait().context("waiting for cargo")?;
-    ensure!(
-        status.success(),
-        "cargo test --no-run: {status} (see above)"
-    );
-    program.context("cargo has not built the program of tests/")
-}
+pub(crate) const PROGRAM: &str = "networks";
 
 /// Runs the tests of each module, as many modules at once as there are cores.
 pub(crate) fn run(program: &Path, run: &Run) -> Result<Vec<Ended>> {
@@ -179,7 +128,8 @@ fn module(program: &Path, names: &[String], run: &Run) -> Result<Vec<Ended>> {
             Some(Verdict::Passed) => None,
             // Another test starts it, in a process of its own.
             Some(Verdict::Ignored) => return None,
-            Some(Verdict::Failed) | None => Some(format!("{status}\n{text}\n{errors}")),
+            Some(Verdict::Failed) => Some(printed_by(name, &text).to_owned()),
+            None => Some(format!("{status}\n{text}\n{errors}")),
         };
         Some(Ended {
             name: format!("weft::{PROGRAM} {name}"),
@@ -188,6 +138,17 @@ fn module(program: &Path, names: &[String], run: &Run) -> Result<Vec<Ended>> {
         })
     });
     Ok(ended.collect())
+}
+
+/// What libtest prints of a failed test at the end of all.
+fn printed_by<'a>(name: &str, text: &'a str) -> &'a str {
+    let title = format!("---- {name} stdout ----");
+    let Some((_, section)) = text.split_once(&title) else {
+        return text;
+    };
+    let ends = ["\n---- ", "\nfailures:\n"].map(|end| section.find(end));
+    let end = ends.into_iter().flatten().min().unwrap_or(section.len());
+    section.get(..end).unwrap_or(section).trim()
 }
 
 /// How a test ended.
@@ -225,6 +186,16 @@ mod tests {
         let ignored = "test a::b ... ignored, another starts it";
         assert_eq!(result(ignored), Some(("a::b", Verdict::Ignored)));
         assert_eq!(result("test result: ok. 3 passed"), None);
+    }
+
+    #[test]
+    fn a_failed_test_has_what_it_printed_itself() {
+        let text = "test a::b ... FAILED\ntest a::bc ... FAILED\n\nfailures:\n\n\
+                    ---- a::b stdout ----\nfirst\n\n---- a::bc stdout ----\nsecond\n\n\n\
+                    failures:\n    a::b\n    a::bc\n";
+        assert_eq!(printed_by("a::b", text), "first");
+        assert_eq!(printed_by("a::bc", text), "second");
+        assert_eq!(printed_by("a::d", text), text);
     }
 
     #[test]

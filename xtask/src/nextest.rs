@@ -74,35 +74,40 @@ impl Run {
     ///
     /// They do not compile, no test was run, or nextest itself failed.
     pub(crate) fn start(&self) -> Result<Vec<Ended>> {
-        let program = networks::build()?;
+        let program = build()?;
         let mut ended = Vec::new();
         if !self.filter.is_empty() {
-            ended.extend(self.nextest()?);
+            ended.extend(self.nextest(&self.filter)?);
         }
-        // Afterwards: beside tests that compute, networks of real processes miss their time limits.
         if self.networks && !interrupt::asked() {
             ended.extend(networks::run(&program, self)?);
         }
         ensure!(!interrupt::asked(), "interrupted");
-        ensure!(
-            !ended.is_empty(),
-            "no test has a name that contains {}",
-            self.names.join(" or ")
-        );
+        self.some(ended.len())?;
         Ok(ended)
     }
 
-    /// Runs those of nextest.
-    fn nextest(&self) -> Result<Vec<Ended>> {
+    /// Fails if no test was run: none has one of the names that were asked for.
+    pub(crate) fn some(&self, tests: usize) -> Result<()> {
+        ensure!(
+            tests > 0,
+            "no test has a name that contains {}",
+            self.names.join(" or ")
+        );
+        Ok(())
+    }
+
+    /// Runs those that `filter` chooses with nextest.
+    pub(crate) fn nextest(&self, filter: &str) -> Result<Vec<Ended>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let mut nextest = machine::cargo();
         nextest
             .args(["nextest", "run", "--workspace", "--no-fail-fast"])
-            .args(["--no-tests", if self.networks { "pass" } else { "fail" }])
+            .args(["--no-tests", "pass"])
             .args(["--message-format", "libtest-json-plus"])
             .arg("--test-threads")
             .arg((SLOTS_PER_CORE * cores).to_string())
-            .args(["--filterset", &self.filter])
+            .args(["--filterset", filter])
             .args(&self.names)
             .env("PATH", with_nextest(&tools::nextest()?)?)
             .env("NEXTEST_EXPERIMENTAL_LIBTEST_JSON", "1")
@@ -131,6 +136,53 @@ impl Run {
         );
         Ok(ended)
     }
+}
+
+/// A line that cargo prints for each program that it has built.
+#[derive(Deserialize)]
+struct Built {
+    #[serde(default)]
+    target: Option<Target>,
+    #[serde(default)]
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+/// Builds all tests; the result is the program of `tests/`.
+pub(crate) fn build() -> Result<PathBuf> {
+    let mut cargo = machine::cargo();
+    cargo
+        // No `--bins`: it also builds those that have no tests, the fuzz targets.
+        .args(["test", "--workspace", "--no-run"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    machine::print(&cargo);
+    let mut child = cargo.spawn().context("starting cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut program = None;
+    for line in BufReader::new(output).lines() {
+        let line = line.context("reading what cargo prints")?;
+        let Ok(built) = serde_json::from_str::<Built>(&line) else {
+            continue;
+        };
+        let of_networks = built
+            .target
+            .is_some_and(|target| target.name == networks::PROGRAM);
+        if of_networks && built.executable.is_some() {
+            program = built.executable;
+        }
+    }
+    let status = child.wait().context("waiting for cargo")?;
+    ensure!(
+        status.success(),
+        "cargo test --no-run: {status} (see above)"
+    );
+    program.context("cargo has not built the program of tests/")
 }
 
 /// The test that a line reports as ended, if it does.

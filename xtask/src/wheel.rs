@@ -88,7 +88,8 @@ fn test(environment: &Environment, dev: bool) -> Result<()> {
     // Reinstalled always: the version stays while the code changes.
     let mut install = vec!["install", "--no-deps", "--force-reinstall"];
     if dev {
-        install.push("--config-settings=build-args=--profile=dev");
+        // What the test build has compiled already.
+        install.push("--config-settings=build-args=--profile=dev --features=shared");
     }
     environment.pip(&install, &[&package.to_string_lossy()])?;
     let tests = package.join("tests");

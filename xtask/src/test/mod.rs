@@ -5,14 +5,16 @@ mod summary;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, ensure};
 
 pub(crate) use self::summary::{Outcome, Summary};
-use crate::nextest;
 use crate::python::Environment;
-use crate::{deb, fuzz, install, instructions, interrupt, machine, tools, wheel};
+use crate::{
+    deb, fuzz, install, instructions, interrupt, machine, networks, nextest, tools, wheel,
+};
 
 /// Everything that must pass before a change lands.
 #[derive(clap::Args, Debug)]
@@ -93,6 +95,12 @@ const NETWORKS: &str =
 /// nextest's expression of the other tests that need a private network.
 const INTEROP: &str = "test(/(^|::)private_network::/) and not binary_id(weft::networks)";
 
+/// nextest's expression of the tests that measure what a load does in a given time: they are run alone.
+const MEASUREMENTS: &str = "(binary_id(weft::it) and test(/^bench::/))";
+
+/// Priority of what is run beside networks, from -20 (first) to 19 (last).
+const NICE: &str = "10";
+
 /// nextest's expression of the tests that need Stem or nyx.
 const WITH_STEM: &str = "test(/(^|::)with_stem::/)";
 
@@ -124,6 +132,24 @@ impl Step {
         }
     }
 
+    fn run(self, args: &TestArgs) -> Result<Outcome> {
+        match self {
+            Step::Fmt => fmt(),
+            Step::Clippy => clippy(),
+            Step::Doc => check(cargo().args(["test", "--workspace", "--doc", "--quiet"])),
+            Step::Loom => loom(),
+            Step::Instructions => instructions::check().map(Outcome::unless),
+            Step::Fuzz => {
+                fuzz::run_each(args.fuzz_seconds, Some(FUZZ_SEED), None).map(|()| Outcome::Passed)
+            }
+            Step::Deny => deny(),
+            Step::Wheel => wheel::check().map(|()| Outcome::Passed),
+            Step::Install => install::check().map(Outcome::unless),
+            Step::Deb => deb::check().map(|()| Outcome::Passed),
+            Step::Unit | Step::Stem | Step::Interop | Step::Page => Ok(Outcome::Passed),
+        }
+    }
+
     /// As the command line spells it.
     fn name(self) -> String {
         format!("{self:?}").to_lowercase()
@@ -132,50 +158,65 @@ impl Step {
 
 /// Runs the steps, all of them even if one fails, and names all that failed at the end.
 ///
+/// Tests that share private networks mostly wait: they are run beside everything else, which gives way to them.
+///
 /// # Errors
 ///
 /// Something failed, or Ctrl-C ended it.
 pub(crate) fn run(args: &TestArgs) -> Result<()> {
-    let mut chosen: Vec<Step> = STEPS
+    let (tests, mut others): (Vec<Step>, Vec<Step>) = STEPS
         .into_iter()
         .filter(|step| args.only.is_empty() || args.only.contains(step))
         .filter(|step| !args.skip.contains(step))
         .filter(|step| args.names.is_empty() || step.tests().is_some())
-        .collect();
-    machine::prepare_testing()?;
+        .partition(|step| step.tests().is_some());
+    let steps = args.only.is_empty() && args.names.is_empty();
+    machine::can_prepare_testing(steps)?;
     let mut summary = Summary::new(new_logs()?);
-    let mut together = Vec::new();
-    while !chosen.is_empty() {
-        let step = chosen.remove(0);
-        if step.tests().is_some() {
-            together.push(step);
-            if chosen.first().is_some_and(|next| next.tests().is_some()) {
-                continue;
+    if others.first() == Some(&Step::Fmt) {
+        others.remove(0);
+        summary.run("fmt", &alone(&[Step::Fmt]), fmt);
+    }
+    let built = match tests.is_empty() || interrupt::asked() {
+        true => None,
+        false => Built::new(&tests, args, &mut summary),
+    };
+    thread::scope(|scope| {
+        let networks = built.as_ref().filter(|built| built.run.networks);
+        let networks = networks.map(|built| {
+            scope.spawn(|| {
+                let start = Instant::now();
+                let outcome = networks::run(&built.program, &built.run).map(Outcome::Tests);
+                (start.elapsed(), outcome)
+            })
+        });
+        giving_way(|| {
+            if let Some(built) = &built {
+                let filter = format!("({}) and not {MEASUREMENTS}", built.run.filter);
+                summary.run(&built.words, &built.alone, || built.nextest(&filter));
             }
-            tests(&std::mem::take(&mut together), &args.names, &mut summary);
-        } else {
-            println!("\n== {step:?}");
-            let start = Instant::now();
-            let outcome = match step {
-                Step::Fmt => fmt(),
-                Step::Clippy => clippy(),
-                Step::Doc => check(cargo().args(["test", "--workspace", "--doc", "--quiet"])),
-                Step::Loom => loom(),
-                Step::Instructions => instructions::check().map(Outcome::unless),
-                Step::Fuzz => fuzz::run_each(args.fuzz_seconds, Some(FUZZ_SEED), None)
-                    .map(|()| Outcome::Passed),
-                Step::Deny => deny(),
-                Step::Wheel => wheel::check().map(|()| Outcome::Passed),
-                Step::Install => install::check().map(Outcome::unless),
-                Step::Deb => deb::check().map(|()| Outcome::Passed),
-                Step::Unit | Step::Stem | Step::Interop | Step::Page => Ok(Outcome::Passed),
-            };
-            summary.step(&step.name(), &alone(&[step]), start.elapsed(), outcome);
+            for step in others {
+                if !interrupt::asked() {
+                    summary.run(&step.name(), &alone(&[step]), || step.run(args));
+                }
+            }
+        })?;
+        if let Some(networks) = networks {
+            println!("\n== networks");
+            let ended = networks.join();
+            let (time, outcome) = ended.map_err(|_| anyhow!("running networks panicked"))?;
+            summary.step("networks", &alone(&[Step::Interop]), time, outcome);
         }
-        if interrupt::asked() {
-            bail!("interrupted");
+        Ok::<(), anyhow::Error>(())
+    })?;
+    if let Some(built) = built.filter(|_| !interrupt::asked()) {
+        let filter = format!("({}) and {MEASUREMENTS}", built.run.filter);
+        summary.run("measurements", &built.alone, || built.nextest(&filter));
+        if summary.judge().is_ok() {
+            built.run.some(summary.ended())?;
         }
     }
+    ensure!(!interrupt::asked(), "interrupted");
     let report = report_file();
     let report =
         fs::read_to_string(&report).with_context(|| format!("reading {}", report.display()))?;
@@ -183,23 +224,66 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
     summary.judge()
 }
 
-/// Runs the tests of these steps with nextest, all together, so that some compute while others wait.
-fn tests(steps: &[Step], names: &[String], summary: &mut Summary) {
-    let start = Instant::now();
-    let (run, missing) = prepare_tests(steps, names);
-    let mut steps = steps.to_vec();
-    for (step, why) in missing {
-        steps.retain(|other| *other != step);
-        summary.step(&step.name(), &alone(&[step]), start.elapsed(), why);
+/// Runs what leaves the processors to others that want them.
+fn giving_way(run: impl FnOnce() + Send) -> Result<()> {
+    let thread = || {
+        // The priority of this thread is that of the programs that it starts. Without it everything is only slower.
+        let _ = Command::new("renice")
+            .args(["-n", NICE, "-p", &nix::unistd::gettid().to_string()])
+            .output();
+        run();
+    };
+    let ended = thread::scope(|scope| scope.spawn(thread).join());
+    ended.map_err(|_| anyhow!("a step panicked"))
+}
+
+/// Tests that are built.
+struct Built {
+    run: nextest::Run,
+    program: PathBuf,
+    /// The steps that they are of, and the command that runs these alone.
+    words: String,
+    alone: String,
+}
+
+impl Built {
+    /// Builds the tests, and meanwhile gets what those of these steps need.
+    fn new(steps: &[Step], args: &TestArgs, summary: &mut Summary) -> Option<Self> {
+        println!("\n== build");
+        let start = Instant::now();
+        let (program, prepared) = thread::scope(|scope| {
+            let building = scope.spawn(nextest::build);
+            let others = args.only.is_empty() && args.names.is_empty();
+            let prepared = machine::prepare_testing(others)
+                .and_then(|()| tools::nextest().map(drop))
+                .map(|()| prepare_tests(steps, &args.names));
+            let program = building.join();
+            let program = program.map_err(|_| anyhow!("the build panicked"));
+            (program.flatten(), prepared)
+        });
+        let built = program.and_then(|program| Ok((program, prepared?)));
+        let (outcome, built) = match built {
+            Ok(built) => (Ok(Outcome::Passed), Some(built)),
+            Err(error) => (Err(error), None),
+        };
+        summary.step("build", &alone(steps), start.elapsed(), outcome);
+        let (program, (run, missing)) = built?;
+        let mut steps = steps.to_vec();
+        for (step, why) in missing {
+            steps.retain(|other| *other != step);
+            summary.step(&step.name(), &alone(&[step]), Duration::ZERO, why);
+        }
+        (!steps.is_empty()).then(|| Self {
+            run,
+            program,
+            words: words(&steps),
+            alone: alone(&steps),
+        })
     }
-    if steps.is_empty() {
-        return;
+
+    fn nextest(&self, filter: &str) -> Result<Outcome> {
+        self.run.nextest(filter).map(Outcome::Tests)
     }
-    let words: Vec<String> = steps.iter().map(|step| step.name()).collect();
-    let words = words.join(", ");
-    println!("\n== Tests: {words}");
-    let outcome = run.start().map(Outcome::Tests);
-    summary.step(&words, &alone(&steps), start.elapsed(), outcome);
 }
 
 /// Steps whose tests cannot be run, and why.
@@ -234,6 +318,12 @@ pub(crate) fn new_logs() -> Result<PathBuf> {
     let report = report_file();
     fs::write(&report, "").with_context(|| format!("writing {}", report.display()))?;
     Ok(logs)
+}
+
+/// These steps in words.
+fn words(steps: &[Step]) -> String {
+    let words: Vec<String> = steps.iter().map(|step| step.name()).collect();
+    words.join(", ")
 }
 
 /// The command that runs these steps alone.

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
@@ -11,6 +11,10 @@ use crate::nextest::{self, Ended};
 
 /// How many of the slowest tests are listed.
 const SLOWEST: usize = 10;
+
+/// How many lines of a failed test's output are shown, and how much of each.
+const REASON: usize = 6;
+const REASON_WIDTH: usize = 240;
 
 /// How a step ended.
 pub(crate) enum Outcome {
@@ -48,6 +52,19 @@ impl Summary {
         }
     }
 
+    /// Runs a step, and adds it.
+    pub(crate) fn run(&mut self, name: &str, alone: &str, run: impl FnOnce() -> Result<Outcome>) {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let outcome = run();
+        self.step(name, alone, start.elapsed(), outcome);
+    }
+
+    /// How many tests have ended.
+    pub(crate) fn ended(&self) -> usize {
+        self.tests.len()
+    }
+
     /// Adds a step that has ended; `alone` is the command that runs it alone.
     pub(crate) fn step(
         &mut self,
@@ -75,8 +92,9 @@ impl Summary {
         let logs = nextest::keep_logs(&self.logs, &tests)?;
         let failed = tests.iter().filter(|test| test.failure.is_some());
         for (test, log) in failed.zip(&logs) {
+            let why = reason(test.failure.as_deref().unwrap_or_default());
             self.failures.push((
-                format!("{} ({})", test.name, log.display()),
+                format!("{} ({}){why}", test.name, log.display()),
                 format!("cargo xtask test {}", test.short()),
             ));
         }
@@ -124,6 +142,21 @@ impl Summary {
     }
 }
 
+/// The lines of a failed test's output that say why it failed: from its panic on, or the last ones.
+fn reason(output: &str) -> String {
+    let lines: Vec<&str> = output
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let first = lines.iter().position(|line| line.contains("panicked at"));
+    let first = first.unwrap_or_else(|| lines.len().saturating_sub(REASON));
+    let lines = lines.iter().skip(first).take(REASON);
+    lines.fold(String::new(), |text, line| {
+        let line: String = line.chars().take(REASON_WIDTH).collect();
+        text + "\n    | " + &line
+    })
+}
+
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
@@ -157,7 +190,11 @@ mod tests {
         summary.step("clippy", "cargo xtask test --only clippy", second, failed);
         let tests = vec![
             ended("weft-core::it moves::one", 0.5, None),
-            ended("weft-core::it moves::two", 2.0, Some("panicked")),
+            ended(
+                "weft-core::it moves::two",
+                2.0,
+                Some("before\n\nthread panicked at x.rs:1:\nno\n"),
+            ),
         ];
         summary.step("unit", "", second, Ok(Outcome::Tests(tests)));
         summary.step(
@@ -184,7 +221,8 @@ mod tests {
             failures,
             format!(
                 "2 failed:\n  clippy: exit status: 1\n    alone: cargo xtask test --only clippy\n  \
-                 weft-core::it moves::two ({})\n    alone: cargo xtask test moves::two",
+                 weft-core::it moves::two ({})\n    | thread panicked at x.rs:1:\n    | no\n    \
+                 alone: cargo xtask test moves::two",
                 log.display()
             )
         );
