@@ -9,6 +9,9 @@ use crate::http::HttpError;
 /// Memory of a decoder at most (C tor `MEMORY_LIMIT` of compress_lzma.c), in KiB and bytes.
 const DECODER_MEMORY_KIB: u32 = 16 << 10;
 const DECODER_WINDOW: u64 = 16 << 20;
+/// The smallest dictionary of our encoder, in bytes: C tor tells LZMA by a size whose two low bytes are 0
+/// (`detect_compression_method` of compress.c).
+const LZMA_DICTIONARY_LEAST: u32 = 1 << 16;
 /// C tor takes what grows by more than this for an attack (`MAX_UNCOMPRESSION_FACTOR`).
 const MAX_FACTOR: usize = 25;
 /// Unless it is smaller than this (`CHECK_FOR_COMPRESSION_BOMB_AFTER`).
@@ -110,7 +113,7 @@ pub(crate) fn compress(bytes: &[u8], compression: Compression, effort: Effort) -
             // larger than what there is to look back at.
             let whole = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let enough = whole.checked_next_power_of_two().unwrap_or(u32::MAX);
-            options.dict_size = options.dict_size.min(enough.max(lzma_rust2::DICT_SIZE_MIN));
+            options.dict_size = options.dict_size.min(enough.max(LZMA_DICTIONARY_LEAST));
             let mut encoder =
                 lzma_rust2::LzmaWriter::new_use_header(Vec::new(), &options, None).ok()?;
             encoder.write_all(bytes).ok()?;
@@ -230,9 +233,10 @@ mod tests {
         }
     }
 
+    /// C tor takes the first three bytes of its own dictionaries for LZMA's mark (`detect_compression_method`).
     #[test]
-    fn the_encoder_s_dictionary_is_no_larger_than_the_document() {
-        for (length, dictionary) in [(1, 4096), (5000, 8192), (100_000, 1 << 17)] {
+    fn the_encoder_s_dictionary_is_no_larger_than_the_document_and_c_tor_knows_it() {
+        for (length, dictionary) in [(1, 1 << 16), (5000, 1 << 16), (100_000, 1 << 17)] {
             // Xorshift: what compresses well is refused as a bomb.
             let mut state = 1_u32;
             let mut byte = || {
@@ -244,6 +248,7 @@ mod tests {
             let body: Vec<u8> = (0..length).map(|_| byte()).collect();
             let lzma = compress(&body, Compression::Lzma, Effort::Best).unwrap();
             assert_eq!(lzma[1..5], u32::to_le_bytes(dictionary), "{length}");
+            assert_eq!(lzma[..3], [0x5d, 0, 0], "{length}");
             assert_eq!(decode(lzma, Compression::Lzma, body.len()).unwrap(), body);
         }
     }
