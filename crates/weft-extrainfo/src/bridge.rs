@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use rand::Rng;
 
 use crate::clients::{ByCountry, Country, GRANULARITY};
 use crate::distinct::Distinct;
+use crate::moment;
 use crate::obscure::round_up;
 
 /// How a user is counted who came without a transport.
@@ -101,9 +103,12 @@ impl BridgeUsers {
     }
 }
 
-/// What controllers get of a node that counts no users: as of a C tor, which mostly knows countries.
-pub(crate) fn nobody(since: &str) -> String {
-    controller_line(since, "", "v4=0,v6=0")
+/// What controllers get of a node that is no bridge: nobody since 1970, as of C tor, which also says nothing of versions
+/// of IP where it knows no countries.
+#[must_use]
+pub fn nobody_seen(countries_known: bool) -> String {
+    let versions = if countries_known { "v4=0,v6=0" } else { "" };
+    controller_line(&moment::iso(SystemTime::UNIX_EPOCH), "", versions)
 }
 
 fn controller_line(since: &str, countries: &str, versions: &str) -> String {
@@ -157,6 +162,9 @@ mod tests {
             users.for_controllers("T", false),
             "TimeStarted=\"T\" CountrySummary= IPVersions="
         );
+        let nobody = "TimeStarted=\"1970-01-01 00:00:00\" CountrySummary= IPVersions=";
+        assert_eq!(nobody_seen(false), nobody);
+        assert_eq!(nobody_seen(true), format!("{nobody}v4=0,v6=0"));
     }
 
     #[test]

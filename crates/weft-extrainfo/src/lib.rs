@@ -37,6 +37,7 @@ mod overload;
 mod padding;
 mod statistics;
 
+pub use bridge::nobody_seen;
 pub use cells::{CircuitName, QueuePart};
 pub use clients::{Clients, Country};
 pub use directions::{DirectionCounts, Directions};

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use rand::Rng;
 
-use crate::bridge::{self, BridgeUsers};
+use crate::bridge::BridgeUsers;
 use crate::cells::{Cells, CircuitName, QueuePart};
 use crate::clients::{Clients, Country};
 use crate::directions::Directions;
@@ -190,15 +190,12 @@ impl Statistics {
         self.bridge.as_mut().map(|day| day.counts.beat(rng))
     }
 
-    /// The users of a bridge today, as controllers get them. A node that is no bridge has none since 1970, as in C tor.
+    /// The users of a bridge today, as controllers get them; `None`: this node is no bridge ([`crate::nobody_seen`]).
     #[must_use]
-    pub fn clients_seen(&self) -> String {
-        let Some(day) = &self.bridge else {
-            let since = moment::iso(SystemTime::UNIX_EPOCH);
-            return bridge::nobody(&since);
-        };
+    pub fn clients_seen(&self) -> Option<String> {
+        let day = self.bridge.as_ref()?;
         let since = moment::iso(day.since());
-        day.counts.for_controllers(&since, self.countries_known)
+        Some(day.counts.for_controllers(&since, self.countries_known))
     }
 
     /// Cells left a queue of a circuit, or the circuit has ended.

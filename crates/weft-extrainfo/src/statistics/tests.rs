@@ -204,7 +204,7 @@ fn controllers_learn_of_a_bridge_s_users_now_and_at_the_end_of_a_day() {
     let now = "CountrySummary=de=8 IPVersions=v4=8,v6=0";
     assert_eq!(
         statistics.clients_seen(),
-        format!("TimeStarted=\"2026-01-01 10:00:00\" {now}")
+        Some(format!("TimeStarted=\"2026-01-01 10:00:00\" {now}"))
     );
     assert_eq!(statistics.take_clients_seen(), None);
     assert_eq!(statistics.bridge_users(&mut rng()), Some(1));
@@ -215,10 +215,7 @@ fn controllers_learn_of_a_bridge_s_users_now_and_at_the_end_of_a_day() {
     );
     assert_eq!(statistics.take_clients_seen(), None);
     let mut none = Statistics::new(start());
-    assert_eq!(
-        none.clients_seen(),
-        "TimeStarted=\"1970-01-01 00:00:00\" CountrySummary= IPVersions=v4=0,v6=0"
-    );
+    assert_eq!(none.clients_seen(), None);
     assert_eq!(none.bridge_users(&mut rng()), None);
 }
 

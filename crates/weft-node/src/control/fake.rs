@@ -67,9 +67,7 @@ impl Fake {
             // negative uptime to it.
             started: Instant::now().checked_sub(Duration::from_secs(10)).unwrap(),
             accounting: weft_accounting::View::default(),
-            clients_seen:
-                "TimeStarted=\"1970-01-01 00:00:00\" CountrySummary= IPVersions=v4=0,v6=0"
-                    .to_owned(),
+            clients_seen: None,
             exiting: false,
             max_files: 1024,
             max_queues: 1 << 30,

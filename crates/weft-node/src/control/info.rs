@@ -83,6 +83,10 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
             Ok(text) => Answer::Value(text),
             Err(why) => Answer::Failed(why),
         },
+        "status/clients-seen" => Answer::Value(node.clients_seen.clone().unwrap_or_else(|| {
+            let countries = backend.countries();
+            weft_extrainfo::nobody_seen(countries.knows(true) || countries.knows(false))
+        })),
         "status/circuit-established" => bit(backend.readiness().await.0),
         "status/enough-dir-info" => bit(backend.readiness().await.1),
         "network-liveness" => {
@@ -316,7 +320,6 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         _ if key.starts_with("ns/purpose/") || key.starts_with("dir/status/") => {
             value(String::new())
         }
-        "status/clients-seen" => Some(Answer::Value(node.clients_seen.clone())),
         "status/good-server-descriptor" | "status/accepted-server-descriptor" => {
             Some(bit(node.accepted))
         }

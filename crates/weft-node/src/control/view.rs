@@ -56,8 +56,8 @@ pub(crate) struct NodeView {
     pub addresses: Vec<IpAddr>,
     /// How much of AccountingMax is used.
     pub accounting: weft_accounting::View,
-    /// `status/clients-seen`.
-    pub clients_seen: String,
+    /// `status/clients-seen` of a bridge.
+    pub clients_seen: Option<String>,
     /// Whether the node is going down.
     pub exiting: bool,
     pub started: Instant,

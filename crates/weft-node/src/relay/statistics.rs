@@ -252,8 +252,8 @@ impl Relay {
         statistics.note_bridge_user(addr, transport, country);
     }
 
-    /// The users of this bridge, as controllers get them.
-    pub(super) fn clients_seen(&self) -> String {
+    /// The users of this bridge, as controllers get them; `None`: it is none.
+    pub(super) fn clients_seen(&self) -> Option<String> {
         self.statistics.statistics.clients_seen()
     }
 
