@@ -7,14 +7,15 @@
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
 mod private_network {
     use std::io::{Read as _, Write as _};
-    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
     use std::path::PathBuf;
     use std::process::Command;
-    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::sync::{Mutex, PoisonError};
     use std::thread::sleep;
     use std::time::{Duration, Instant};
 
     use anyhow::{Context as _, ensure};
+    use tempfile::TempDir;
     use weft_lab::control::Control;
     use weft_lab::interop;
     use weft_lab::load::{Load, Place};
@@ -33,6 +34,8 @@ mod private_network {
     const APART: &str = "apart";
     /// Lets streams leave.
     const EXIT: &str = "exit";
+    /// States its weight to those who ask.
+    const WEIGHING: &str = "weighing";
 
     const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -64,33 +67,84 @@ mod private_network {
         Program::tor().expect("tor is installed")
     }
 
-    /// The one network; each test has it to itself.
-    fn network() -> MutexGuard<'static, Option<Network>> {
-        static NETWORK: Mutex<Option<Network>> = Mutex::new(None);
-        let mut network = NETWORK.lock().unwrap_or_else(PoisonError::into_inner);
-        if network.is_none() {
+    /// The one network, with what its targets need.
+    struct Shared {
+        network: Network,
+        /// Whom `EXIT` asks.
+        names: NameServer,
+        _resolv_conf: TempDir,
+        /// The MetricsPort of `APART`.
+        metrics: SocketAddr,
+    }
+
+    impl Shared {
+        /// All targets but one are in the first consensus: C tor's clients take minutes to learn of a later one.
+        fn start() -> anyhow::Result<Self> {
             let (program, _) = subject(1);
+            let known = (interop::SERVER_NAME, Ipv4Addr::LOCALHOST);
+            let names = NameServer::start(&[known, interop::KNOWN_NAME])?;
+            let folder = tempfile::tempdir()?;
+            let resolv_conf = folder.path().join("resolv.conf");
+            std::fs::write(&resolv_conf, names.resolv_conf())?;
+            let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+            let with = |lines: Vec<String>, exit: bool| TargetOptions {
+                exit,
+                more: lines,
+                ..TargetOptions::default()
+            };
+            // tor makes no keys where it does not know an option.
+            let of_its_own =
+                |name: &str| Target::new(name, program.clone()).keys_by(program.clone());
             let targets = vec![
                 // Its keys are made by tor; clients must know what the program under test can do.
                 Target::new(TARGET, program.clone()),
-                Target::new(FRESH, program.clone()).keys_by(program),
+                of_its_own(FRESH),
+                of_its_own(APART).options(with(
+                    vec![
+                        "ConnectionPerCircuit 1".to_owned(),
+                        format!("MetricsPort {metrics}"),
+                        "MetricsPortPolicy accept 127.0.0.1".to_owned(),
+                    ],
+                    false,
+                )),
+                of_its_own(WEIGHING).options(with(vec!["AbraWeights 1".to_owned()], false)),
+                Target::new(EXIT, program.clone()).options(with(
+                    vec![
+                        format!("ServerDNSResolvConfFile {}", resolv_conf.display()),
+                        "ServerDNSDetectHijacking 0".to_owned(),
+                    ],
+                    true,
+                )),
             ];
             let config = Config {
                 patience: PATIENCE,
                 ..Config::default()
             };
-            *network = Some(Network::start(config, targets).expect("the private network starts"));
+            Ok(Self {
+                network: Network::start(config, targets)?,
+                names,
+                _resolv_conf: folder,
+                metrics,
+            })
         }
-        network
     }
 
-    /// Runs a scenario on the network; afterwards no node may have logged a warning.
-    fn scenario(run: impl FnOnce(&mut Network) -> anyhow::Result<()>) {
-        let mut network = network();
-        let network = network.as_mut().expect("a network");
-        run(network)
-            .and_then(|()| interop::nobody_complains(network))
+    /// Runs a scenario on the one network, which each has to itself; afterwards no node may have logged a warning.
+    fn shared(run: impl FnOnce(&mut Shared) -> anyhow::Result<()>) {
+        static SHARED: Mutex<Option<Shared>> = Mutex::new(None);
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.is_none() {
+            *shared = Some(Shared::start().expect("the private network starts"));
+        }
+        let shared = shared.as_mut().expect("a network");
+        run(shared)
+            .and_then(|()| interop::nobody_complains(&mut shared.network))
             .unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// The same for what needs the network alone.
+    fn scenario(run: impl FnOnce(&mut Network) -> anyhow::Result<()>) {
+        shared(|shared| run(&mut shared.network));
     }
 
     fn a_full_load(place: Place, threads: u32) {
@@ -144,25 +198,15 @@ mod private_network {
 
     #[test]
     fn as_middle_it_gives_each_circuit_a_connection_of_its_own() {
-        scenario(|network| {
-            let (program, platform) = subject(2);
-            let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-            let options = TargetOptions {
-                more: vec![
-                    "ConnectionPerCircuit 1".to_owned(),
-                    format!("MetricsPort {metrics}"),
-                    "MetricsPortPolicy accept 127.0.0.1".to_owned(),
-                ],
-                ..TargetOptions::default()
-            };
-            // tor refuses the option, and so cannot make its keys.
-            let apart = Target::new(APART, program.clone()).keys_by(program.clone());
-            network.add(apart.options(options))?;
+        shared(|shared| {
+            let Shared {
+                network, metrics, ..
+            } = shared;
+            let (program, platform) = subject(1);
             interop::is_listed(network, APART, platform, PATIENCE)?;
-            network.wait_known()?;
             let circuits = 8;
             interop::moves(network, APART, &program, Load { circuits, ..LIGHT })?;
-            let mut socket = TcpStream::connect(metrics)?;
+            let mut socket = TcpStream::connect(*metrics)?;
             socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
             let mut text = String::new();
             socket.read_to_string(&mut text)?;
@@ -220,28 +264,14 @@ mod private_network {
 
     #[test]
     fn as_exit_it_lets_streams_out() {
-        scenario(|network| {
-            let (program, platform) = subject(2);
-            let known = (interop::SERVER_NAME, Ipv4Addr::LOCALHOST);
-            let names = NameServer::start(&[known, interop::KNOWN_NAME])?;
-            let folder = tempfile::tempdir()?;
-            let resolv_conf = folder.path().join("resolv.conf");
-            std::fs::write(&resolv_conf, names.resolv_conf())?;
-            let options = TargetOptions {
-                exit: true,
-                more: vec![
-                    format!("ServerDNSResolvConfFile {}", resolv_conf.display()),
-                    "ServerDNSDetectHijacking 0".to_owned(),
-                ],
-                ..TargetOptions::default()
-            };
-            network.add(Target::new(EXIT, program.clone()).options(options))?;
+        shared(|shared| {
+            let Shared { network, names, .. } = shared;
+            let (program, platform) = subject(1);
             interop::is_listed(network, EXIT, platform, PATIENCE)?;
-            network.wait_known()?;
             let place = Place::Exit;
             interop::moves(network, EXIT, &program, Load { place, ..LIGHT })?;
-            interop::lets_out(network, EXIT, &names)?;
-            for threads in [0, 1] {
+            interop::lets_out(network, EXIT, names)?;
+            for threads in [0, 2] {
                 let (program, _) = subject(threads);
                 network.restart(EXIT, program.clone())?;
                 interop::moves(network, EXIT, &program, Load { place, ..LIGHT })?;
@@ -255,19 +285,11 @@ mod private_network {
     /// of Weft's that asks gets its statements and nobody else's.
     #[test]
     fn it_states_its_weight_to_those_who_ask() {
-        let (name, asking) = ("weighing", "asking");
+        let asking = "asking";
         scenario(|network| {
             let (program, platform) = subject(1);
-            let options = TargetOptions {
-                more: vec!["AbraWeights 1".to_owned()],
-                ..TargetOptions::default()
-            };
-            // C tor does not know the option.
-            let target = Target::new(name, program.clone()).keys_by(program.clone());
-            network.add(target.options(options))?;
-            interop::is_listed(network, name, platform, PATIENCE)?;
-            network.wait_known()?;
-            interop::moves(network, name, &program, LIGHT)?;
+            interop::is_listed(network, WEIGHING, platform, PATIENCE)?;
+            interop::moves(network, WEIGHING, &program, LIGHT)?;
             let server = Server::start()?;
             first_byte(network, asking, &program, &server, PATIENCE)?;
             let socket = network.proxy(asking)?.node().control_socket();
@@ -275,7 +297,7 @@ mod private_network {
             control.command("SETCONF CircuitSelection=abra")?;
             let guard = network.guards().first().context("a guard")?.fingerprint();
             let exit = network.exits().first().context("an exit")?.fingerprint();
-            let middle = network.target(name)?.fingerprint();
+            let middle = network.target(WEIGHING)?.fingerprint();
             let path = format!("EXTENDCIRCUIT 0 ${guard},${middle},${exit} purpose=general");
             let end = Instant::now() + PATIENCE;
             let circuit = loop {

@@ -41,17 +41,16 @@ fn the_quick_form_compares_all_arms() {
         "figure8.svg",
         "means.svg",
     ];
+    // A third of the quick form's network and users: minutes of a test run, and the same files.
+    let smaller = ["--scale", "0.3", "--load", "0.3"];
     let args = ["--testbed", "virtual", "--quick", "--seed", "1"];
-    let results = printed(&args, &files);
+    let results = printed(&[&args[..], &smaller].concat(), &files);
     assert_eq!(results["finished"], true);
     for name in ["stor", "mtor2", "mtor3", "mtor5", "mtor5_common", "conflux"] {
         let arm = &results["arms"][name];
-        // All six are accounted for, and complete but for one that begins late over only two slow circuits.
         let count = |name: &str| arm["sizes"]["5_mb"][name].as_u64().unwrap();
-        let (complete, open) = (count("downloads"), count("open"));
-        assert_eq!((complete + open, count("failed")), (6, 0), "{arm:#}");
-        let may_be_open = u64::from(name == "mtor2");
-        assert!(open <= may_be_open, "{arm:#}");
+        let counts = (count("downloads"), count("open"), count("failed"));
+        assert_eq!(counts, (6, 0, 0), "{arm:#}");
         for name in ["mean", "stddev", "ci95", "p10", "p50"] {
             let number = arm["seconds"][name].as_f64();
             assert!(number.is_some_and(|number| number > 0.0), "{arm:#}");
@@ -89,7 +88,7 @@ fn web_clients_beside_bulk_clients_are_the_same_on_any_number_of_threads() {
             "heavy",
             "--quick",
             "--scale",
-            "0.1",
+            "0.05",
             "--capacity",
             "0.1",
             "--repetitions",
