@@ -60,6 +60,25 @@ const CASES: [(&str, [u32; 2]); 20] = [
     ("up conflux", [25, 75]),
     ("up mtor", [25, 75]),
 ];
+/// What is counted, in `bench/instructions`.
+const PROGRAM: &str = "weft-instructions";
+/// The crates that a cell passes through are compiled as for a release, without optimization across crates. All others
+/// are those of the tests: compiling a few hundred crates anew took ten times as long as counting.
+const PATH: [&str; 7] = [
+    "weft-cell",
+    "weft-core",
+    "weft-crypto",
+    "weft-extrainfo",
+    "weft-instructions",
+    "weft-share",
+    "weft-sync",
+];
+const RELEASED: [&str; 4] = [
+    "opt-level=3",
+    "codegen-units=1",
+    "debug-assertions=false",
+    "overflow-checks=false",
+];
 /// In these functions of `bench/instructions` alone instructions are counted where an exit is played beside its client.
 const COUNTED: &str = "*exit::node_*";
 /// Functions that are named when a bound is passed.
@@ -198,12 +217,15 @@ fn first_line(program: &str, args: &[&str]) -> Result<String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Builds the program as it is released, but with the names of its functions, and counts.
+/// Builds the program, its path of a cell as it is released, and counts.
 fn measure() -> Result<Vec<(&'static str, Cost)>> {
     machine::prepare_counting()?;
+    let settings = PATH.into_iter().flat_map(|package| {
+        RELEASED.map(|setting| format!("--config=profile.dev.package.{package}.{setting}"))
+    });
     let status = machine::cargo()
-        .args(["build", "--profile", "profiling"])
-        .args(["--package", "weft-instructions"])
+        .args(["build", "--workspace", "--bin", PROGRAM])
+        .args(settings)
         .status()
         .context("running cargo")?;
     ensure!(
@@ -255,9 +277,7 @@ struct Count {
 }
 
 fn count(folder: &Path, case: &str, turns: u32) -> Result<Count> {
-    let program = machine::target()
-        .join("profiling")
-        .join("weft-instructions");
+    let program = machine::target().join("debug").join(PROGRAM);
     let profile = folder.join(format!("callgrind.{}.{turns}", case.replace(' ', "-")));
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind");

@@ -221,6 +221,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
     let report =
         fs::read_to_string(&report).with_context(|| format!("reading {}", report.display()))?;
     println!("{}\n{}", summary.text(), tests_not_run(&report));
+    summary.write_times(&machine::target().join("test-times"))?;
     summary.judge()
 }
 

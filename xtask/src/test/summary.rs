@@ -2,10 +2,11 @@
 //! command that runs it alone.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use crate::nextest::{self, Ended};
 
@@ -114,8 +115,7 @@ impl Summary {
         }
         let total = self.steps.iter().map(|(_, time, _)| *time).sum();
         let _ = writeln!(text, "  {:<28} {:>7}", "total", seconds(total));
-        let mut tests: Vec<&Ended> = self.tests.iter().collect();
-        tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        let tests = self.slowest_first();
         if !tests.is_empty() {
             let _ = writeln!(text, "\nThe slowest tests:");
         }
@@ -123,6 +123,24 @@ impl Summary {
             let _ = writeln!(text, "  {:>6.1} s {}", test.seconds, test.name);
         }
         text
+    }
+
+    /// Writes how long each test took to a file, the slowest first.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written.
+    pub(crate) fn write_times(&self, file: &Path) -> Result<()> {
+        let lines = self.slowest_first().into_iter();
+        let lines = lines.map(|test| format!("{:.3} {}\n", test.seconds, test.name));
+        fs::write(file, lines.collect::<String>())
+            .with_context(|| format!("writing {}", file.display()))
+    }
+
+    fn slowest_first(&self) -> Vec<&Ended> {
+        let mut tests: Vec<&Ended> = self.tests.iter().collect();
+        tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        tests
     }
 
     /// Fails if anything failed.
