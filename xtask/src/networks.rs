@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::machine;
 use crate::nextest::{Ended, Run};
+use crate::test::reason;
 
 /// Module of the tests of `tests/` that need a private network.
 const MODULE: &str = "::private_network::";
@@ -123,21 +124,29 @@ fn module(program: &Path, names: &[String], run: &Run) -> Result<Vec<Ended>> {
     let status = child.wait().context("waiting for tests")?;
     let errors = errors.join().unwrap_or_default();
     let results: BTreeMap<&str, Verdict> = text.lines().filter_map(result).collect();
-    let ended = names.iter().filter_map(|name| {
-        let failure = match results.get(name.as_str()) {
-            Some(Verdict::Passed) => None,
-            // Another test starts it, in a process of its own.
-            Some(Verdict::Ignored) => return None,
-            Some(Verdict::Failed) => Some(printed_by(name, &text).to_owned()),
-            None => Some(format!("{status}\n{text}\n{errors}")),
-        };
-        Some(Ended {
-            name: format!("weft::{PROGRAM} {name}"),
-            seconds: seconds.get(name).copied().unwrap_or(0.0),
-            failure,
+    let ended: Vec<Ended> = names
+        .iter()
+        .filter_map(|name| {
+            let failure = match results.get(name.as_str()) {
+                Some(Verdict::Passed) => None,
+                // Another test starts it, in a process of its own.
+                Some(Verdict::Ignored) => return None,
+                Some(Verdict::Failed) => Some(printed_by(name, &text).to_owned()),
+                None => Some(format!("{status}\n{text}\n{errors}")),
+            };
+            Some(Ended {
+                name: format!("weft::{PROGRAM} {name}"),
+                seconds: seconds.get(name).copied().unwrap_or(0.0),
+                failure,
+            })
         })
-    });
-    Ok(ended.collect())
+        .collect();
+    for test in &ended {
+        if let Some(output) = &test.failure {
+            println!("  {} FAILED:{}", test.name, reason(output));
+        }
+    }
+    Ok(ended)
 }
 
 /// What libtest prints of a failed test at the end of all.

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 
-pub(crate) use self::summary::{Outcome, Summary};
+pub(crate) use self::summary::{Outcome, Summary, reason};
 use crate::python::Environment;
 use crate::{
     deb, fuzz, install, instructions, interrupt, machine, networks, nextest, tools, wheel,
@@ -216,13 +216,16 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             built.run.some(summary.ended())?;
         }
     }
-    ensure!(!interrupt::asked(), "interrupted");
     let report = report_file();
     let report =
         fs::read_to_string(&report).with_context(|| format!("reading {}", report.display()))?;
     println!("{}\n{}", summary.text(), tests_not_run(&report));
     summary.write_times(&machine::target().join("test-times"))?;
-    summary.judge()
+    let judged = summary.judge();
+    match interrupt::asked() {
+        true => judged.and_then(|()| bail!("interrupted")),
+        false => judged,
+    }
 }
 
 /// Runs what leaves the processors to others that want them.

@@ -161,7 +161,7 @@ impl Summary {
 }
 
 /// The lines of a failed test's output that say why it failed: from its panic on, or the last ones.
-fn reason(output: &str) -> String {
+pub(crate) fn reason(output: &str) -> String {
     let lines: Vec<&str> = output
         .lines()
         .filter(|line| !line.trim().is_empty())
