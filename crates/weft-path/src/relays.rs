@@ -160,8 +160,12 @@ impl Relays {
                 details.is_suitable_as_guard() && details.is_dir_cache()
             })
             .filter_map(|relay| match relay.identity(RelayIdType::Rsa)? {
-                RelayIdRef::Rsa(id) => Some(id.into()),
+                RelayIdRef::Rsa(id) => Some(RsaIdentity::from(id)),
                 _ => None,
+            })
+            .filter(|rsa| {
+                let row = by_rsa.get(rsa).and_then(|&row| rows.get(row));
+                row.is_none_or(|row| !row.middle_only)
             })
             .chain(
                 rows.iter()
@@ -390,8 +394,10 @@ fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
             .checked_div(1.into())
             .map_or(0, as_weight)
     };
+    // Authorities take the other flags from such a relay (dir-spec 3.4.2); that they did is not relied on.
+    let middle_only = rs.is_flagged_middle_only();
     let policy = |policy: Arc<PortPolicy>| {
-        if rs.is_flagged_middle_only() {
+        if middle_only {
             Arc::new(PortPolicy::new_reject_all())
         } else {
             policy
@@ -411,15 +417,15 @@ fn row(relay: &Relay<'_>, netdir: &NetDir) -> Row {
             supports_mtor: relay.protovers().supports_subver("WeftMtor", 1),
             bandwidth: bandwidth(rs.weight()),
             is_dir_cache: rs.is_flagged_v2dir(),
-            is_exit: rs.is_flagged_exit() && !rs.is_flagged_bad_exit(),
+            is_exit: rs.is_flagged_exit() && !rs.is_flagged_bad_exit() && !middle_only,
             is_stable: rs.is_flagged_stable(),
             policy_v4: policy(details.ipv4_policy()),
             policy_v6: policy(details.ipv6_policy()),
             addrs,
         },
         fast: rs.is_flagged_fast(),
-        middle_only: rs.is_flagged_middle_only(),
-        possible_guard: details.is_suitable_as_guard() && rs.is_flagged_v2dir(),
+        middle_only,
+        possible_guard: details.is_suitable_as_guard() && rs.is_flagged_v2dir() && !middle_only,
         bridge: false,
         weights: [
             weight(WeightRole::Guard),

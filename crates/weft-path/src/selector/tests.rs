@@ -207,6 +207,48 @@ fn documents_arrive_whole() {
     assert_eq!(relays.len(), 8);
 }
 
+/// TROVE-2026-067. Authorities strip the flags of such a relay; whether they did is not relied on.
+#[test]
+fn relays_for_the_middle_are_neither_guards_nor_exits() {
+    let mut net = TestNet::alike(8);
+    for relay in &mut net.relays {
+        relay.flags.extend(["Exit", "Guard"]);
+        relay.policy = "accept 80,443";
+        if relay.id >= 4 {
+            relay.flags.insert("MiddleOnly");
+        }
+    }
+    let relays = net.relays();
+    for id in 0..8 {
+        let row = relays.by_rsa(&rsa(id)).unwrap();
+        let row = &relays.rows()[row];
+        assert_eq!(
+            (row.possible_guard, row.hop.is_exit),
+            (id < 4, id < 4),
+            "{id}"
+        );
+        assert_eq!(relays.is_listed_guard(&rsa(id)), id < 4, "{id}");
+    }
+    let mut middles = BTreeSet::new();
+    for use_entry_guards in [false, true] {
+        let options = PathOptions {
+            use_entry_guards,
+            ..PathOptions::default()
+        };
+        let mut selector = selector(&net, options, 9);
+        let mut rng = rng(9);
+        for _ in 0..200 {
+            let path = selector.path(&web(), now(), &mut rng).unwrap();
+            let [first, middle, exit] = ids(&path)[..] else {
+                panic!("three hops");
+            };
+            assert!(first < 4 && exit < 4, "{first} {middle} {exit}");
+            middles.insert(middle);
+        }
+    }
+    assert!(middles.iter().any(|middle| *middle >= 4), "{middles:?}");
+}
+
 #[test]
 fn ports_by_name_and_address_and_long_lived_ones_choose_exits() {
     let mut net = TestNet::alike(12);

@@ -291,6 +291,12 @@ impl BuildTimes {
         if timeouts < self.params.max_timeouts {
             return false;
         }
+        self.begin_anew();
+        true
+    }
+
+    /// Learning begins anew.
+    fn begin_anew(&mut self) {
         self.times.clear();
         self.recent.clear();
         self.changed = true;
@@ -306,7 +312,6 @@ impl BuildTimes {
             self.close_after = initial;
         }
         self.computed = false;
-        true
     }
 
     /// Longer than any circuit is waited for: the clock has jumped or the machine has slept.
@@ -325,8 +330,19 @@ impl BuildTimes {
         // While the network is down, circuits are no measure of it.
         if self.nonlive == 0 {
             self.remember(Took::Abandoned);
-            self.estimate();
+            if self.is_abandoned() {
+                self.begin_anew();
+            } else {
+                self.estimate();
+            }
         }
+    }
+
+    /// Most circuits are given up: those that are built are so few that no estimate by them is one of this network, and the
+    /// timeout would stay as short as it is (C tor bug 41420).
+    fn is_abandoned(&self) -> bool {
+        let abandoned = self.times.iter().filter(|took| **took == Took::Abandoned);
+        self.times.len() >= self.params.min_circs && abandoned.count() * 2 > self.times.len()
     }
 
     fn note_recent(&mut self, timed_out: bool) {

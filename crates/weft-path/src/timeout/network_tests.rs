@@ -86,6 +86,11 @@ impl CTor {
         if timeouts.filter(|&&timeout| timeout).count() < MAX_TIMEOUTS {
             return false;
         }
+        self.begin_anew();
+        true
+    }
+
+    fn begin_anew(&mut self) {
         self.times.clear();
         self.have_computed_timeout = false;
         self.timeouts_after_firsthop = [false; RECENT];
@@ -99,7 +104,6 @@ impl CTor {
         } else {
             (self.timeout_ms, self.close_ms) = (INITIAL, INITIAL);
         }
-        true
     }
 
     /// `circuit_expire_building`, of a circuit that is only measured, and `circuit_build_times_count_close`
@@ -112,7 +116,13 @@ impl CTor {
         }
         if self.check_live() {
             self.add_time(Took::Abandoned);
-            self.set_timeout();
+            // As of 0.4.9.14, by its release notes; when most are is Weft's own choice.
+            let abandoned = self.times.iter().filter(|took| **took == Took::Abandoned);
+            if self.times.len() >= MIN_CIRCUITS && abandoned.count() > self.times.len() / 2 {
+                self.begin_anew();
+            } else {
+                self.set_timeout();
+            }
         }
     }
 
@@ -261,6 +271,24 @@ fn the_network_rules_are_those_of_c_tors_own_test() {
     }
     let most = Duration::from_millis(u64::from(i32::MAX.unsigned_abs()));
     assert!(pair.weft.timeout() <= most && pair.weft.close_after() <= most);
+}
+
+/// C tor bug 41420: a timeout that is too short for the network has all circuits given up, those that are measured on, too.
+#[test]
+fn a_history_of_abandoned_circuits_begins_anew() {
+    let mut pair = Pair::new();
+    pair.happens(Event::Cell);
+    pair.all((0..120_u32).map(|number| Event::Built(400 + number, true)));
+    assert!(pair.weft.timeout() < Duration::from_secs(1));
+    let abandoned = [Event::Cell, Event::Pass(61), Event::Closed(61)];
+    pair.all(abandoned.repeat(120));
+    assert!(pair.weft.timeout() < Duration::from_secs(1), "half of them");
+    pair.all(abandoned);
+    assert!(pair.weft.times.is_empty());
+    assert_eq!(pair.weft.timeout(), Duration::from_secs(60));
+    // What is built from then on is learnt.
+    pair.all([Event::Built(20_000, true); MIN_CIRCUITS]);
+    assert!(pair.weft.timeout() > Duration::from_secs(10));
 }
 
 #[test]
