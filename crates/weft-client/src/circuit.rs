@@ -48,6 +48,8 @@ pub(crate) struct Circuit<G> {
     pub(crate) created_wall: SystemTime,
     /// When the CREATE went out: its time runs from here.
     pub(crate) began: Option<Instant>,
+    /// The link on which it went out.
+    pub(crate) link: Option<ConnectionId>,
     /// How long building took.
     pub(crate) took: Option<Duration>,
     /// When its last hop was asked for the refusal that shows how long the round trip takes; no answer has come.

@@ -239,6 +239,7 @@ pub(crate) fn extend2(hop: &Hop, request: CreateRequest) -> Result<Vec<u8>, Buil
 mod tests {
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::SeedableRng as _;
+    use tor_cell::relaycell::extend::CcResponse;
     use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
 
     use super::*;
@@ -308,6 +309,23 @@ mod tests {
             let result = shake(&hop, &keys, Some(31), Some(granted));
             assert_eq!(result.is_ok(), taken, "{granted}");
         }
+    }
+
+    /// TROVE-2026-032.
+    #[test]
+    fn congestion_control_that_was_not_asked_for_is_refused() {
+        let granted_anyway = [CircResponseExt::from(CcResponse::new(31))];
+        let refused = granted(&granted_anyway, None);
+        assert!(matches!(
+            refused,
+            Err(BuildError::Increment {
+                got: 31,
+                ours: None
+            })
+        ));
+        // Nor is it there to be granted: without the wish the handshake is another one, which has no extensions.
+        let (keys, hop) = relay();
+        assert_eq!(shake(&hop, &keys, None, Some(31)).unwrap(), HopFlow::Fixed);
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod client;
 mod config;
 mod dormancy;
 mod events;
+mod first_hops;
 mod guard_events;
 mod hop;
 mod isolation;

@@ -125,6 +125,11 @@ pub enum OriginCommand {
         /// Why; only logged (an origin always sends NONE).
         reason: DestroyReason,
     },
+    /// Begin no new circuit on a link: what it carries goes on, and it closes when nothing does. There is no event.
+    RetireLink {
+        /// The link's connection.
+        connection: ConnectionId,
+    },
     /// Ask a hop for its weight (docs/extensions/abra.md): only one whose protocol list has `WeftAbra=1`.
     /// Answered by [`OriginEvent::Weight`], again every five seconds.
     AskWeight {

@@ -233,6 +233,7 @@ impl World {
                     far.link_asked = Some(self.now.mono);
                 }
             }
+            OriginCommand::RetireLink { .. } => {}
             OriginCommand::DropLeg { circuit } => panic!("{circuit} is no leg of mTor's"),
             OriginCommand::Probe { circuit, .. } => {
                 if let Some(far) = self.circuits.get_mut(&circuit) {

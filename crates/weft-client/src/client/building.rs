@@ -7,6 +7,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use weft_cell::circ_msg::CreateReply;
 use weft_cell::reason::DestroyReason;
+use weft_core::address::ConnectionId;
 use weft_core::origin::{HopFlow, OriginCommand, OriginId};
 use weft_log::Line;
 use weft_path::{GuardUse, Outcome, PathError, Usage};
@@ -15,6 +16,7 @@ use crate::chooser::{BuildNews, Chooser};
 use crate::events::{
     CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,
 };
+use crate::first_hops::{PATIENCE, Silence};
 use crate::hop::{BuildError, Hop, HopHandshake, extend2};
 use crate::isolation::CircuitIsolation;
 
@@ -76,7 +78,7 @@ impl<C: Chooser> Client<C> {
         leg: Option<Leg>,
         now: Now,
     ) -> Result<OriginId, BuildError> {
-        let congestion = self.congestion_for(0, plan.hops.len());
+        let congestion = self.congestion_for(plan.hops.len());
         let first = plan.hops.first().ok_or(BuildError::WrongReply)?;
         let (handshake, create) = HopHandshake::start(first, congestion, &mut self.rng)?;
         if plan.hops.len() > 1 {
@@ -100,6 +102,7 @@ impl<C: Chooser> Client<C> {
             created: now.mono,
             created_wall: now.wall,
             began: None,
+            link: None,
             took: None,
             probed: None,
             congestion: false,
@@ -125,17 +128,18 @@ impl<C: Chooser> Client<C> {
         Ok(id)
     }
 
-    /// The consensus' cc_sendme_inc, if the hop is the last of several: the one whose streams
-    /// want it.
-    fn congestion_for(&self, hop: usize, hops: usize) -> Option<u8> {
-        let is_exit = hops > 1 && hop + 1 == hops;
-        self.chooser.congestion().filter(|_| is_exit)
+    /// The consensus' cc_sendme_inc, if the circuit has several hops. Each of them is asked, though the last one alone has
+    /// streams: Counter Galois Onion, which keeps relays from marking cells, is granted with congestion control only
+    /// (TROVE-2026-033).
+    fn congestion_for(&self, hops: usize) -> Option<u8> {
+        self.chooser.congestion().filter(|_| hops > 1)
     }
 
     /// The CREATE was sent.
-    pub(super) fn on_launched(&mut self, id: OriginId, now: Now) {
+    pub(super) fn on_launched(&mut self, id: OriginId, link: ConnectionId, now: Now) {
         if let Some(circuit) = self.circuits.get_mut(&id) {
             circuit.began = Some(now.mono);
+            circuit.link = Some(link);
         }
     }
 
@@ -151,6 +155,9 @@ impl<C: Chooser> Client<C> {
             return;
         };
         let hop = circuit.hops.get(circuit.built);
+        if let Some(first) = hop.filter(|_| circuit.built == 0) {
+            self.first_hops.answered(&first.rsa);
+        }
         let (keys, flow) = match handshake.finish(reply) {
             Ok(finished) => finished,
             Err(error) => {
@@ -189,7 +196,7 @@ impl<C: Chooser> Client<C> {
             self.on_complete(id, now);
             return;
         };
-        let congestion = self.congestion_for(built, total);
+        let congestion = self.congestion_for(total);
         let asked = HopHandshake::start(next, congestion, &mut self.rng)
             .and_then(|(state, create)| Ok((state, extend2(next, create)?)));
         match asked {
@@ -375,6 +382,7 @@ impl<C: Chooser> Client<C> {
             return;
         };
         self.weights.leave(&circuit.weighed);
+        let silent = self.check_first_hop(&circuit, end, now);
         let info = circuit.info();
         let failed = circuit.is_building();
         if failed {
@@ -399,7 +407,7 @@ impl<C: Chooser> Client<C> {
             reason: Some(end),
         });
         if let Some(guard) = &circuit.guard {
-            let outcome = fate(&circuit, end);
+            let outcome = fate(&circuit, end, silent);
             self.chooser.guard(guard, outcome, now, &mut self.rng);
             self.chooser.forget(guard);
         }
@@ -422,6 +430,30 @@ impl<C: Chooser> Client<C> {
         self.serve(now);
     }
 
+    /// Handles the end of a circuit whose first hop may not have answered. Returns what that shows of it.
+    fn check_first_hop(
+        &mut self,
+        circuit: &Circuit<C::Guard>,
+        end: CircuitEnd,
+        now: Now,
+    ) -> Option<Silence> {
+        let first = circuit.hops.first().map(|hop| hop.rsa);
+        let first = first.filter(|_| circuit.is_building() && circuit.built == 0)?;
+        if end.remote.is_some() {
+            self.first_hops.answered(&first);
+            return None;
+        }
+        let (began, link) = (circuit.began?, circuit.link.filter(|_| is_late(end))?);
+        let patience = self.chooser.timeouts().close.max(PATIENCE);
+        let times = (began, now.mono);
+        let silence = self.first_hops.silent(first, link, times, patience)?;
+        self.log(Line::info(format!(
+            "{first} does not answer over a link that is open: new circuits get another one"
+        )));
+        self.command(OriginCommand::RetireLink { connection: link });
+        Some(silence)
+    }
+
     /// Whether circuits fail so often that none is to be begun now.
     pub(super) fn is_launch_paused(&self, now: Now) -> bool {
         self.launches
@@ -438,24 +470,33 @@ impl<C: Chooser> Client<C> {
 }
 
 /// The outcome for the guard of a circuit that ended (C tor's `circuit_build_failed`).
-fn fate<G>(circuit: &Circuit<G>, end: CircuitEnd) -> Outcome {
+fn fate<G>(circuit: &Circuit<G>, end: CircuitEnd, silent: Option<Silence>) -> Outcome {
     let ours = matches!(
         end.reason,
         EndOfCircuit::GuardLimit
             | EndOfCircuit::Destroy(DestroyReason::REQUESTED | DestroyReason::FINISHED)
     );
-    let late = matches!(
-        end.reason,
-        EndOfCircuit::MeasurementExpired | EndOfCircuit::Destroy(DestroyReason::TIMEOUT)
-    );
+    // Files that are used up here are not the guard's fault.
+    let full = end.reason == EndOfCircuit::Destroy(DestroyReason::RESOURCELIMIT);
+    let unreachable = match circuit.began {
+        None => end.remote.is_none() && !full,
+        Some(_) => silent == Some(Silence::Unreachable),
+    };
     match (circuit.is_building(), circuit.built) {
         (false, _) if end.remote.is_some() => Outcome::Collapsed,
         (false, _) => Outcome::Cancelled,
         (true, _) if ours => Outcome::Cancelled,
-        // A first hop that does not answer is the guard's fault. One that answers by DESTROY is
-        // there.
-        (true, 0) if end.remote.is_none() => Outcome::GuardFailed,
-        (true, _) if late => Outcome::TimedOut,
+        // Only a connection that fails is the guard's fault, not a circuit over one that is open.
+        (true, 0) if unreachable => Outcome::GuardFailed,
+        (true, _) if is_late(end) => Outcome::TimedOut,
         (true, _) => Outcome::Failed,
     }
+}
+
+/// Whether building took too long.
+fn is_late(end: CircuitEnd) -> bool {
+    matches!(
+        end.reason,
+        EndOfCircuit::MeasurementExpired | EndOfCircuit::Destroy(DestroyReason::TIMEOUT)
+    )
 }

@@ -37,6 +37,7 @@ use crate::circuit::Circuit;
 use crate::config::ClientConfig;
 use crate::dormancy::{Dormancy, Remembered};
 use crate::events::{CircuitInfo, ClientEvent, StreamInfo};
+use crate::first_hops::FirstHops;
 use crate::launches::Launches;
 use crate::now::Now;
 use crate::outage::Outage;
@@ -97,6 +98,7 @@ pub struct Client<C: Chooser> {
     last_stream: u64,
     predicted: Predicted,
     launches: Launches,
+    first_hops: FirstHops,
     addresses: AddressMap,
     dormancy: Dormancy,
     tracked: Tracked,
@@ -121,6 +123,7 @@ impl<C: Chooser> Client<C> {
         Client {
             predicted: Predicted::new(now.mono),
             launches: Launches::new(now.mono),
+            first_hops: FirstHops::default(),
             chooser,
             rng: StdRng::from_seed(seed),
             circuits: BTreeMap::new(),
@@ -203,8 +206,8 @@ impl<C: Chooser> Client<C> {
         match event {
             OriginEvent::Launched {
                 circuit,
-                connection: _,
-            } => self.on_launched(circuit, now),
+                connection,
+            } => self.on_launched(circuit, connection, now),
             OriginEvent::Answered { circuit, reply } => self.on_answered(circuit, &reply, now),
             OriginEvent::Closed {
                 circuit,

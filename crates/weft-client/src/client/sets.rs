@@ -211,6 +211,7 @@ impl<C: Chooser> Client<C> {
             created: now.mono,
             created_wall: now.wall,
             began: None,
+            link: None,
             took: None,
             probed: None,
             congestion: first.congestion,

@@ -117,8 +117,11 @@ impl<C: Chooser> Client<C> {
             return;
         }
         if circuit.purpose == CircuitPurpose::Measure {
-            let began = circuit.began.unwrap_or(circuit.created);
-            self.chooser.built(BuildNews::Abandoned { began }, now);
+            // A first hop that does not answer is no measure of circuits.
+            if first_hop {
+                let began = circuit.began.unwrap_or(circuit.created);
+                self.chooser.built(BuildNews::Abandoned { began }, now);
+            }
             self.close_circuit(id, EndOfCircuit::MeasurementExpired, now);
             return;
         }

@@ -62,7 +62,7 @@ pub(super) struct Connection {
     stated: bool,
     /// It was accepted, and its address is charged for it.
     pub(super) counted_for_dos: bool,
-    /// Its TLS keys near their end, and there are no others for it.
+    /// It takes no new circuits: its TLS keys near their end, and there are no others for it, or its far end does not answer.
     pub(super) worn: bool,
     /// The circuits on it.
     load: Load,
@@ -287,7 +287,7 @@ impl Connections {
         self.relays.get(&rsa).map_or(0, Vec::len) + self.opening.count_to(rsa)
     }
 
-    /// A connection's keys near their end.
+    /// A connection takes no new circuits: its keys near their end, or its far end does not answer.
     pub(super) fn wear_out(&mut self, id: ConnectionId) {
         if let Some(connection) = self.all.get_mut(&id) {
             connection.worn = true;

@@ -281,6 +281,7 @@ impl RelayController {
                     None => {}
                 }
             }
+            OriginCommand::RetireLink { connection } => self.connections.wear_out(connection),
             OriginCommand::Attach {
                 stream,
                 circuit,

@@ -276,3 +276,23 @@ fn a_client_learns_how_far_the_links_are_that_its_node_opens() {
         assert_eq!(of_links(&mut world), expected);
     }
 }
+
+/// What a client does with a link whose far end leaves CREATEs unanswered.
+#[test]
+fn a_link_that_is_retired_gets_no_new_circuits_and_keeps_those_that_it_has() {
+    let mut world = world_with_keepalives();
+    let client = world.link_on(0, CLIENT);
+    let old = world.link_on(0, relay_identity(5));
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    circuit.extend(&mut world, 5, old);
+    let mut other = Circuit::create(&mut world, client, 0x8000_0002);
+    let retire = OriginCommand::RetireLink { connection: old };
+    world.controller.origin(retire, world.now);
+    let message = Circuit::extend_message(5, &[1; 84]);
+    other.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+    assert_eq!(world.connects.len(), 1);
+    circuit.send(&mut world, 1, RelayCmd::DATA, b"still here");
+    world.settle();
+    assert_eq!(circuit.at_next(&mut world).2, b"still here");
+}

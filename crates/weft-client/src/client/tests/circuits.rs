@@ -1,5 +1,8 @@
 //! Circuits: begun ahead of need, failing, late, used up.
 
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng as _;
+use weft_crypto::handshake::{ReplyParams, negotiate};
 use weft_path::{GuardUse, Outcome, RelayName};
 
 use super::world::{Manner, World, rsa};
@@ -51,11 +54,28 @@ fn nothing_is_begun_ahead_of_need_when_nothing_was_needed_for_an_hour() {
 }
 
 #[test]
-fn congestion_control_is_asked_of_the_exit_alone() {
+fn congestion_control_and_cgo_are_asked_of_every_hop() {
     let mut world = World::new(1, 3, "accept 80,443");
     world.client.chooser().congestion = Some(31);
+    for relay in &mut world.client.chooser().relays {
+        relay.supports_cgo = true;
+    }
     world.ready();
     world.wait(1);
+    assert_eq!(world.creates.len(), 6);
+    for (relay, create) in &world.creates {
+        let keys = &world.relays[relay].keys;
+        let grants = ReplyParams {
+            sendme_inc: Some(31),
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let answer = negotiate(create, keys, &grants, &mut rng).unwrap();
+        assert_eq!(answer.sendme_inc, Some(31), "{relay}");
+        assert!(
+            answer.keys.tor1().is_none(),
+            "{relay} was not asked for CGO"
+        );
+    }
     assert!(
         world
             .list()

@@ -9,4 +9,5 @@ mod mtor;
 mod probing;
 mod selecting;
 mod streams;
+mod troves;
 mod world;

@@ -38,6 +38,8 @@ pub(super) enum Manner {
     Slow,
     /// Takes the CREATE and sends no reply.
     Silent,
+    /// No file is left here for a connection to it.
+    Full,
     /// Answers DESTROY.
     Refuses,
     /// Answers with a wrong handshake.
@@ -329,6 +331,10 @@ pub(super) struct World {
     pub(super) probes: Vec<OriginId>,
     /// Hops that were asked for their weights.
     pub(super) asked_weights: Vec<(OriginId, HopIndex)>,
+    /// Every CREATE, and the relay that it was for.
+    pub(super) creates: Vec<(RsaIdentity, CreateRequest)>,
+    /// Links that take no new circuits.
+    pub(super) retired: Vec<ConnectionId>,
     next_stream: u64,
 }
 
@@ -364,6 +370,8 @@ impl World {
             launches: 0,
             probes: Vec::new(),
             asked_weights: Vec::new(),
+            creates: Vec::new(),
+            retired: Vec::new(),
             next_stream: 0,
         };
         for number in 1..=4 {
@@ -471,6 +479,11 @@ impl World {
         self.run();
     }
 
+    /// The link on which circuits begin.
+    fn link_in_use(&self) -> ConnectionId {
+        ConnectionId((1 << 32) + self.retired.len() as u64)
+    }
+
     /// A circuit dies.
     pub(super) fn destroy(&mut self, circuit: OriginId) {
         let streams: Vec<_> = self
@@ -560,6 +573,14 @@ impl World {
                     });
                     return;
                 }
+                if self.relays[&first.rsa].manner == Manner::Full {
+                    events.push_back(OriginEvent::Closed {
+                        circuit,
+                        reason: DestroyReason::RESOURCELIMIT,
+                        remote: false,
+                    });
+                    return;
+                }
                 self.circuits.insert(circuit, Far::default());
                 if meets {
                     events.push_back(OriginEvent::Link {
@@ -571,7 +592,7 @@ impl World {
                 }
                 events.push_back(OriginEvent::Launched {
                     circuit,
-                    connection: ConnectionId(1 << 32),
+                    connection: self.link_in_use(),
                 });
                 self.create(circuit, first.rsa, &create, events);
             }
@@ -601,6 +622,10 @@ impl World {
                 );
                 assert!(!self.dropped.contains(&circuit), "{circuit} was dropped");
                 self.dropped.push(circuit);
+            }
+            OriginCommand::RetireLink { connection } => {
+                assert_eq!(connection, self.link_in_use());
+                self.retired.push(connection);
             }
             OriginCommand::Probe { circuit, .. } => {
                 self.probes.push(circuit);
@@ -745,13 +770,14 @@ impl World {
         create: &CreateRequest,
         events: &mut VecDeque<OriginEvent>,
     ) {
+        self.creates.push((to, create.clone()));
         let relay = &self.relays[&to];
         let grants = ReplyParams {
             sendme_inc: Some(31),
         };
         match relay.manner {
             Manner::Silent => {}
-            Manner::Unreachable | Manner::Refuses => {
+            Manner::Unreachable | Manner::Full | Manner::Refuses => {
                 self.circuits.remove(&circuit);
                 events.push_back(OriginEvent::Closed {
                     circuit,
