@@ -270,7 +270,7 @@ pub fn verify(
         document.relay_protocol_status(),
         document.client_protocol_status(),
     ];
-    let params = Params::from_consensus(document.params());
+    let params = Params::from_consensus(document.params(), method(text));
     let consensus = Consensus {
         relays: document
             .relays()
@@ -295,6 +295,13 @@ pub fn verify(
         document: Box::new(document),
         signers,
     })
+}
+
+/// The consensus method by which it was made; 1 where it names none (dir-spec 3.4.1).
+fn method(text: &str) -> u32 {
+    let mut head = text.lines().take_while(|line| !line.starts_with("r "));
+    let method = head.find_map(|line| line.strip_prefix("consensus-method "));
+    method.and_then(|method| method.parse().ok()).unwrap_or(1)
 }
 
 /// What a consensus says of the network as a whole; the protocols are those of relays and of clients.
@@ -355,7 +362,7 @@ pub fn verify_ns(
         document.relay_protocol_status(),
         document.client_protocol_status(),
     ];
-    let params = Params::from_consensus(document.params());
+    let params = Params::from_consensus(document.params(), method(text));
     Ok(VerifiedNs {
         consensus: without_relays(text, &lifetime, params, statuses),
         descriptors,

@@ -113,8 +113,9 @@ params! {
     onion_key_grace_period: Duration = "onion-key-grace-period-days", 7, 1, 90, days;
     /// Bytes that a descriptor of an onion service must be shorter than.
     hs_v3_max_descriptor_size: u32 = "HSV3MaxDescriptorSize", 50_000, 1, MAX, count;
-    /// Whether a descriptor carries a TAP onion key that is never used.
-    publish_dummy_tap_key: bool = "publish-dummy-tap-key", 1, 0, 1, flag;
+    /// Whether a descriptor carries a TAP onion key that is never used; without a rule, whether the
+    /// consensus is of a method below [`METHOD_WITHOUT_TAP`].
+    publish_dummy_tap_key: bool = "publish-dummy-tap-key", 0, 0, 1, flag;
     /// Whether a descriptor carries the `family` line.
     publish_family_list: bool = "publish-family-list", 1, 0, 1, flag;
     /// Whether relays publish without having found their IPv4 ORPort reachable.
@@ -317,10 +318,18 @@ params! {
     cellq_low: u32 = "cellq_low", 10, 1, 1000, count;
 }
 
+/// The consensus method from which on authorities take descriptors without TAP keys (C tor 0.4.9.12).
+const METHOD_WITHOUT_TAP: u32 = 36;
+
 impl Params {
-    /// The parameters of a consensus.
-    pub(crate) fn from_consensus(params: &NetParams<i32>) -> Self {
-        Self::read(|name| params.get(name).copied())
+    /// The parameters of a consensus of this method.
+    pub(crate) fn from_consensus(params: &NetParams<i32>, method: u32) -> Self {
+        let old = i32::from(method < METHOD_WITHOUT_TAP);
+        let get = |name: &str| params.get(name).copied();
+        Self::read(|name| match name {
+            "publish-dummy-tap-key" => Some(get(name).unwrap_or(old)),
+            _ => get(name),
+        })
     }
 
     /// Rules between parameters: bounds and defaults that are themselves parameters.
@@ -353,7 +362,21 @@ mod tests {
         for (name, value) in pairs {
             raw.set((*name).to_string(), *value);
         }
-        Params::from_consensus(&raw)
+        Params::from_consensus(&raw, METHOD_WITHOUT_TAP)
+    }
+
+    #[test]
+    fn without_a_rule_there_is_no_tap_key_from_method_36_on() {
+        let mut raw = NetParams::new();
+        assert!(!Params::default().publish_dummy_tap_key);
+        let is_wanted = |raw: &NetParams<i32>, method| {
+            Params::from_consensus(raw, method).publish_dummy_tap_key
+        };
+        assert!(is_wanted(&raw, 35) && !is_wanted(&raw, 36) && !is_wanted(&raw, 37));
+        for rule in [0, 1] {
+            raw.set("publish-dummy-tap-key".to_string(), rule);
+            assert!([35, 36].map(|method| is_wanted(&raw, method)) == [rule == 1; 2]);
+        }
     }
 
     #[test]

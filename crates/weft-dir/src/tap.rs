@@ -1,9 +1,9 @@
 //! Whether our descriptor has a TAP onion key, which nobody builds circuits with any more.
 //!
-//! As C tor, by the consensus: `publish-dummy-tap-key`, until which authorities refuse descriptors without one
-//! ("Missing TAP key in descriptor."). Beyond C tor, an authority that refuses one form by name gets the other: the
-//! rule may change at the authorities before it does in the consensus that this relay has, and a relay that nobody
-//! lists does not learn of it.
+//! Authorities before C tor 0.4.9.12 refuse descriptors without one ("Missing TAP key in descriptor."), later ones those
+//! with one. The consensus decides, by its parameter `publish-dummy-tap-key` or its method; without a consensus there is
+//! none. Beyond C tor, an authority that refuses one form gets the other: the rule may change at the authorities before
+//! it does in the consensus that this relay has, and a relay that nobody lists does not learn of it.
 
 /// The form of our descriptor. No I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(crate) struct TapForm {
     made: bool,
     /// Forms that an authority has refused since the rule is this: without, with.
     refused: [bool; 2],
+    /// An authority has taken the last descriptor.
+    taken: bool,
 }
 
 impl TapForm {
@@ -26,6 +28,7 @@ impl TapForm {
             };
         }
         let [without, with] = self.refused;
+        self.taken = false;
         self.made = match rule {
             true => !with || without,
             false => without && !with,
@@ -33,10 +36,16 @@ impl TapForm {
         self.made
     }
 
+    /// An authority has taken the last descriptor.
+    pub(crate) fn accepted(&mut self) {
+        self.taken = true;
+    }
+
     /// An authority has refused the last descriptor for this reason; whether it may take another form that
     /// is to be made.
     pub(crate) fn refused(&mut self, reason: &str) -> bool {
-        let Some(rule) = self.rule.filter(|_| names_tap(reason)) else {
+        let is_likely = names(reason, &["tap"]) || !self.taken && !names(reason, &OTHER_REASONS);
+        let Some(rule) = self.rule.filter(|_| is_likely) else {
             return false;
         };
         let made = self.made;
@@ -49,11 +58,29 @@ impl TapForm {
     }
 }
 
-/// Whether an authority's reason is about the TAP key.
-fn names_tap(reason: &str) -> bool {
+/// Words of reasons that are about something else (C tor process_descs.c; Weft's authority).
+const OTHER_REASONS: [&str; 14] = [
+    "address",
+    "approved",
+    "certificate",
+    "clock",
+    "expired",
+    "fingerprint",
+    "keypair",
+    "large",
+    "nickname",
+    "pinning",
+    "platform",
+    "port",
+    "timezone",
+    "version",
+];
+
+/// Whether an authority's reason has one of these words.
+fn names(reason: &str, words: &[&str]) -> bool {
     reason
         .split(|letter: char| !letter.is_ascii_alphanumeric())
-        .any(|word| word.eq_ignore_ascii_case("tap"))
+        .any(|word| words.iter().any(|one| word.eq_ignore_ascii_case(one)))
 }
 
 #[cfg(test)]
@@ -112,13 +139,34 @@ mod tests {
         assert!(!form.refused(MISSING), "nothing was made");
         form.next(true);
         for reason in [
-            "",
             "Fingerprint is marked rejected",
-            "tape",
-            "Router is stapled",
+            "Rejected: Your clock is set too far in the future, or your timezone is not correct.",
+            "Tor version is insecure or unsupported. Please upgrade!",
+            "Router descriptor was too large.",
         ] {
             assert!(!form.refused(reason), "{reason}");
             assert!(form.next(true));
+        }
+    }
+
+    /// C tor 0.4.9.12's words for a descriptor with a TAP key are not known.
+    #[test]
+    fn an_authority_that_refuses_without_naming_tap_gets_the_other_form() {
+        for reason in ["", "Malformed router descriptor", "Unexpected onion-key"] {
+            let mut form = TapForm::default();
+            assert!(form.next(true));
+            assert!(form.refused(reason), "{reason}");
+            assert!(!form.next(true));
+            // Once: where both are refused, the reason is another one.
+            assert!(form.refused(reason));
+            assert!(form.next(true));
+            assert!(!form.refused(reason));
+            // Nor where another authority took this form.
+            let mut form = TapForm::default();
+            form.next(true);
+            form.accepted();
+            assert!(!form.refused(reason), "{reason}");
+            assert!(form.refused("a TAP key"));
         }
     }
 }

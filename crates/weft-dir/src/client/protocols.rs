@@ -5,7 +5,7 @@ use tor_protover::Protocols;
 
 /// What Weft's client speaks (tor-spec 9). Onion services and padding machines are not among it.
 const SPOKEN: &str =
-    "Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-4";
+    "Conflux=1 Cons=2 Desc=2-4 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2-3 Relay=2-6";
 
 /// Those of the consensus' protocols that we lack: whether they are required, and which.
 pub(super) fn missing(wanted: &ProtoStatus) -> Option<(bool, String)> {
@@ -30,5 +30,14 @@ mod tests {
     fn what_is_spoken_can_be_read() {
         let spoken: Protocols = SPOKEN.parse().unwrap();
         assert_eq!(spoken.to_string(), SPOKEN);
+    }
+
+    /// What this client does: paths by families' keys, documents without TAP keys, CGO, conflux sets.
+    #[test]
+    fn the_client_speaks_what_c_tor_0_4_9_has_for_clients_but_onion_services() {
+        let spoken: Protocols = SPOKEN.parse().unwrap();
+        let wanted = "Conflux=1 Cons=2 Desc=2-4 FlowCtrl=1-2 Link=4-5 Microdesc=2-3 Relay=2-6";
+        let missing = wanted.parse::<Protocols>().unwrap().difference(&spoken);
+        assert!(missing.is_empty(), "{missing}");
     }
 }

@@ -79,7 +79,7 @@ struct Thresholds {
 
 impl<'a> Voter<'a> {
     /// Relays that share an address with too many others (`get_all_possible_sybil`): of each address, the authority
-    /// stays, then relays that run, then those with more bandwidth.
+    /// stays, then those with more bandwidth. Relays that were not reached there count for nobody (TROVE-2026-064).
     pub(super) fn crowded(&self, all: &[Candidate<'_>]) -> BTreeSet<RsaIdentity> {
         let most = self.config.flags.max_per_address;
         let mut crowded = BTreeSet::new();
@@ -93,13 +93,13 @@ impl<'a> Voter<'a> {
         for address in addresses {
             let with = all
                 .iter()
+                .filter(|one| one.running)
                 .filter_map(|one| Some((address(one.router)?, one)));
             let mut with: Vec<(IpAddr, &Candidate<'_>)> = with.collect();
             with.sort_by_key(|(ip, one)| {
                 (
                     *ip,
                     one.router.rsa != self.config.identity,
-                    !one.running,
                     u64::MAX - self.bandwidth(one.router),
                     one.router.rsa,
                 )

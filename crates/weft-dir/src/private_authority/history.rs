@@ -156,14 +156,6 @@ impl History {
         }
     }
 
-    /// A relay counts as one that has never run (`rep_hist_make_router_pessimal`).
-    pub(super) fn make_pessimal(&mut self, id: RsaIdentity, now: SystemTime) {
-        let when = unix(now);
-        let relay = self.relay(id, when);
-        relay.end_run(when);
-        (relay.run_length, relay.uptime) = (0, 0);
-    }
-
     /// The history of a relay; of a new one nothing is known.
     fn relay(&mut self, id: RsaIdentity, now: i64) -> &mut Relay {
         if self.tracked_since == 0 {
@@ -458,16 +450,13 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_moves_counts_as_down_for_a_while_and_a_pessimal_one_as_never_up() {
+    fn a_relay_that_moves_counts_as_down_for_a_while() {
         let (mut history, one) = (History::default(), id(1));
         history.note_reachable(one, at(1), now(), NO_PENALTY);
         let later = now() + secs(1000);
         history.note_reachable(one, at(2), later, secs(200));
         assert_eq!(history.fractional_uptime(&one, later), 0.8);
         assert_eq!(history.uptime(&one, later + secs(5)), secs(5));
-        history.make_pessimal(one, later);
-        assert_eq!(history.fractional_uptime(&one, later), 0.0);
-        assert_eq!(history.mtbf(&one, later), 0.0);
     }
 
     #[test]

@@ -197,7 +197,7 @@ impl PrivateAuthority {
         }
     }
 
-    /// Does what is due: forgets relays that have not published for a day, and makes a consensus
+    /// Does what is due: forgets relays that have not published for a day or whose certificates have ended, and makes a consensus
     /// where the newest is no longer fresh or relays have come. Returns when to call again at the
     /// latest; after a [`post`](Self::post) it may be due sooner.
     ///
@@ -207,7 +207,9 @@ impl PrivateAuthority {
         let started = *self.started.get_or_insert(now);
         let routers = &self.routers;
         self.history.downrate(now, |id| routers.contains_key(id));
-        self.forget_all(now, |router| router.published + router::MAX_AGE < now);
+        self.forget_all(now, |router| {
+            router.published + router::MAX_AGE < now || router.valid_until < now
+        });
         let routers = &self.routers;
         // What is still tested holds a place.
         self.reach
@@ -355,9 +357,6 @@ impl PrivateAuthority {
             history.note_unreachable(down.router.rsa, since);
         }
         let crowded = self.voter(history, lifetime).crowded(&relays);
-        for id in &crowded {
-            history.make_pessimal(*id, now);
-        }
         let listed = self.voter(history, lifetime).vote(&relays, &crowded);
         if listed.is_empty() {
             return Ok(None);

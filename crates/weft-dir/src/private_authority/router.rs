@@ -57,6 +57,8 @@ pub(super) struct Router {
     pub(super) nickname: String,
     /// When it was made.
     pub(super) published: SystemTime,
+    /// When the first of its certificates ends, those of families among them.
+    pub(super) valid_until: SystemTime,
     /// How long the relay had run then, in its words.
     uptime: Duration,
     /// Address.
@@ -128,6 +130,7 @@ impl Router {
                     .into(),
             );
         }
+        let (_, ends) = timed.bounds_start_end();
         let parsed = timed
             .extend_start_bound(SKEW)
             .if_valid_at(&now)
@@ -166,6 +169,7 @@ impl Router {
             ed,
             nickname: parsed.router.nickname.to_string(),
             published,
+            valid_until: ends.unwrap_or(published + MAX_AGE),
             uptime: Duration::from_secs(
                 line(text, "uptime")
                     .and_then(|seconds| seconds.parse().ok())

@@ -128,12 +128,15 @@ impl DirectoryTask {
         outcome: UploadOutcome,
     ) {
         let monotonic = self.clock.monotonic();
-        if let UploadOutcome::Refused(reason) = &outcome
-            && generation == self.generation
-            && self.tap.refused(reason)
-        {
-            self.publisher
-                .mark_dirty("an authority wants another form of TAP key");
+        match &outcome {
+            UploadOutcome::Accepted if generation == self.generation => self.tap.accepted(),
+            UploadOutcome::Refused(reason)
+                if generation == self.generation && self.tap.refused(reason) =>
+            {
+                self.publisher
+                    .mark_dirty("an authority wants another form of TAP key");
+            }
+            _ => {}
         }
         let round =
             self.publisher

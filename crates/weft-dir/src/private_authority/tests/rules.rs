@@ -4,6 +4,7 @@ use std::net::SocketAddrV4;
 
 use weft_policy::AddressSet;
 
+use super::reachability::run_tests;
 use super::*;
 use crate::descriptor::Moment;
 
@@ -398,4 +399,48 @@ fn a_legacy_key_signs_as_well() {
     assert_eq!(text.matches("\ndir-source auth").count(), 2);
     assert_eq!(authority.get("/tor/keys/all", now()).body.len(), 2);
     assert_eq!(authority.get("/tor/keys/authority", now()).body.len(), 1);
+}
+
+/// TROVE-2026-064.
+#[test]
+fn relays_that_are_not_reached_crowd_nobody_out_and_nobody_loses_a_history() {
+    let mut config = with_tests(|_| {});
+    config.flags.max_per_address = 2;
+    let mut authority = authority_with(config);
+    // All are at one address; the first is the authority's own.
+    for (seed, observed) in [(1, 1_000), (2, 9_000), (3, 50_000), (4, 90_000)] {
+        let moment = Moment {
+            observed,
+            ..moment()
+        };
+        post_at(&mut authority, &described(seed), &moment);
+    }
+    run_tests(&mut authority, &[4], now());
+    assert_eq!(names(&entries(&mut authority)), ["relay1", "relay3"]);
+    // One that there was no place for has run all the same.
+    let at = now() + secs(100);
+    let of = |seed| relay(seed).rsa_id();
+    assert_eq!(authority.history.uptime(&of(2), at), secs(100));
+    assert_eq!(authority.history.uptime(&of(3), at), secs(100));
+}
+
+/// TROVE-2026-062. The certificate that ends here is that of the onion key; tor-netdoc takes the earliest of all.
+#[test]
+fn a_descriptor_ends_with_the_first_of_its_certificates() {
+    let mut authority = authority_with(config());
+    let short = Moment {
+        onion_key_lifetime: secs(2 * HOUR),
+        ..moment()
+    };
+    post(&mut authority, &described(1));
+    assert_eq!(post_at(&mut authority, &described(2), &short).status, 200);
+    assert_eq!(names(&entries(&mut authority)), ["relay1", "relay2"]);
+    let before = entries_after(&mut authority, secs(HOUR));
+    assert_eq!(names(&before), ["relay1", "relay2"]);
+    // Certificates have whole hours.
+    let after = entries_after(&mut authority, secs(3 * HOUR + 4));
+    assert_eq!(names(&after), ["relay1"]);
+    let late = now() + secs(3 * HOUR + 4);
+    let body = described(3).sign(&short).unwrap().upload_body();
+    assert_eq!(authority.post(&body, FROM, late).status, 400);
 }
