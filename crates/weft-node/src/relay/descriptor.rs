@@ -20,7 +20,7 @@ use weft_datadir::keys::RelayKeys;
 /// The subprotocols that this relay speaks, and no more: links, link authentication, circuits by
 /// ntor and ntor-v3 with EXTEND2 over IPv6 and Counter Galois Onion, authenticated SENDMEs and congestion control, introduction and
 /// rendezvous points of onion services, padding on circuits, the documents that it reads.
-const PROTOCOLS: &str = "Cons=2 Desc=2 FlowCtrl=1-2 HSIntro=4-5 HSRend=2 Link=4-5 LinkAuth=3 Microdesc=2 Padding=2 Relay=2-6";
+const PROTOCOLS: &str = "Cons=2 Desc=2-4 FlowCtrl=1-2 HSIntro=4-5 HSRend=2 Link=4-5 LinkAuth=3 Microdesc=2-3 Padding=2 Relay=2-6";
 /// What a relay whose circuits may be joined to conflux sets speaks besides (proposal 329).
 const CONFLUX: &str = "Conflux=1";
 /// What a relay that serves a directory speaks besides.
