@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::compress::{Effort, compress};
 use proptest::prelude::*;
 use std::io::Write;
 use std::net::IpAddr;
@@ -310,6 +311,25 @@ proptest! {
             if let Ok(decoded) = decode(bytes.clone(), compression, 300) {
                 prop_assert!(decoded.len() <= 300 || compression == Compression::Identity);
             }
+        }
+    }
+}
+
+/// TROVE-2026-021, -022.
+#[test]
+fn a_body_of_many_compressed_streams_or_half_of_one_ends() {
+    for compression in Compression::BEST_FIRST {
+        if compression == Compression::Identity {
+            continue;
+        }
+        let one = compress(&[b'0'; 60_000], compression, Effort::Low).unwrap();
+        // Each is small enough; together they are 60 MB.
+        let many = decode(one.repeat(1000), compression, 1 << 20);
+        let small =
+            |read: Result<Vec<u8>, HttpError>| read.map_or(true, |read| read.len() <= 60_000);
+        assert!(small(many), "{compression:?}");
+        for end in 0..one.len() {
+            assert!(small(decode(one[..end].to_vec(), compression, 1 << 20)));
         }
     }
 }
