@@ -59,6 +59,8 @@ impl FirstHops {
         let known = self.silent.get(&rsa).copied();
         let mut silent = match known {
             Some(known) if known.link == link => known,
+            // Circuits of an earlier link show nothing new.
+            Some(known) if known.link > link => return None,
             other => Silent {
                 link,
                 since: began,
@@ -96,6 +98,7 @@ mod tests {
         assert_eq!(silent(1, 50, 60), Some(Silence::Retire));
         assert_eq!(silent(1, 50, 70), None);
         assert_eq!(silent(2, 100, 159), None);
+        assert_eq!(silent(1, 90, 159), None);
         assert_eq!(silent(2, 100, 160), Some(Silence::Unreachable));
         assert_eq!(silent(2, 100, 161), None);
         assert_eq!(silent(3, 200, 260), Some(Silence::Unreachable));
