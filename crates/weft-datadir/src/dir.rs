@@ -62,6 +62,7 @@ pub fn could_be_private(path: &Path, group_readable: bool) -> Result<(), DirErro
 }
 
 /// Opens a directory; `None`: there is none.
+#[expect(clippy::disallowed_methods, reason = "it is opened to be read")]
 fn open(path: &Path) -> Result<Option<File>, DirError> {
     let opened = OpenOptions::new()
         .read(true)

@@ -1,9 +1,10 @@
-//! What a node keeps in its DataDirectory: the relay's keys, the state file, the lock.
+//! What a node keeps in its DataDirectory: the relay's keys, the state file, the lock; and the one way
+//! to write a file ([`file`]), the torrc among them ([`torrc`]).
 //!
 //! Names, formats and lifetimes of the files are C tor's, so that `tor` and Weft can take turns on one
 //! DataDirectory. The order at start-up: [`dir::check_private`], [`lock::DataDirLock::acquire`], then
 //! [`keys::RelayKeys::load_or_create`] and [`state::load`]. Every file is written through [`file`], whole
-//! or not at all.
+//! or not at all; clippy forbids other ways here, in `weft-dir` and, by a test, in `weft-node`.
 //!
 //! Not here: cached directory documents (`weft-dir`), and what a node is on its machine besides (its user,
 //! limits, PidFile: `weft_node::process`).
@@ -14,7 +15,8 @@
         clippy::unwrap_used,
         clippy::expect_used,
         clippy::indexing_slicing,
-        clippy::cast_possible_truncation
+        clippy::cast_possible_truncation,
+        clippy::disallowed_methods
     )
 )]
 
@@ -23,3 +25,4 @@ pub mod file;
 pub mod keys;
 pub mod lock;
 pub mod state;
+pub mod torrc;

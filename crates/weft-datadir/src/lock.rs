@@ -56,6 +56,7 @@ impl DataDirLock {
     }
 
     /// One try.
+    #[expect(clippy::disallowed_methods, reason = "a lock has no contents")]
     fn attempt(path: &Path) -> Result<Self, LockError> {
         let file = OpenOptions::new()
             .read(true)

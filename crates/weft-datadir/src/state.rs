@@ -235,7 +235,7 @@ pub fn load(data_dir: &Path) -> Result<State, StateError> {
                 path.display(),
                 aside.display()
             );
-            fs::rename(&path, &aside).map_err(|e| FileError::new("move aside", &path, e))?;
+            file::move_aside(&path, &aside)?;
             Ok(State::default())
         }
     }

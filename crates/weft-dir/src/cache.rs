@@ -4,10 +4,12 @@
 //! started in turn on one directory find each other's. A file that cannot be used is worth one
 //! warning, is not an error, and is replaced by the next good document.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+
+use weft_datadir::file::{self, Access, FileError};
 
 /// File name of the consensus.
 pub const CONSENSUS: &str = "cached-microdesc-consensus";
@@ -25,26 +27,16 @@ pub const MICRODESCS_NEW: &str = "cached-microdescs.new";
 pub(crate) const MAX_FILE: u64 = 64 << 20;
 
 /// A cache file could not be read or written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {source}", path.display())]
-pub struct CacheError {
-    /// `read`, `write` or `add to`.
-    action: &'static str,
-    /// Which file.
-    path: PathBuf,
-    /// Why.
-    source: io::Error,
-}
+pub type CacheError = FileError;
 
 /// Reads a cache file of text; `None` if there is none.
 pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> {
     let Some(bytes) = read_bytes(directory, name)? else {
         return Ok(None);
     };
-    let text = String::from_utf8(bytes).map_err(|_| CacheError {
-        action: "read",
-        path: directory.join(name),
-        source: io::Error::new(io::ErrorKind::InvalidData, "the file is not text"),
+    let text = String::from_utf8(bytes).map_err(|_| {
+        let source = io::Error::new(io::ErrorKind::InvalidData, "the file is not text");
+        FileError::new("read", &directory.join(name), source)
     })?;
     Ok(Some(text))
 }
@@ -52,15 +44,10 @@ pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> 
 /// Reads a cache file; `None` if there is none.
 pub(crate) fn read_bytes(directory: &Path, name: &str) -> Result<Option<Vec<u8>>, CacheError> {
     let path = directory.join(name);
-    let error = |source| CacheError {
-        action: "read",
-        path: path.clone(),
-        source,
-    };
     match read_bounded(&path, MAX_FILE) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(error(source)),
+        Err(source) => Err(FileError::new("read", &path, source)),
     }
 }
 
@@ -85,11 +72,7 @@ pub fn read_bounded(path: &Path, at_most: u64) -> io::Result<Vec<u8>> {
 /// Opens a cache file to read it.
 pub(crate) fn open(directory: &Path, name: &str) -> Result<File, CacheError> {
     let path = directory.join(name);
-    File::open(&path).map_err(|source| CacheError {
-        action: "read",
-        path,
-        source,
-    })
+    File::open(&path).map_err(|source| FileError::new("read", &path, source))
 }
 
 /// The bytes of a cache file; none if there is none.
@@ -109,63 +92,27 @@ pub(crate) fn write_with(
     name: &str,
     fill: impl FnOnce(&File) -> io::Result<()>,
 ) -> Result<(), CacheError> {
-    // A node that is a relay and a client has two threads that keep the same files. What one of
-    // them leaves behind if it panics is a file that the next write begins anew.
+    // A node that is a relay and a client has two threads that keep the same files, and both stage
+    // them at the same place.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let path = directory.join(name);
-    let temporary = directory.join(format!("{name}.tmp"));
-    let error = |source| CacheError {
-        action: "write",
-        path: path.clone(),
-        source,
-    };
-    let result = (|| {
-        create_private_dir(directory)?;
-        fill(&create_private(&temporary)?)?;
-        fs::rename(&temporary, &path)
-    })();
-    if result.is_err() {
-        // Half a file after a full disk would only take the room that is missing.
-        let _ = fs::remove_file(&temporary);
-    }
-    result.map_err(error)
+    create_private_dir(directory).map_err(|source| FileError::new("write", &path, source))?;
+    file::replace_with(&path, Access::PRIVATE, fill)
 }
 
 /// Adds to the end of a cache file. A crash may leave part of `bytes`.
 pub fn append(directory: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), CacheError> {
     let path = directory.join(name);
-    let result = (|| {
-        create_private_dir(directory)?;
-        let mut file = private(File::options().append(true)).open(&path)?;
-        file.write_all(bytes.as_ref())
-    })();
-    result.map_err(|source| CacheError {
-        action: "add to",
-        path: path.clone(),
-        source,
-    })
+    create_private_dir(directory).map_err(|source| FileError::new("add to", &path, source))?;
+    file::append(&path, bytes.as_ref())
 }
 
 /// Creates a folder that is not there, for its owner alone: C tor complains of others.
 fn create_private_dir(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(path)
-}
-
-/// Creates or truncates a file that only its owner may read.
-fn create_private(path: &Path) -> io::Result<File> {
-    private(File::options().write(true).truncate(true)).open(path)
-}
-
-/// These options, and files that they create may only be read by their owner.
-fn private(options: &mut OpenOptions) -> &mut OpenOptions {
-    options.create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
-    options
 }
 
 #[cfg(test)]

@@ -24,8 +24,8 @@
 //! - `schedule`: when to fetch next, and how long to wait after a failure
 //! - [`task`]: the asynchronous task that drives all of these for a node, by [`command`]s and events
 //!
-//! Only [`http`] and [`task`] do input and output over the network and only [`cache`], `consensus_cache` and
-//! the bodies of [`cache_server`] touch files; everything else is given its bytes, its time and its randomness.
+//! Only [`http`] and [`task`] do input and output over the network and only [`cache`], `consensus_cache`,
+//! [`private_authority`] and the bodies of [`cache_server`] touch files, which `weft_datadir::file` writes; everything else is given its bytes, its time and its randomness.
 
 #![cfg_attr(
     not(test),
@@ -33,7 +33,8 @@
         clippy::unwrap_used,
         clippy::expect_used,
         clippy::indexing_slicing,
-        clippy::cast_possible_truncation
+        clippy::cast_possible_truncation,
+        clippy::disallowed_methods
     )
 )]
 

@@ -97,7 +97,7 @@ pub(super) fn finish_interrupted_renewal(dir: &Path) -> Result<(), KeyError> {
             notice = true,
             "Finishing an interrupted change of the signing key."
         );
-        std::fs::rename(&staged, &path).map_err(|e| file::FileError::new("write", &path, e))?;
+        file::finish(&path)?;
     }
     Ok(())
 }

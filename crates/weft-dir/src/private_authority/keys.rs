@@ -4,10 +4,10 @@
 //! not encrypted, as it is worth nothing outside of its private network (tor-gencert reads it all
 //! the same). `authority_signing_key` signs consensuses, `authority_certificate` certifies it.
 
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +18,7 @@ use rsa::rand_core as old_rand;
 use tor_checkable::{SelfSigned as _, TimeBound as _};
 use tor_llcrypto::pk::rsa::{KeyPair, RsaIdentity};
 use tor_netdoc::doc::authcert::AuthCert;
+use weft_datadir::file::{Access, FileError, Staged};
 
 /// The file of the identity key.
 const IDENTITY_KEY: &str = "authority_identity_key";
@@ -43,15 +44,8 @@ const MAX_FILE: u64 = 64 << 10;
 #[non_exhaustive]
 pub enum AuthorityKeyError {
     /// A file cannot be read or written.
-    #[error("cannot {action} {}: {source}", path.display())]
-    File {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A file holds something else.
     #[error("{} is not what it should be: {problem}; make the authority's keys anew with tor-gencert", path.display())]
     Contents {
@@ -122,9 +116,22 @@ impl AuthorityKeys {
             .mode(0o700)
             .create(folder)
             .map_err(|source| file_error("create", folder, source))?;
-        write(&folder.join(IDENTITY_KEY), 0o400, &pem)?;
-        write(&folder.join(SIGNING_KEY), 0o600, &signing_pem)?;
-        write(&folder.join(CERTIFICATE), 0o644, &certificate)?;
+        let files = [
+            (IDENTITY_KEY, 0o400, pem.as_str()),
+            (SIGNING_KEY, 0o600, signing_pem.as_str()),
+            (CERTIFICATE, 0o644, certificate.as_str()),
+        ];
+        let mut staged = Staged::default();
+        for (name, mode, text) in files {
+            let path = folder.join(name);
+            if std::fs::symlink_metadata(&path).is_ok() {
+                let exists = io::Error::from(io::ErrorKind::AlreadyExists);
+                return Err(file_error("write", &path, exists));
+            }
+            let fill = |mut file: &File| file.write_all(text.as_bytes());
+            staged.add_with(&path, Access::mode(mode), fill)?;
+        }
+        staged.commit()?;
         Ok(identity.to_public_key().to_rsa_identity())
     }
 
@@ -257,21 +264,7 @@ fn certificate(
 }
 
 fn file_error(action: &'static str, path: &Path, source: io::Error) -> AuthorityKeyError {
-    AuthorityKeyError::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
-}
-
-fn write(path: &Path, mode: u32, text: &str) -> Result<(), AuthorityKeyError> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|source| file_error("write", path, source))
+    FileError::new(action, path, source).into()
 }
 
 fn read(path: &Path) -> Result<String, AuthorityKeyError> {

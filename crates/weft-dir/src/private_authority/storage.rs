@@ -1,11 +1,11 @@
 //! What an authority keeps in its DataDirectory, in C tor's files: pairs of identities (`key-pinning-journal`) and how
 //! steady relays are (`router-stability`).
 
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use weft_datadir::file::{self, FileError};
 
 use super::PrivateAuthority;
 use super::history::History;
@@ -116,16 +116,11 @@ fn read(folder: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-fn append(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)?;
+fn append(path: &Path, text: &str) -> Result<(), FileError> {
     // The last line may be half of one.
-    let begins = match file.metadata()?.len() {
-        0 => "",
-        _ => "\n",
+    let begins = match std::fs::metadata(path) {
+        Ok(meta) if meta.len() > 0 => "\n",
+        _ => "",
     };
-    file.write_all(format!("{begins}{text}").as_bytes())
+    file::append(path, format!("{begins}{text}").as_bytes())
 }

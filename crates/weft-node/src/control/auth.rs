@@ -1,9 +1,8 @@
 //! Authentication of controllers, by a password or by the secret in a file (control-spec 3.5, 3.24; C
 //! tor's control_auth.c, crypto_s2k.c).
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Write as _;
 use std::path::Path;
-use std::{fs, io};
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
@@ -12,7 +11,7 @@ use weft_config::options::ControlOptions;
 
 use super::args::unquote;
 use super::reply::Reply;
-use weft_datadir::file::FileError;
+use weft_datadir::file::{self, Access, FileError};
 
 const COOKIE_LEN: usize = 32;
 
@@ -32,13 +31,11 @@ pub(crate) fn write_for_controllers(
     contents: &[u8],
     group_readable: bool,
 ) -> Result<(), FileError> {
-    weft_datadir::file::replace(path, contents)?;
-    if group_readable {
-        let mode = fs::Permissions::from_mode(0o640);
-        fs::set_permissions(path, mode)
-            .map_err(|error: io::Error| FileError::new("change the mode of", path, error))?;
-    }
-    Ok(())
+    let access = match group_readable {
+        true => Access::mode(0o640),
+        false => Access::PRIVATE,
+    };
+    file::replace_with(path, access, |mut file| file.write_all(contents))
 }
 
 /// Compares two secrets in constant time.

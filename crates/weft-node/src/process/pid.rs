@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use weft_datadir::file::FileError;
+use weft_datadir::file::{self, Access, FileError};
 
 /// The file. Dropping it removes the file.
 #[derive(Debug)]
@@ -15,15 +15,15 @@ pub(crate) struct PidFile {
 impl PidFile {
     /// Writes this process's id and a newline (C tor's `write_pidfile`; readable by all).
     pub(crate) fn write(path: &Path) -> Result<Self, FileError> {
-        let failed = |e| FileError::new("write PidFile", path, e);
-        let mut file = fs::File::create(path).map_err(failed)?;
-        if let Err(why) = file.write_all(contents().as_bytes()) {
-            // Half an id is the id of another process. A device is left alone.
-            if file.metadata().is_ok_and(|meta| meta.is_file()) {
-                let _ = fs::remove_file(path);
-            }
-            return Err(failed(why));
-        }
+        // Half an id is the id of another process.
+        let access = Access::mode(0o644);
+        file::replace_with(path, access, |mut file| {
+            file.write_all(contents().as_bytes())
+        })
+        .map_err(|error| FileError {
+            doing: "write PidFile",
+            ..error
+        })?;
         Ok(Self {
             path: path.to_owned(),
         })

@@ -12,6 +12,7 @@ use weft_config::client_ports::AppService;
 use weft_config::{ChangeError, DumpKind, Options, Settings, dump, keys};
 use weft_core::controller::FamilyCounts;
 use weft_core::message::Activity;
+use weft_datadir::torrc::Torrc;
 use weft_dir::clock::SystemClock;
 use weft_dir::descriptor::Moment;
 use weft_log::{RateLimit, Severity};
@@ -525,7 +526,7 @@ impl Relay {
         }
     }
 
-    /// SAVECONF: what is in force becomes the torrc; the old one is kept beside it.
+    /// SAVECONF: the effective options become the torrc; one that a person wrote is kept beside it.
     fn save_torrc(&self, force: bool) -> Result<(), CommandError> {
         let failed = |why: String| {
             tracing::warn!("Could not save the torrc: {why}");
@@ -534,28 +535,16 @@ impl Relay {
         let path = self
             .torrc()
             .ok_or_else(|| failed("it did not come from a file".to_owned()))?;
-        let old = std::fs::read(&path).unwrap_or_default();
-        let includes = String::from_utf8_lossy(&old).lines().any(|line| {
-            line.trim_start()
-                .to_ascii_lowercase()
-                .starts_with("%include")
-        });
-        if includes && !force {
+        let torrc = Torrc::read(&path).map_err(|error| failed(error.to_string()))?;
+        if torrc.includes_others() && !force {
             return Err(failed("it includes others".to_owned()));
         }
         let testing = self.options.settings.flag(keys::TestingTorNetwork);
         let defaults = Settings::new(testing);
-        let text = format!(
-            "# This file was written by Weft, because a controller asked for it; the one before it\n\
-             # is beside it, with \".orig.1\" at its end.\n{}",
-            dump(&self.options.settings, &defaults, DumpKind::Short)
-        );
-        if !old.is_empty() {
-            let mut beside = path.clone().into_os_string();
-            beside.push(".orig.1");
-            std::fs::rename(&path, &beside).map_err(|error| failed(error.to_string()))?;
-        }
-        std::fs::write(&path, text).map_err(|error| failed(error.to_string()))
+        let options = dump(&self.options.settings, &defaults, DumpKind::Short);
+        torrc
+            .replace(&options)
+            .map_err(|error| failed(error.to_string()))
     }
 
     /// A second is over.
