@@ -3,7 +3,7 @@
 //! Reading a configuration needs a little of each, and none of it happens in this crate: the node
 //! has a [`Host`] that asks the system, tests and fuzzing have a [`MemoryHost`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::net::IpAddr;
@@ -110,6 +110,8 @@ impl dyn Host + '_ {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHost {
     files: BTreeMap<PathBuf, Vec<u8>>,
+    /// Files and folders of somebody else.
+    closed: BTreeSet<PathBuf>,
     names: BTreeMap<String, IpAddr>,
 }
 
@@ -119,6 +121,7 @@ impl MemoryHost {
     pub const fn new() -> Self {
         Self {
             files: BTreeMap::new(),
+            closed: BTreeSet::new(),
             names: BTreeMap::new(),
         }
     }
@@ -130,11 +133,30 @@ impl MemoryHost {
         self
     }
 
+    /// The same with a file or a folder here that cannot be read.
+    #[must_use]
+    pub fn with_closed(mut self, path: impl Into<PathBuf>) -> Self {
+        self.closed.insert(path.into());
+        self
+    }
+
     /// The same with an address for this host name.
     #[must_use]
     pub fn with_name(mut self, name: &str, address: IpAddr) -> Self {
         self.names.insert(name.to_owned(), address);
         self
+    }
+}
+
+impl MemoryHost {
+    /// # Errors
+    /// The path leads through a folder that cannot be read.
+    fn enter(&self, path: &Path) -> io::Result<()> {
+        let mut folders = path.ancestors().skip(1);
+        match folders.any(|folder| self.closed.contains(folder)) {
+            true => Err(io::ErrorKind::PermissionDenied.into()),
+            false => Ok(()),
+        }
     }
 }
 
@@ -169,7 +191,8 @@ impl Host for MemoryHost {
 
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
         let path = self.absolute(path);
-        if self.files.contains_key(&path) {
+        self.enter(&path)?;
+        if self.files.contains_key(&path) || self.closed.contains(&path) {
             Ok(FileKind::File)
         } else if path.parent().is_none() || self.files.keys().any(|file| file.starts_with(&path)) {
             Ok(FileKind::Folder)
@@ -183,7 +206,12 @@ impl Host for MemoryHost {
     }
 
     fn read(&self, path: &Path, at_most: u64) -> io::Result<Vec<u8>> {
-        let content = self.files.get(&self.absolute(path)).ok_or_else(not_found)?;
+        let path = self.absolute(path);
+        self.enter(&path)?;
+        if self.closed.contains(&path) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let content = self.files.get(&path).ok_or_else(not_found)?;
         let size = usize::try_from(at_most).unwrap_or(usize::MAX);
         Ok(content.get(..size).unwrap_or(content).to_vec())
     }

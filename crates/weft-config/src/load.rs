@@ -151,7 +151,7 @@ pub(crate) fn defaults_text(
             (path.display().to_string().into(), text)
         }
         // A missing defaults file is no defaults, even where it is named, as in C tor.
-        Err(why) if why.kind() == io::ErrorKind::NotFound => ("no defaults".into(), Vec::new()),
+        Err(why) if is_absent(&why) => ("no defaults".into(), Vec::new()),
         Err(why) => {
             report.error(
                 None,
@@ -174,14 +174,18 @@ fn torrc_text(command_line: &CommandLine, host: &dyn Host, report: &mut Report) 
             report.event(format!("Read configuration file \"{name}\"."));
             (name, text)
         }
-        Err(_) if command_line.torrc.is_none() || command_line.ignore_missing_torrc => {
+        // C tor goes on without one that it cannot read, too: without UseBridges, for example.
+        Err(why)
+            if is_absent(&why)
+                && (command_line.torrc.is_none() || command_line.ignore_missing_torrc) =>
+        {
             report.notice(
                 None,
                 format!("Configuration file \"{name}\" not present, using reasonable defaults."),
             );
             (name, Vec::new())
         }
-        Err(why) if command_line.allow_missing_torrc => {
+        Err(why) if is_absent(&why) && command_line.allow_missing_torrc => {
             report.warn(
                 None,
                 format!("cannot read configuration file \"{name}\": {why}"),
@@ -220,15 +224,21 @@ fn stdin_text(host: &dyn Host, report: &mut Report) -> Named {
     ("standard input".into(), text)
 }
 
-/// `/etc/tor/torrc`, or else `~/.torrc`; the first where there is neither.
+/// `/etc/tor/torrc`, or else `~/.torrc`; the first where there is neither. One that cannot be read counts as
+/// there: the defaults are for those who have no torrc.
 fn default_torrc(host: &dyn Host) -> PathBuf {
-    let of_user = || host.expand("~/.torrc").filter(|path| host.is_file(path));
     let torrc = host.torrc();
-    if host.is_file(&torrc) {
-        torrc
-    } else {
-        of_user().unwrap_or(torrc)
-    }
+    let is_there = |path: &PathBuf| !host.kind(path).is_err_and(|why| is_absent(&why));
+    let mut places = std::iter::once(torrc.clone()).chain(host.expand("~/.torrc"));
+    places.find(is_there).unwrap_or(torrc)
+}
+
+/// Whether there is no file, which differs from one that cannot be read.
+fn is_absent(why: &io::Error) -> bool {
+    matches!(
+        why.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
 }
 
 fn expand(path: &Path, host: &dyn Host) -> PathBuf {

@@ -58,6 +58,36 @@ fn torrc_of_the_machine_comes_before_the_one_in_the_home_directory() {
 }
 
 #[test]
+fn a_torrc_that_cannot_be_read_is_not_one_that_is_missing() {
+    let line = |args: &[&str]| {
+        let args = args.iter().map(|arg| OsString::from(*arg));
+        CommandLine::parse(args).unwrap()
+    };
+    let fails = |host: &MemoryHost, line: &CommandLine| {
+        let report = load(line, host).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            report.contains("cannot read configuration file"),
+            "{report}"
+        );
+    };
+    let of_user = "/home/nobody/.torrc";
+    // As in "the file is somebody else's" and "the folder is".
+    for closed in ["/etc/tor/torrc", "/etc/tor", of_user, "/home/nobody"] {
+        let host = MemoryHost::new().with_closed(closed);
+        fails(&host, &CommandLine::empty());
+    }
+    let closed = MemoryHost::new().with_closed("/t");
+    let named = line(&["-f", "/t", "--ignore-missing-torrc"]);
+    fails(&closed, &named);
+    assert!(load(&named, &MemoryHost::new()).is_ok());
+    // The one of the machine comes first all the same.
+    let host = MemoryHost::new()
+        .with_closed("/etc/tor/torrc")
+        .with_file(of_user, "Nickname own\n");
+    fails(&host, &CommandLine::empty());
+}
+
+#[test]
 fn an_empty_torrc_is_c_tors_defaults() {
     let options = loaded("").options;
     assert!(!options.is_relay());
