@@ -2,14 +2,19 @@
 //! `check_location_for_unix_socket`).
 
 use std::fmt;
+use std::fs::{OpenOptions, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{
+    FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use mio::event::Source;
-use nix::unistd::{User, geteuid};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use nix::fcntl::AtFlags;
+use nix::unistd::{Gid, Uid, User, fchownat, getegid, geteuid};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use weft_config::client_ports::{ListenAt, UnixPath};
 
 use super::redirected::accept_any_destination;
@@ -127,8 +132,10 @@ impl ListenSocket {
         };
         match at {
             ListenAt::Unix(unix) => {
-                check_place(unix)?;
-                let (socket, file) = unix_listener(unix, user).map_err(failed)?;
+                let user = user.filter(|_| geteuid().is_root());
+                let user = user.and_then(|name| User::from_name(name).ok().flatten());
+                check_place(unix, user.as_ref())?;
+                let (socket, file) = unix_listener(unix, user.as_ref()).map_err(failed)?;
                 let socket = mio::net::UnixListener::from_std(socket);
                 Ok((Self::Unix(socket, file), Bound::Path(unix.path.clone())))
             }
@@ -218,37 +225,62 @@ impl ListenSocket {
     }
 }
 
-/// A Unix socket with the mode that torrc asks for. One that is left from before is replaced, as C
-/// tor does; nothing else is.
+/// A Unix socket with the mode that torrc asks for, and of `user`. One that is left from before is
+/// replaced, as C tor does; nothing else is.
 fn unix_listener(
     unix: &UnixPath,
-    user: Option<&str>,
+    user: Option<&User>,
 ) -> io::Result<(std::os::unix::net::UnixListener, SocketFile)> {
     let is_socket =
         std::fs::symlink_metadata(&unix.path).is_ok_and(|meta| meta.file_type().is_socket());
     if is_socket {
         std::fs::remove_file(&unix.path)?;
     }
-    let listener = std::os::unix::net::UnixListener::bind(&unix.path)?;
-    let file = SocketFile::of(&unix.path)?;
-    listener.set_nonblocking(true)?;
-    if let Some(name) = user.filter(|_| geteuid().is_root())
-        && let Ok(Some(user)) = User::from_name(name)
-    {
-        std::os::unix::fs::chown(&unix.path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))?;
-    }
     let mode = match (unix.world_writable, unix.group_writable) {
         (true, _) => 0o666,
         (false, true) => 0o660,
         (false, false) => 0o600,
     };
-    std::fs::set_permissions(&unix.path, std::fs::Permissions::from_mode(mode))?;
-    Ok((listener, file))
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Linux gives the file the mode of the socket, less the umask: it is never wider than wanted.
+    nix::sys::stat::fchmod(&socket, nix::sys::stat::Mode::from_bits_truncate(mode))?;
+    socket.bind(&SockAddr::unix(&unix.path)?)?;
+    let file = SocketFile::of(&unix.path)?;
+    set_access(&unix.path, mode, user)?;
+    // Nobody connects before.
+    socket.set_nonblocking(true)?;
+    socket.listen(BACKLOG)?;
+    Ok((std::os::fd::OwnedFd::from(socket).into(), file))
 }
 
-/// Whether a socket may be put here: a directory that only this user (or group) reaches, unless
-/// everybody may connect anyway.
-fn check_place(unix: &UnixPath) -> Result<(), ListenError> {
+/// Sets owner and mode of a socket's file. By a descriptor: who may write to the folder could put a
+/// link to another file in its place, and root would give that one away.
+fn set_access(path: &Path, mode: u32, user: Option<&User>) -> io::Result<()> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_NOFOLLOW)
+        .open(path)?;
+    let meta = file.metadata()?;
+    let is_own = meta.file_type().is_socket() && meta.uid() == geteuid().as_raw();
+    if !is_own || meta.nlink() != 1 {
+        return Err(io::Error::other("another file took the socket's place"));
+    }
+    if meta.mode() & 0o777 != mode {
+        // What is opened so has no fchmod.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+    }
+    if let Some(user) = user {
+        let owner = (Some(user.uid), Some(user.gid));
+        fchownat(&file, c"", owner.0, owner.1, AtFlags::AT_EMPTY_PATH)?;
+    }
+    Ok(())
+}
+
+/// Whether a socket may be put here: a directory that belongs to the user that runs Weft or to root,
+/// and that only this user (or group) reaches, unless everybody may connect anyway (C tor:
+/// `check_private_dir`, which does not take root's).
+fn check_place(unix: &UnixPath, user: Option<&User>) -> Result<(), ListenError> {
     let wrong = |why| {
         Err(ListenError::Place {
             path: unix.path.clone(),
@@ -267,6 +299,10 @@ fn check_place(unix: &UnixPath) -> Result<(), ListenError> {
     if !meta.is_dir() {
         return wrong("is not a directory");
     }
+    let (uid, gid) = user.map_or((geteuid(), getegid()), |user| (user.uid, user.gid));
+    if ![uid, Uid::from_raw(0)].contains(&Uid::from_raw(meta.uid())) {
+        return wrong("belongs to another user than the one that runs Weft");
+    }
     let unwanted = match (unix.relax_dir_mode_check, unix.group_writable) {
         (true, _) => 0o022,
         (false, true) => 0o027,
@@ -274,6 +310,10 @@ fn check_place(unix: &UnixPath) -> Result<(), ListenError> {
     };
     if meta.mode() & unwanted != 0 {
         return wrong("can be used by others than the user that runs Weft");
+    }
+    let group = [gid, Gid::from_raw(0)].contains(&Gid::from_raw(meta.gid()));
+    if unix.group_writable && !group {
+        return wrong("belongs to another group than the one that runs Weft");
     }
     Ok(())
 }
@@ -332,5 +372,67 @@ mod tests {
             folder.path().join("socket").is_file(),
             "it is not ours to remove"
         );
+    }
+    #[test]
+    fn the_folder_of_a_unix_socket_belongs_to_its_user_or_to_root() {
+        if !geteuid().is_root() {
+            weft_testing::not_run!("only root can give a folder away");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let chown = |uid, gid| std::os::unix::fs::chown(folder.path(), Some(uid), Some(gid));
+        let user = User {
+            uid: Uid::from_raw(12345),
+            gid: Gid::from_raw(54321),
+            ..User::from_uid(geteuid()).unwrap().unwrap()
+        };
+        let place = |group_writable, world_writable| UnixPath {
+            path: folder.path().join("socket"),
+            group_writable,
+            world_writable,
+            relax_dir_mode_check: true,
+        };
+        let check = |at: &UnixPath, user: Option<&User>| check_place(at, user).is_ok();
+        chown(0, 0).unwrap();
+        assert!(check(&place(false, false), Some(&user)) && check(&place(true, false), None));
+        chown(12345, 54321).unwrap();
+        assert!(check(&place(true, false), Some(&user)));
+        assert!(!check(&place(false, false), None));
+        assert!(check(&place(false, true), None), "everybody may connect");
+        chown(12345, 11111).unwrap();
+        assert!(
+            !check(&place(true, false), Some(&user)) && check(&place(false, false), Some(&user))
+        );
+        // The socket is the user's.
+        chown(0, 0).unwrap();
+        let (_socket, _file) = unix_listener(&place(true, false), Some(&user)).unwrap();
+        let meta = std::fs::metadata(folder.path().join("socket")).unwrap();
+        assert_eq!(
+            (meta.uid(), meta.gid(), meta.mode() & 0o777),
+            (12345, 54321, 0o660)
+        );
+    }
+
+    #[test]
+    fn a_file_that_takes_the_place_of_a_socket_is_not_given_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("other"), "").unwrap();
+        let before = std::fs::metadata(at("other")).unwrap();
+        std::os::unix::fs::symlink("other", at("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        std::fs::hard_link(at("socket"), at("again")).unwrap();
+        let nobody = User {
+            uid: Uid::from_raw(12345),
+            ..User::from_uid(geteuid()).unwrap().unwrap()
+        };
+        for name in ["link", "other", "again"] {
+            assert!(
+                set_access(&at(name), 0o666, Some(&nobody)).is_err(),
+                "{name}"
+            );
+        }
+        let after = std::fs::metadata(at("other")).unwrap();
+        assert_eq!((after.uid(), after.mode()), (before.uid(), before.mode()));
     }
 }
