@@ -103,6 +103,16 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
 
+    /// Whether the first thread of a process could be sent a signal.
+    #[expect(unsafe_code, reason = "the C library has no such function")]
+    fn tgkill(process: i32) -> Result<(), Option<i32>> {
+        // SAFETY: the call takes three numbers and touches no memory; signal 0 is none.
+        match unsafe { libc::syscall(libc::SYS_tgkill, process, process, 0) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error().raw_os_error()),
+        }
+    }
+
     /// Not a test of its own: the next test runs it in another process.
     #[test]
     #[ignore = "restricts its process"]
@@ -124,6 +134,7 @@ mod tests {
         client.join().unwrap().unwrap();
         UnixListener::bind(folder.path().join("s")).unwrap();
         nix::sys::signal::kill(nix::unistd::getpid(), None).unwrap();
+        tgkill(nix::unistd::getpid().as_raw()).unwrap();
         assert_eq!(denied(), [""; 0], "what a relay does is allowed");
         // Programs, other users, other processes.
         assert!(std::process::Command::new("/bin/true").spawn().is_err());
@@ -133,8 +144,10 @@ mod tests {
         assert!(nix::sched::unshare(flags).is_err());
         let socket = socket2::Socket::new(17.into(), socket2::Type::RAW, None);
         assert_eq!(socket.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        let parent = nix::unistd::getppid().as_raw();
+        assert_eq!(tgkill(parent), Err(Some(libc::EPERM)));
         let names = denied();
-        for name in ["execve", "setuid", "unshare", "socket"] {
+        for name in ["execve", "setuid", "unshare", "socket", "tgkill"] {
             assert!(names.contains(&name.to_owned()), "{name}: {names:?}");
         }
         assert_eq!(denied(), [""; 0], "each is named once");

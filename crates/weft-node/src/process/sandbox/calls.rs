@@ -43,7 +43,6 @@ const COMPUTING: &[Call] = calls![
     SYS_set_robust_list,
     SYS_sigaltstack,
     SYS_sysinfo,
-    SYS_tgkill,
     SYS_uname,
 ];
 
@@ -189,6 +188,7 @@ const NAMED: &[Call] = calls![
     SYS_setuid,
     SYS_socket,
     SYS_socketpair,
+    SYS_tgkill,
     SYS_unshare,
     SYS_userfaultfd,
     SYS_wait4,
@@ -281,7 +281,7 @@ pub(super) fn of(role: Role) -> Result<Rules, SandboxError> {
     Ok(rules)
 }
 
-/// Memory without code, and names of threads.
+/// Memory without code, names of threads, and signals to this process alone.
 fn computing() -> Result<Rules, SandboxError> {
     let mut rules = Rules::new();
     allow(&mut rules, &[COMPUTING]);
@@ -297,6 +297,9 @@ fn computing() -> Result<Rules, SandboxError> {
         libc::PR_SET_VMA,
     ];
     rules.insert(libc::SYS_prctl, each(0, of_process.map(i64::from))?);
+    // `abort` and panics in C. Another process of this user may have fewer restrictions.
+    let own = equal(0, i64::from(std::process::id()))?;
+    rules.insert(libc::SYS_tgkill, vec![rule(&[own])?]);
     Ok(rules)
 }
 
