@@ -16,7 +16,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 pub fn scrape(port: SocketAddr) -> std::io::Result<String> {
     let mut socket = TcpStream::connect(port)?;
     socket.set_read_timeout(Some(ANSWER))?;
-    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: relay\r\nAccept: text/plain\r\n\r\n")?;
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n")?;
     // C tor ends its answer, but not the connection, unless we end ours.
     socket.shutdown(Shutdown::Write)?;
     let mut answer = String::new();

@@ -3,10 +3,16 @@
 //! Total over hostile bytes. The verdicts are C tor's (metrics.c): `GET /metrics` is served, with or
 //! without a scheme and host before the path; another path is not found, another method not allowed,
 //! and everything else is a bad request.
+//!
+//! C tor does not look at `Host`. A web page whose name its owner lets lead to 127.0.0.1 (DNS rebinding)
+//! could then read the metrics with the browser of someone at this machine. So over loopback the host must
+//! be an address or `localhost`, which no page has for its name.
 #![cfg_attr(
     not(fuzzing),
     expect(unreachable_pub, reason = "`weft_node::fuzzing` exports it")
 )]
+
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Bytes of a head, at most. C tor reads 1024; Prometheus' heads are near that.
 pub const MAX_HEAD: usize = 4096;
@@ -24,10 +30,13 @@ pub enum Verdict {
     NotFound,
     /// 405: another method than GET.
     NotAllowed,
+    /// 403: over loopback, by another name than `localhost`.
+    OtherHost,
 }
 
-/// Parses the bytes received so far; `None` while the head is incomplete.
-pub fn parse(bytes: &[u8]) -> Option<Verdict> {
+/// Parses the bytes received so far; `None` while the head is incomplete. `loopback`: the connection came
+/// over it.
+pub fn parse(bytes: &[u8], loopback: bool) -> Option<Verdict> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes.get(..MAX_HEAD).unwrap_or(bytes)) {
@@ -38,21 +47,46 @@ pub fn parse(bytes: &[u8]) -> Option<Verdict> {
     if request.method != Some("GET") {
         return Some(Verdict::NotAllowed);
     }
-    Some(match request.path.map(path) {
-        Some("/metrics") => Verdict::Metrics,
+    let (named, path) = split(request.path.unwrap_or_default());
+    let hosts = request.headers.iter();
+    let hosts = hosts.filter(|header| header.name.eq_ignore_ascii_case("host"));
+    let hosts = hosts.map(|header| std::str::from_utf8(header.value).ok());
+    if loopback
+        && !hosts
+            .chain(named.map(Some))
+            .all(|host| host.is_some_and(is_no_name))
+    {
+        return Some(Verdict::OtherHost);
+    }
+    Some(match path {
+        "/metrics" => Verdict::Metrics,
         _ => Verdict::NotFound,
     })
 }
 
-/// The path of a request target, which may have a scheme and a host, as for a proxy.
-fn path(target: &str) -> &str {
-    let host = target
+/// Host and path of a request target, which may have a scheme and a host, as for a proxy.
+fn split(target: &str) -> (Option<&str>, &str) {
+    let rest = target
         .strip_prefix("http://")
         .or_else(|| target.strip_prefix("https://"));
-    match host.and_then(|host| host.find('/').and_then(|at| host.get(at..))) {
-        Some(path) => path,
-        None => target,
-    }
+    let at = rest.and_then(|rest| Some(rest.split_at(rest.find('/')?)));
+    at.map_or((None, target), |(host, path)| (Some(host), path))
+}
+
+/// Whether a `Host` is an address or `localhost`, with or without a port.
+fn is_no_name(host: &str) -> bool {
+    let host = host.trim();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let v6 = |host: &str| {
+        let host = host.strip_prefix('[')?.strip_suffix(']')?;
+        host.parse::<Ipv6Addr>().ok()
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<Ipv4Addr>().is_ok()
+        || [name, host].into_iter().any(|host| v6(host).is_some())
 }
 
 #[cfg(test)]
@@ -85,8 +119,44 @@ mod tests {
             ("\0\0\0\0", Verdict::Bad),
             ("\x16\x03\x01\x02\0", Verdict::Bad),
         ] {
-            assert_eq!(parse(request.as_bytes()), Some(verdict), "{request:?}");
+            assert_eq!(
+                parse(request.as_bytes(), false),
+                Some(verdict),
+                "{request:?}"
+            );
         }
+    }
+
+    #[test]
+    fn over_loopback_a_web_page_does_not_read_the_metrics_by_its_name() {
+        for (host, is_served) in [
+            ("", true),
+            ("Host: 127.0.0.1:9035\r\n", true),
+            ("Host: [::1]:9035\r\n", true),
+            ("host:  LocalHost \r\n", true),
+            ("Host: localhost:9035\r\n", true),
+            ("Host: 192.0.2.1\r\n", true),
+            ("Host: [::1]\r\n", true),
+            ("Host: rebound.example:9035\r\n", false),
+            ("Host: localhost.rebound.example\r\n", false),
+            ("Host: 127.0.0.1.rebound.example\r\n", false),
+            ("Host: é\r\n", false),
+            ("Host: \r\n", false),
+            ("Host: localhost\r\nHost: rebound.example\r\n", false),
+        ] {
+            let request = format!("GET /metrics HTTP/1.1\r\n{host}\r\n");
+            let verdict = match is_served {
+                true => Verdict::Metrics,
+                false => Verdict::OtherHost,
+            };
+            assert_eq!(parse(request.as_bytes(), true), Some(verdict), "{host:?}");
+            // Prometheus asks a relay by its name from another machine.
+            assert_eq!(parse(request.as_bytes(), false), Some(Verdict::Metrics));
+        }
+        let whole = b"GET http://rebound.example/metrics HTTP/1.0\r\n\r\n";
+        assert_eq!(parse(whole, true), Some(Verdict::OtherHost));
+        let whole = b"GET http://127.0.0.1:1/metrics HTTP/1.0\r\n\r\n";
+        assert_eq!(parse(whole, true), Some(Verdict::Metrics));
     }
 
     proptest::proptest! {
@@ -98,11 +168,11 @@ mod tests {
         ) {
             let whole = format!("{start}{}{noise}\r\n\r\n", "A: b\r\n".repeat(lines));
             let whole = whole.as_bytes();
-            let verdict = (0..=whole.len()).find_map(|length| parse(&whole[..length]));
-            proptest::prop_assert_eq!(parse(whole), verdict);
+            let verdict = (0..=whole.len()).find_map(|length| parse(&whole[..length], true));
+            proptest::prop_assert_eq!(parse(whole, true), verdict);
             if verdict.is_some() {
                 let more = [whole, b"GET /metrics HTTP/1.0\r\n\r\n"].concat();
-                proptest::prop_assert_eq!(parse(&more), verdict);
+                proptest::prop_assert_eq!(parse(&more, true), verdict);
             }
         }
     }
@@ -111,17 +181,17 @@ mod tests {
     fn a_head_may_arrive_byte_by_byte_but_not_without_end() {
         let request = b"GET /metrics HTTP/1.1\r\nAccept: text/plain\r\n\r\n";
         for length in 0..request.len() {
-            assert_eq!(parse(&request[..length]), None, "{length}");
+            assert_eq!(parse(&request[..length], true), None, "{length}");
         }
         let mut long = b"GET /metrics HTTP/1.1\r\nA: ".to_vec();
         long.resize(MAX_HEAD - 1, b'a');
-        assert_eq!(parse(&long), None);
+        assert_eq!(parse(&long, true), None);
         long.push(b'a');
-        assert_eq!(parse(&long), Some(Verdict::Bad));
+        assert_eq!(parse(&long, true), Some(Verdict::Bad));
         long.extend(b"\r\n\r\n");
-        assert_eq!(parse(&long), Some(Verdict::Bad));
+        assert_eq!(parse(&long, true), Some(Verdict::Bad));
         let many = "A: b\r\n".repeat(MAX_HEADERS + 1);
         let many = format!("GET /metrics HTTP/1.1\r\n{many}\r\n");
-        assert_eq!(parse(many.as_bytes()), Some(Verdict::Bad));
+        assert_eq!(parse(many.as_bytes(), true), Some(Verdict::Bad));
     }
 }

@@ -121,14 +121,19 @@ async fn serve_connection(
     sockets: Arc<Sockets>,
 ) {
     // A peer that has left already has no address any more; which one is listening shows the family.
-    let _open = sockets.count(socket.local_addr().ok().map(|addr| addr.ip()));
+    let listening = socket
+        .local_addr()
+        .ok()
+        .map(|addr| addr.ip().to_canonical());
+    let _open = sockets.count(listening);
+    let loopback = listening.is_none_or(|addr| addr.is_loopback());
     let metrics = || {
         let (ipv4, ipv6) = (sockets.ipv4().open, sockets.ipv6().open);
         render(&snapshots.all(), FamilyCounts { ipv4, ipv6 })
     };
     let served = async {
         tokio::select! {
-            served = answer_request(TcpStream::from_std(socket)?, &place, metrics) => served,
+            served = answer_request(TcpStream::from_std(socket)?, loopback, &place, metrics) => served,
             _ = lost => Err(io::Error::other("another took its place")),
         }
     };
@@ -142,12 +147,13 @@ async fn serve_connection(
 /// Reads a request, sends the response, and closes.
 async fn answer_request(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    loopback: bool,
     place: &ConnectionPlace,
     metrics: impl FnOnce() -> String,
 ) -> io::Result<()> {
     let mut head = Vec::new();
     let verdict = loop {
-        if let Some(verdict) = request::parse(&head) {
+        if let Some(verdict) = request::parse(&head, loopback) {
             break verdict;
         }
         let room = request::MAX_HEAD.saturating_sub(head.len());
@@ -184,6 +190,7 @@ fn response(verdict: Verdict, metrics: impl FnOnce() -> String) -> String {
         ),
         Verdict::Bad => ("400 Bad Request", "", String::new()),
         Verdict::NotFound => ("404 Not Found", "", String::new()),
+        Verdict::OtherHost => ("403 Forbidden", "", String::new()),
         Verdict::NotAllowed => ("405 Method Not Allowed", "Allow: GET\r\n", String::new()),
     };
     let date = OffsetDateTime::from(SystemTime::now()).format(DATE);

@@ -17,7 +17,7 @@ use crate::running::{Bench, PATIENCE, Running};
 /// A relay that lets this machine look at its counters.
 const OPEN: &str = "ORPort 127.0.0.1:auto\nMetricsPort auto\nMetricsPortPolicy accept 127.0.0.1\n";
 /// What Prometheus asks for.
-const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: relay\r\nAccept: text/plain\r\n\r\n";
+const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n";
 
 /// Starts a relay with these lines; returns its MetricsPort, too.
 fn start(bench: &Bench, lines: &str) -> (Running, SocketAddr) {
