@@ -26,6 +26,7 @@ use weft_share::PreviousHop;
 
 use crate::clock::Clock;
 use crate::hs_dir::HsDir;
+use crate::http::head_may_end;
 
 pub use answer::Answer;
 pub use documents::CachedDocuments;
@@ -240,22 +241,13 @@ async fn read_request(
         if (&mut *stream).take(room).read_buf(&mut bytes).await? == 0 && room > 0 {
             return Ok(None);
         }
-        // A head that comes byte by byte must not be parsed as often as it has bytes.
-        if may_be_whole(&bytes, before) {
+        if bytes.len() >= MAX_HEAD || head_may_end(&bytes, before) {
             match parse(&bytes) {
                 Parsed::Partial => {}
                 parsed => return Ok(Some((parsed, bytes))),
             }
         }
     }
-}
-
-/// Whether `bytes`, of which those from `before` on are new, may be a whole head, or can be no
-/// head: an empty line has come, or they begin with one, or there is no room for more.
-fn may_be_whole(bytes: &[u8], before: usize) -> bool {
-    let new = bytes.get(before.saturating_sub(3)..).unwrap_or_default();
-    let empty_line = |end: &[u8]| new.windows(end.len()).any(|window| window == end);
-    bytes.len() >= MAX_HEAD || empty_line(b"\n\r\n") || empty_line(b"\n\n")
 }
 
 /// Reads what still comes, to some bound.

@@ -149,8 +149,28 @@ pub(crate) fn parse_date(text: &str) -> Option<SystemTime> {
         .map(|date| date.assume_utc().into())
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Calls of [`parse_head`] by this thread.
+    pub(crate) static PARSED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// Whether a head may end in `bytes`, of which those from `before` on are new: an empty line has come.
+/// Whoever reads a head parses it only then, so that a head that comes byte by byte is not parsed as often
+/// as it has bytes. One that begins with empty lines is refused, which a parser would skip.
+pub(crate) fn head_may_end(bytes: &[u8], before: usize) -> bool {
+    let new = bytes.get(before.saturating_sub(2)..).unwrap_or_default();
+    let empty_line = |end: &[u8]| new.windows(end.len()).any(|window| window == end);
+    empty_line(b"\n\r\n") || empty_line(b"\n\n")
+}
+
 /// Reads status line and headers; `None` if `bytes` do not hold all of them yet.
 pub fn parse_head(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
+    #[cfg(test)]
+    PARSED.set(PARSED.get() + 1);
+    if matches!(bytes.first(), Some(b'\r' | b'\n')) {
+        return Err(HttpError::Malformed("an empty line before the status line"));
+    }
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let length = match response.parse(bytes) {

@@ -18,7 +18,7 @@ use crate::clock::Clock;
 
 pub use crate::compress::{Compression, decode};
 pub use message::{Head, Request, Response, parse_head};
-pub(crate) use message::{http_date, parse_date};
+pub(crate) use message::{head_may_end, http_date, parse_date};
 
 /// What a response may cost.
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +235,9 @@ async fn converse(
         })
         .await?;
         if head.is_none() {
-            head = parse_head(&received)?;
+            if read == 0 || head_may_end(&received, before) {
+                head = parse_head(&received)?;
+            }
             if head.is_none() && received.len() > limits.head {
                 return Err(HttpError::TooLarge {
                     what: "head",

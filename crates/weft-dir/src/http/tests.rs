@@ -58,6 +58,40 @@ async fn an_answer_is_read_with_the_headers_that_matter() {
     );
 }
 
+#[tokio::test]
+async fn a_head_that_comes_byte_by_byte_is_parsed_once() {
+    let head = format!("HTTP/1.0 200 OK\r\nX: {}\r\n\r\n", "a".repeat(500));
+    let clock = ManualClock::new(SystemTime::UNIX_EPOCH);
+    let limits = Limits::with_stall(Duration::from_secs(30));
+    // One byte is all that is on the way.
+    let (mut ours, mut theirs) = tokio::io::duplex(1);
+    let request = get("/x");
+    let length = request.encode(Some(HOST), None).len();
+    let asked = exchange(&mut ours, Some(HOST), &request, limits, &clock);
+    let answer = async {
+        theirs.read_exact(&mut vec![0; length]).await.unwrap();
+        theirs.write_all(head.as_bytes()).await.unwrap();
+        theirs.write_all(b"body").await.unwrap();
+        theirs.shutdown().await.unwrap();
+    };
+    let before = message::PARSED.get();
+    let (response, ()) = tokio::join!(asked, answer);
+    assert_eq!(response.unwrap().body, b"body");
+    assert_eq!(message::PARSED.get() - before, 1);
+}
+
+#[test]
+fn a_head_may_end_where_an_empty_line_ends() {
+    let head = b"HTTP/1.0 200 OK\r\nA: b\r\n\r\nbody";
+    let ends = (1..=head.len()).filter(|length| head_may_end(&head[..*length], length - 1));
+    assert_eq!(ends.collect::<Vec<_>>(), [head.len() - 4]);
+    assert!(head_may_end(head, 0) && head_may_end(b"a\n\n", 2) && !head_may_end(head, head.len()));
+    for lines in ["\r\n", "\n"] {
+        let late = format!("{lines}HTTP/1.0 200 OK\r\n\r\n");
+        assert!(parse_head(late.as_bytes()).is_err());
+    }
+}
+
 /// Asks for a document through a proxy that waits for this request and gives this answer.
 async fn through_a_proxy(
     wanted: &'static [u8],

@@ -22,7 +22,7 @@ use super::{Answer, AuthorityConfig, PrivateAuthority, ReachabilityTest};
 use crate::PairSocket;
 use crate::clock::{Clock, SystemClock};
 use crate::command::Severity;
-use crate::http::{http_date, parse_date};
+use crate::http::{head_may_end, http_date, parse_date};
 use crate::sockets::Sockets;
 
 /// Requests that are answered at the same time.
@@ -310,13 +310,18 @@ async fn read_request(
     let bad = |reason: &'static str| Ok(Err(Answer::short(400, reason)));
     let mut bytes = Vec::new();
     let (mut request, begin, length) = loop {
-        match parse_head(&bytes) {
-            Err(answer) => return Ok(Err(answer)),
-            Ok(Some(head)) => break head,
-            Ok(None) if bytes.len() > MAX_HEAD => return bad("Bad request"),
-            Ok(None) => {}
-        }
+        let before = bytes.len();
         if stream.read_buf(&mut bytes).await? == 0 {
+            return bad("Bad request");
+        }
+        if head_may_end(&bytes, before) {
+            match parse_head(&bytes) {
+                Err(answer) => return Ok(Err(answer)),
+                Ok(Some(head)) => break head,
+                Ok(None) => {}
+            }
+        }
+        if bytes.len() > MAX_HEAD {
             return bad("Bad request");
         }
     };
@@ -338,6 +343,9 @@ async fn read_request(
 /// The head of a request, where it ends, and how long the body is. `None`: it is not whole yet.
 fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Answer> {
     let bad = || Answer::short(400, "Bad request");
+    if matches!(bytes.first(), Some(b'\r' | b'\n')) {
+        return Err(bad());
+    }
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let begin = match parsed.parse(bytes) {
