@@ -13,7 +13,7 @@ use weft_cell::identity::RsaIdentity;
 use weft_config::client_bridges::BridgeLine;
 use weft_config::options::BridgeOptions;
 use weft_log::Line;
-use weft_path::{Bridge, Hop, PathOptions};
+use weft_path::{Bridge, Hop, PathOptions, StatedFamily};
 
 /// The least wait after a failure.
 const LEAST: Duration = Duration::from_secs(1);
@@ -38,11 +38,28 @@ pub struct Transports {
     pub named: BTreeSet<String>,
 }
 
+/// What the descriptor of a bridge has for paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescribedBridge {
+    /// How a circuit leads through it.
+    pub hop: Hop,
+    /// What it states of its families.
+    pub family: StatedFamily,
+}
+
+impl From<Hop> for DescribedBridge {
+    /// One that states no family.
+    fn from(hop: Hop) -> Self {
+        let family = StatedFamily::default();
+        Self { hop, family }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Known {
     line: BridgeLine,
     rsa: Option<RsaIdentity>,
-    hop: Option<Hop>,
+    described: Option<DescribedBridge>,
     /// When it is asked again; `None`: not as long as torrc and transports are as they are.
     next: Option<Instant>,
     /// The last wait after a try.
@@ -90,17 +107,17 @@ impl Bridges {
                     None => Known {
                         rsa: line.rsa,
                         line: line.clone(),
-                        hop: None,
+                        described: None,
                         next: Some(now),
                         wait: Duration::ZERO,
                         asked: false,
                     },
                 };
                 if drops {
-                    known.hop = None;
+                    known.described = None;
                 }
                 // What failed may be allowed by now.
-                if known.hop.is_none() {
+                if known.described.is_none() {
                     known.retry(now);
                 }
                 known
@@ -129,10 +146,15 @@ impl Bridges {
     /// The bridges for path selection.
     pub fn for_paths(&self) -> Vec<Bridge> {
         let all = self.all.iter();
-        all.map(|known| Bridge {
-            addr: known.line.addr,
-            rsa: known.rsa,
-            hop: known.hop.clone(),
+        all.map(|known| {
+            let described = known.described.clone();
+            let (hop, family) = described.map(|of| (of.hop, of.family)).unzip();
+            Bridge {
+                addr: known.line.addr,
+                rsa: known.rsa,
+                hop,
+                family: family.unwrap_or_default(),
+            }
         })
         .collect()
     }
@@ -163,6 +185,7 @@ impl Bridges {
                 addr,
                 rsa: known.rsa,
                 hop: None,
+                family: StatedFamily::default(),
             };
             if bridge.is_excluded(paths) {
                 known.next = None;
@@ -225,31 +248,32 @@ impl Bridges {
     pub fn answered(
         &mut self,
         addr: SocketAddr,
-        answer: Result<Hop, String>,
+        answer: Result<impl Into<DescribedBridge>, String>,
         now: Instant,
     ) -> bool {
         let Some(known) = self.all.iter_mut().find(|known| known.line.addr == addr) else {
             return false;
         };
         known.asked = false;
-        let hop = answer.and_then(|hop| match known.rsa == Some(hop.rsa) {
-            true => Ok(hop),
+        let answer = answer.map(Into::<DescribedBridge>::into);
+        let described = answer.and_then(|of| match known.rsa == Some(of.hop.rsa) {
+            true => Ok(of),
             false => Err(format!(
                 "it sent the descriptor of another relay, ${}",
-                hop.rsa
+                of.hop.rsa
             )),
         });
-        match hop {
-            Ok(hop) => {
+        match described {
+            Ok(described) => {
                 known.wait = Duration::ZERO;
                 known.next = Some(now + self.options.refetch_after.max(LEAST));
-                let is_new = known.hop.as_ref() != Some(&hop);
+                let is_new = known.described.as_ref() != Some(&described);
                 if is_new {
-                    let (rsa, name) = (hop.rsa, &hop.nickname);
+                    let (rsa, name) = (described.hop.rsa, &described.hop.nickname);
                     let text = format!("new bridge descriptor '{name}' (fresh): ${rsa}~{name} at ");
                     self.lines.push(Line::notice(text).client(addr.ip()));
                 }
-                known.hop = Some(hop);
+                known.described = Some(described);
                 is_new
             }
             Err(why) => {
@@ -262,18 +286,25 @@ impl Bridges {
 
     /// Takes descriptors that were kept in an earlier run, for bridges of which nothing is known yet: they can be used, and are
     /// asked for new ones all the same. True: path selection has to know.
-    pub fn restore(&mut self, kept: impl Fn(SocketAddr, RsaIdentity) -> Option<Hop>) -> bool {
+    pub fn restore<D: Into<DescribedBridge>>(
+        &mut self,
+        kept: impl Fn(SocketAddr, RsaIdentity) -> Option<D>,
+    ) -> bool {
         let mut is_new = false;
-        for known in self.all.iter_mut().filter(|known| known.hop.is_none()) {
+        for known in self
+            .all
+            .iter_mut()
+            .filter(|known| known.described.is_none())
+        {
             let addr = known.line.addr;
-            let hop = known.rsa.and_then(|rsa| kept(addr, rsa));
-            let Some(hop) = hop.filter(|hop| known.rsa == Some(hop.rsa)) else {
+            let described = known.rsa.and_then(|rsa| kept(addr, rsa)).map(D::into);
+            let Some(described) = described.filter(|of| known.rsa == Some(of.hop.rsa)) else {
                 continue;
             };
-            let (rsa, name) = (hop.rsa, &hop.nickname);
+            let (rsa, name) = (described.hop.rsa, &described.hop.nickname);
             let text = format!("new bridge descriptor '{name}' (cached): ${rsa}~{name} at ");
             self.lines.push(Line::notice(text).client(addr.ip()));
-            known.hop = Some(hop);
+            known.described = Some(described);
             is_new = true;
         }
         is_new
@@ -282,7 +313,10 @@ impl Bridges {
     /// Bridges that failed may be up again: those without a descriptor are asked at once (entrynodes.c,
     /// `mark_guard_maybe_reachable`).
     pub fn retry(&mut self, now: Instant) {
-        let without = self.all.iter_mut().filter(|known| known.hop.is_none());
+        let without = self
+            .all
+            .iter_mut()
+            .filter(|known| known.described.is_none());
         without.for_each(|known| known.retry(now));
     }
 
@@ -467,7 +501,7 @@ mod tests {
                 world.now += Duration::from_secs(1);
             }
             waits.push(world.now - begun);
-            let failed = Err("no".to_owned());
+            let failed = Err::<Hop, _>("no".to_owned());
             assert!(!world.bridges.answered(addr(), failed, world.now));
         }
         assert!(waits[1] <= Duration::from_secs(3), "{waits:?}");

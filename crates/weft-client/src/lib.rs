@@ -56,7 +56,7 @@ mod weights;
 
 pub use address_map::AddressMap;
 pub use bootstrap::{BootstrapProblem, Progress, Via};
-pub use bridges::{BridgeTask, Bridges, Transports};
+pub use bridges::{BridgeTask, Bridges, DescribedBridge, Transports};
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 pub use client::{Client, ProbeCounts};
 pub use config::{ClientConfig, ListenerConfig};

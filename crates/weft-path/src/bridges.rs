@@ -25,6 +25,17 @@ pub struct Bridge {
     pub rsa: Option<RsaIdentity>,
     /// What its descriptor has; without it no circuit leads through it.
     pub hop: Option<Hop>,
+    /// What its descriptor states of its families.
+    pub family: StatedFamily,
+}
+
+/// Families as the descriptor of a bridge states them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatedFamily {
+    /// Relays that it calls its family (`family`); one counts where it calls the bridge so, too.
+    pub relays: Vec<RsaIdentity>,
+    /// Families whose keys certify it (`family-cert`), as microdescriptors write them (`family-ids`).
+    pub keys: Vec<String>,
 }
 
 impl Bridge {
@@ -70,7 +81,7 @@ impl Relays {
                     addrs,
                     ..hop.clone()
                 };
-                relays.put_bridge(Row::of_bridge(hop));
+                relays.put_bridge(Row::of_bridge(hop), &bridge.family);
             }
         }
         relays.set_bridges(bridges.to_vec());
@@ -81,7 +92,7 @@ impl Relays {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{TestNet, rsa};
+    use crate::testing::{TestNet, family_key as key, rsa};
 
     fn bridge(id: u16, consensus: &Relays, with: u16) -> Bridge {
         let like = &consensus.rows()[consensus.by_rsa(&rsa(with)).unwrap()].hop;
@@ -92,6 +103,7 @@ mod tests {
                 ed25519: [9; 32].into(),
                 ..like.clone()
             }),
+            family: StatedFamily::default(),
         }
     }
 
@@ -108,6 +120,41 @@ mod tests {
             assert_eq!(row.hop.addrs, [bridges[0].addr]);
         }
         assert!(both.rows().iter().filter(|row| row.bridge).count() == 2);
+    }
+
+    #[test]
+    fn a_bridge_is_of_the_families_that_both_sides_state() {
+        let mut net = TestNet::alike(10);
+        // Relay 1 states the bridge and is stated, 2 only states it, 3 is only stated; 4 has a key of its family.
+        net.relays[1].family = vec![500];
+        net.relays[2].family = vec![500];
+        net.relays[4].family_keys = vec![77];
+        net.relays[5].family_keys = vec![78];
+        let related = |net: &TestNet, family: StatedFamily| {
+            let consensus = net.relays();
+            let mut bridge = bridge(500, &consensus, 1);
+            bridge.family = family;
+            let both = Relays::with_bridges(Some(&consensus), &[bridge]);
+            let own = both.by_rsa(&rsa(500)).unwrap();
+            let of = |id: u16| both.by_rsa(&rsa(id)).unwrap();
+            let ids = (0..10).filter(|id| {
+                let (there, back) = (
+                    both.related(own, of(*id), false),
+                    both.related(of(*id), own, false),
+                );
+                assert_eq!(there, back, "{id}");
+                there
+            });
+            ids.collect::<Vec<u16>>()
+        };
+        let stated = StatedFamily {
+            relays: vec![rsa(1), rsa(3), rsa(400), rsa(500)],
+            keys: vec![key(77), key(79)],
+        };
+        assert_eq!(related(&net, stated.clone()), [1, 4]);
+        assert_eq!(related(&net, StatedFamily::default()), [0_u16; 0]);
+        net.params = "use-family-ids=0 use-family-lists=0".to_owned();
+        assert_eq!(related(&net, stated), [0_u16; 0]);
     }
 
     #[test]

@@ -53,7 +53,7 @@ mod testing;
 mod ticket;
 mod timeout;
 
-pub use bridges::Bridge;
+pub use bridges::{Bridge, StatedFamily};
 pub use choice::{Candidate, CircuitSelection, Shares, choose};
 pub use countries::{Countries, CountriesError, TableReader};
 pub use guard::{GuardInfo, GuardStatus, GuardUse, Outcome, Suspicion};

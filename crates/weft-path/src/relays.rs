@@ -13,7 +13,7 @@ use tor_netdoc::types::policy::PortPolicy;
 use tor_protover::named::{FLOWCTRL_CC, RELAY_CRYPT_CGO, RELAY_NTORV3};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
-use crate::bridges::Bridge;
+use crate::bridges::{Bridge, StatedFamily};
 use crate::guard_params::GuardParams;
 use crate::nodes::{Recognised, RelayName, same_prefix};
 use crate::options::PathOptions;
@@ -121,6 +121,8 @@ pub struct Relays {
     listed_guards: HashSet<RsaIdentity>,
     /// Bridges of ours, with or without a descriptor.
     bridges: Vec<Bridge>,
+    /// What families of bridges are compared with.
+    families: Arc<Families>,
     /// When the consensus ends.
     valid_until: SystemTime,
     /// The consensus parameters of guards.
@@ -143,13 +145,13 @@ impl Relays {
             netdir.params().use_family_lists.get() != 0,
             netdir.params().use_family_ids.get() != 0,
         );
-        let mut keys = Keys::default();
+        let mut families = Families::default();
         let rows: Vec<Row> = usable
             .iter()
             .enumerate()
             .map(|(index, relay)| Row {
-                family: family(index, relay, &usable, &by_rsa, use_lists),
-                family_keys: keys.of(relay, use_keys),
+                family: families.members(index, relay, &usable, &by_rsa, use_lists),
+                family_keys: families.keys_of(relay, use_keys),
                 ..row(relay, netdir)
             })
             .collect();
@@ -173,13 +175,17 @@ impl Relays {
                     .map(|row| row.hop.rsa),
             )
             .collect();
-        Self::from_rows(
+        let relays = Self::from_rows(
             rows,
             listed_guards,
             netdir.lifetime().valid_until(),
             GuardParams::new(netdir.params()),
             CbtParams::new(netdir.params()),
-        )
+        );
+        Self {
+            families: Arc::new(families),
+            ..relays
+        }
     }
 
     /// The relays of a simulation, of no families, with the default parameters of a consensus, which ends then.
@@ -235,6 +241,7 @@ impl Relays {
             by_ed25519,
             listed_guards,
             bridges: Vec::new(),
+            families: Arc::default(),
             valid_until,
             guard_params,
             cbt_params,
@@ -242,13 +249,24 @@ impl Relays {
     }
 
     /// Adds a bridge; one that the consensus lists is from now on a bridge alone.
-    pub(crate) fn put_bridge(&mut self, bridge: Row) {
+    pub(crate) fn put_bridge(&mut self, mut bridge: Row, stated: &StatedFamily) {
         let known = self.by_rsa.get(&bridge.hop.rsa);
         if let Some(row) = known.and_then(|index| self.rows.get_mut(*index)) {
             row.hop = bridge.hop;
             row.bridge = true;
             return;
         }
+        let families = &self.families;
+        let state_it = families.unlisted.get(&bridge.hop.rsa);
+        let members: BTreeSet<usize> = (stated.relays.iter())
+            .filter_map(|id| self.by_rsa.get(id).copied())
+            .filter(|index| state_it.is_some_and(|all| all.contains(index)))
+            .collect();
+        let keys: BTreeSet<usize> = (stated.keys.iter())
+            .filter_map(|key| families.keys.get(key).copied())
+            .collect();
+        bridge.family = members.into_iter().collect();
+        bridge.family_keys = keys.into_iter().collect();
         let index = self.rows.len();
         self.by_rsa.insert(bridge.hop.rsa, index);
         self.by_ed25519.insert(bridge.hop.ed25519, index);
@@ -374,7 +392,9 @@ impl Relays {
         let (Some(row_a), Some(row_b)) = (self.rows.get(a), self.rows.get(b)) else {
             return false;
         };
+        // A bridge's row alone has what is stated by both.
         row_a.family.binary_search(&b).is_ok()
+            || row_b.family.binary_search(&a).is_ok()
             || row_a
                 .family_keys
                 .iter()
@@ -456,38 +476,45 @@ fn bandwidth(weight: &tor_netdoc::doc::netstatus::RelayWeight) -> u64 {
     }
 }
 
-/// The relays that this one lists and that list it (dir-spec, `family`).
-fn family(
-    index: usize,
-    relay: &Relay<'_>,
-    usable: &[Relay<'_>],
-    by_rsa: &HashMap<RsaIdentity, usize>,
-    use_lists: bool,
-) -> Box<[usize]> {
-    if !use_lists {
-        return Box::default();
-    }
-    let members: BTreeSet<usize> = relay
-        .md()
-        .family()
-        .members()
-        .filter_map(|id| by_rsa.get(&id.into()).copied())
-        .filter(|&other| other != index)
-        .filter(|&other| {
-            usable
-                .get(other)
-                .is_some_and(|other| other.md().family().contains(relay.rsa_id()))
-        })
-        .collect();
-    members.into_iter().collect()
+/// Families as the microdescriptors of a consensus state them.
+#[derive(Clone, Debug, Default)]
+struct Families {
+    /// The rows of relays that list one that the consensus has not, as a bridge is.
+    unlisted: HashMap<RsaIdentity, Vec<usize>>,
+    /// Numbers for family keys.
+    keys: HashMap<String, usize>,
 }
 
-/// Numbers for family keys.
-#[derive(Default)]
-struct Keys(HashMap<String, usize>);
+impl Families {
+    /// The relays that this one lists and that list it (dir-spec, `family`).
+    fn members(
+        &mut self,
+        index: usize,
+        relay: &Relay<'_>,
+        usable: &[Relay<'_>],
+        by_rsa: &HashMap<RsaIdentity, usize>,
+        use_lists: bool,
+    ) -> Box<[usize]> {
+        if !use_lists {
+            return Box::default();
+        }
+        let mut members = BTreeSet::new();
+        for id in relay.md().family().members() {
+            let id: RsaIdentity = id.into();
+            match by_rsa.get(&id) {
+                None => self.unlisted.entry(id).or_default().push(index),
+                Some(&other) => {
+                    let lists_it = |other: &Relay<'_>| other.md().family().contains(relay.rsa_id());
+                    if other != index && usable.get(other).is_some_and(lists_it) {
+                        members.insert(other);
+                    }
+                }
+            }
+        }
+        members.into_iter().collect()
+    }
 
-impl Keys {
-    fn of(&mut self, relay: &Relay<'_>, use_keys: bool) -> Box<[usize]> {
+    fn keys_of(&mut self, relay: &Relay<'_>, use_keys: bool) -> Box<[usize]> {
         if !use_keys {
             return Box::default();
         }
@@ -496,8 +523,8 @@ impl Keys {
             .family_ids()
             .iter()
             .map(|id| {
-                let next = self.0.len();
-                *self.0.entry(id.to_string()).or_insert(next)
+                let next = self.keys.len();
+                *self.keys.entry(id.to_string()).or_insert(next)
             })
             .collect();
         numbers.into_iter().collect()

@@ -92,12 +92,7 @@ impl TestRelay {
             text += &format!("family {}\n", ids.join(" "));
         }
         if !self.family_keys.is_empty() {
-            let keys = self.family_keys.iter().map(|&id| {
-                format!(
-                    "ed25519:{}",
-                    Base64Unpadded::encode_string(ed25519(id).as_ref())
-                )
-            });
+            let keys = self.family_keys.iter().map(|&id| family_key(id));
             text += &format!("family-ids {}\n", keys.collect::<Vec<_>>().join(" "));
         }
         for (key, policy) in [("p", self.policy), ("p6", self.policy_v6)] {
@@ -111,6 +106,12 @@ impl TestRelay {
         );
         MicrodescAndHash::parse(&text).unwrap()
     }
+}
+
+/// A family's key, as microdescriptors write it.
+pub(crate) fn family_key(id: u16) -> String {
+    let key = Base64Unpadded::encode_string(ed25519(id).as_ref());
+    format!("ed25519:{key}")
 }
 
 /// A network.

@@ -42,6 +42,10 @@ pub struct BridgeDescriptor {
     pub ntor: [u8; 32],
     /// What it speaks.
     pub protocols: Protocols,
+    /// Relays that it calls its family; it is among them if there are any.
+    pub family: Vec<RsaIdentity>,
+    /// Families whose keys certify it, as microdescriptors write them.
+    pub family_ids: Vec<String>,
     /// The document.
     pub text: String,
 }
@@ -124,6 +128,13 @@ pub fn parse_bridge_descriptor(body: &[u8], now: SystemTime) -> Result<BridgeDes
         ed25519: *descriptor.ed_identity(),
         ntor: *descriptor.ntor_onion_key().as_bytes(),
         protocols: descriptor.protocols().clone(),
+        family: descriptor.family().members().copied().collect(),
+        family_ids: descriptor
+            .family_ids()
+            .as_ref()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         text: text.to_owned(),
     })
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::mpsc;
 use weft_cell::identity::RsaIdentity;
-use weft_client::{BridgeTask, Bridges, Now, Via};
+use weft_client::{BridgeTask, Bridges, DescribedBridge, Now, Via};
 use weft_dir::client::{
     BridgeDescriptor, DirServer, DirStreams, fetch_bridge, keep_bridges, read_bridges,
 };
 use weft_dir::clock::SystemClock;
-use weft_path::Hop;
+use weft_path::{Hop, StatedFamily};
 
 use super::task::{Task, now};
 use crate::logging;
@@ -26,9 +26,15 @@ pub(super) struct BridgeAnswer {
     descriptor: Result<BridgeDescriptor, String>,
 }
 
-fn hop_of(addr: SocketAddr, of: &BridgeDescriptor) -> Hop {
+fn described(addr: SocketAddr, of: &BridgeDescriptor) -> DescribedBridge {
     let ids = (of.rsa.into(), of.ed25519.into());
-    Hop::of_bridge(addr, of.nickname.clone(), ids, of.ntor, &of.protocols)
+    DescribedBridge {
+        hop: Hop::of_bridge(addr, of.nickname.clone(), ids, of.ntor, &of.protocols),
+        family: StatedFamily {
+            relays: of.family.iter().map(|id| (*id).into()).collect(),
+            keys: of.family_ids.clone(),
+        },
+    }
 }
 
 /// The bridges of a client, and what they are asked.
@@ -91,7 +97,7 @@ impl BridgeSide {
         }
         let kept = &self.kept;
         self.bridges
-            .restore(|addr, rsa| kept.get(&rsa).map(|of| hop_of(addr, of)))
+            .restore(|addr, rsa| kept.get(&rsa).map(|of| described(addr, of)))
     }
 
     /// Keeps a descriptor, with those of the other bridges of torrc.
@@ -152,9 +158,9 @@ impl Task {
             rsa,
             descriptor,
         } = answer;
-        let hop = descriptor.as_ref().map(|of| hop_of(addr, of));
-        let hop = hop.map_err(String::clone);
-        if self.bridges.bridges.answered(addr, hop, now.mono) {
+        let known = descriptor.as_ref().map(|of| described(addr, of));
+        let known = known.map_err(String::clone);
+        if self.bridges.bridges.answered(addr, known, now.mono) {
             self.bridges_changed(now);
         }
         // Another relay's was refused.

@@ -10,7 +10,7 @@ use weft_cell::identity::RsaIdentity;
 use crate::testing::{TestNet, TestRelay, assert_in_proportion, ed25519, id_of, now, rsa, secs};
 use crate::{
     AddressRule, Bridge, ExitWanted, Hop, LegWanted, NodeSet, Outcome, Path, PathError,
-    PathOptions, Reachable, RelayName, Selector, TargetPort, Usage,
+    PathOptions, Reachable, RelayName, Selector, StatedFamily, TargetPort, Usage,
 };
 
 fn rng(seed: u64) -> ChaCha12Rng {
@@ -748,6 +748,7 @@ fn paths_begin_at_bridges_and_lead_over_them_nowhere_else() {
         addr,
         rsa: Some(rsa(id)),
         hop: Some(hop(id)),
+        family: StatedFamily::default(),
     };
     selector.set_bridges(vec![bridge(300)], now(), &mut rng);
     // Without a consensus a bridge can be asked for one, and that is all.

@@ -13,7 +13,8 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
 use weft_cell::identity::RsaIdentity;
 use weft_path::{
-    Bridge, BuildTimes, BuildTimesOptions, CbtParams, Hop, Outcome, PathOptions, Selector, Usage,
+    Bridge, BuildTimes, BuildTimesOptions, CbtParams, Hop, Outcome, PathOptions, Selector,
+    StatedFamily, Usage,
 };
 
 /// No step takes longer on a machine that works.
@@ -162,6 +163,7 @@ fn c_tor_keeps_our_guards_and_build_times_and_we_keep_its() {
         addr,
         rsa: Some(hop.rsa),
         hop: Some(hop),
+        family: StatedFamily::default(),
     };
     bridged.set_bridges(vec![ours], now(), &mut rng);
     let path = bridged.path(&Usage::Directory, now(), &mut rng).unwrap();

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::world::World;
-use crate::bridges::Bridge;
+use crate::bridges::{Bridge, StatedFamily};
 use crate::options::PathOptions;
 use crate::path::Hop;
 use crate::relays::Relays;
@@ -24,6 +24,7 @@ fn bridge(id: u16, described: bool) -> Bridge {
         addr,
         rsa: Some(rsa(id)),
         hop: described.then(hop),
+        family: StatedFamily::default(),
     }
 }
 
