@@ -7,7 +7,7 @@ use weft_client::{
 use weft_core::controller::OpenLink;
 use weft_core::origin::{AppProtocol, LinkState};
 
-use super::events::Event;
+use super::events::{Event, Reasons};
 use super::view::{BootstrapView, CircuitView, LinkView, Speed, StreamView};
 
 pub(super) fn bootstrap_view(bootstrap: &Bootstrap) -> BootstrapView {
@@ -59,13 +59,13 @@ pub(super) fn circuit_view(circuit: &CircuitInfo) -> CircuitView {
     }
 }
 
-pub(super) fn circuit_reason(end: CircuitEnd) -> String {
+pub(super) fn circuit_reasons(end: CircuitEnd) -> Reasons {
     match end.remote {
         Some(remote) => {
             let name = EndOfCircuit::Destroy(remote).name();
-            format!(" REASON=DESTROYED REMOTE_REASON={name}")
+            vec![("REASON", "DESTROYED"), ("REMOTE_REASON", name)]
         }
-        None => format!(" REASON={}", end.reason.name()),
+        None => vec![("REASON", end.reason.name())],
     }
 }
 
@@ -136,22 +136,23 @@ pub(super) fn stream_view(stream: &StreamInfo, status: &'static str) -> StreamVi
 }
 
 pub(super) fn stream_event(stream: &StreamInfo, what: &StreamNews) -> Event {
-    let reason = |end: &StreamEnd| match end.names() {
-        (reason, Some(remote)) => format!(" REASON={reason} REMOTE_REASON={remote}"),
-        (reason, None) => format!(" REASON={reason}"),
+    let reasons = |end: &StreamEnd| {
+        let (reason, remote) = end.names();
+        let remote = remote.map(|remote| ("REMOTE_REASON", remote));
+        [("REASON", reason)].into_iter().chain(remote).collect()
     };
     let (status, more) = match what {
-        StreamNews::New => ("NEW", String::new()),
-        StreamNews::NewResolve => ("NEWRESOLVE", String::new()),
-        StreamNews::Remap { by_exit: true } => ("REMAP", " SOURCE=EXIT".to_owned()),
-        StreamNews::Remap { by_exit: false } => ("REMAP", String::new()),
-        StreamNews::SentConnect => ("SENTCONNECT", String::new()),
-        StreamNews::SentResolve => ("SENTRESOLVE", String::new()),
-        StreamNews::Succeeded => ("SUCCEEDED", String::new()),
-        StreamNews::Failed(end) => ("FAILED", reason(end)),
-        StreamNews::Closed(end) => ("CLOSED", reason(end)),
-        StreamNews::Detached(end) => ("DETACHED", reason(end)),
-        StreamNews::ControllerWait => ("CONTROLLER_WAIT", String::new()),
+        StreamNews::New => ("NEW", Reasons::new()),
+        StreamNews::NewResolve => ("NEWRESOLVE", Reasons::new()),
+        StreamNews::Remap { by_exit: true } => ("REMAP", vec![("SOURCE", "EXIT")]),
+        StreamNews::Remap { by_exit: false } => ("REMAP", Reasons::new()),
+        StreamNews::SentConnect => ("SENTCONNECT", Reasons::new()),
+        StreamNews::SentResolve => ("SENTRESOLVE", Reasons::new()),
+        StreamNews::Succeeded => ("SUCCEEDED", Reasons::new()),
+        StreamNews::Failed(end) => ("FAILED", reasons(end)),
+        StreamNews::Closed(end) => ("CLOSED", reasons(end)),
+        StreamNews::Detached(end) => ("DETACHED", reasons(end)),
+        StreamNews::ControllerWait => ("CONTROLLER_WAIT", Reasons::new()),
     };
     Event::Stream(stream_view(stream, status), more)
 }

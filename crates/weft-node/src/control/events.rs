@@ -1,7 +1,7 @@
 //! Asynchronous events for controllers, and their encoding (control-spec 4.1).
 
 use super::activity::{CircuitQueues, describe_connection};
-use super::args::quote;
+use super::fields::Fields;
 use super::reply::push_data;
 use super::view::{BootstrapView, CircuitView, LinkView, StreamView};
 use weft_core::message::ConnectionBytes;
@@ -73,15 +73,49 @@ impl EventMask {
     }
 }
 
+/// Why something came to its status: keyword arguments.
+pub(crate) type Reasons = Vec<(&'static str, &'static str)>;
+
+/// A name that was looked up or mapped, as ADDRMAP has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Mapping {
+    pub from: String,
+    /// `None`: the lookup failed.
+    pub to: Option<String>,
+    /// Until when, in local time and in UTC; `None`: for ever.
+    pub expires: Option<(String, String)>,
+    pub stream: Option<u64>,
+}
+
+impl Mapping {
+    /// The rest of its line (control_event_address_mapped).
+    fn fields(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.word(&self.from);
+        fields.word(self.to.as_deref().unwrap_or("<error>"));
+        match &self.expires {
+            Some((local, _)) => fields.quoted_word(local.as_bytes()),
+            None => fields.word("NEVER"),
+        };
+        fields.optional("error", self.to.is_none().then_some("yes"));
+        if let Some((_, utc)) = &self.expires {
+            fields.quoted("EXPIRES", utc.as_bytes());
+        }
+        fields.quoted("CACHED", b"NO");
+        fields.optional("STREAMID", self.stream);
+        fields
+    }
+}
+
 /// An event, with the data that its line needs.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// CIRC: the circuit, and its reasons with a space before each.
-    Circuit(CircuitView, String),
+    /// CIRC: the circuit, and its reasons.
+    Circuit(CircuitView, Reasons),
     /// CIRC_MINOR: the circuit and its previous purpose.
     Purpose(CircuitView, &'static str),
-    /// STREAM: the stream, and its reasons with a space before each.
-    Stream(StreamView, String),
+    /// STREAM: the stream, and its reasons.
+    Stream(StreamView, Reasons),
     /// ORCONN: the link, and the reason of its status.
     Link(LinkView, Option<&'static str>),
     /// Bytes read and written in the last second.
@@ -100,8 +134,8 @@ pub(crate) enum Event {
     Status(&'static str, String),
     /// STATUS_CLIENT BOOTSTRAP.
     Bootstrap(BootstrapView),
-    /// ADDRMAP: from, to (`None`: the lookup failed), and the rest of the line.
-    Mapped(String, Option<String>, String),
+    /// ADDRMAP.
+    Mapped(Mapping),
     /// The canonical name of a signal that the node got.
     Signal(&'static str),
     /// CONF_CHANGED: options that changed; the value, unless it is the default now.
@@ -159,20 +193,27 @@ impl Event {
     pub(crate) fn encode(&self, now: &str) -> String {
         let name = self.name();
         match self {
-            Event::Circuit(circuit, more) => line(name, &format!("{}{more}", circuit.describe())),
+            Event::Circuit(circuit, reasons) => {
+                let mut fields = circuit.fields();
+                for &(key, reason) in reasons {
+                    fields.key(key, reason);
+                }
+                line(name, fields.text())
+            }
             Event::Purpose(circuit, was) => {
                 let circuit = CircuitView {
                     status: "PURPOSE_CHANGED",
                     ..circuit.clone()
                 };
-                line(name, &format!("{} OLD_PURPOSE={was}", circuit.describe()))
+                line(name, circuit.fields().key("OLD_PURPOSE", was).text())
             }
-            Event::Stream(stream, more) => line(name, &stream.describe_event(more)),
+            Event::Stream(stream, reasons) => line(name, stream.event_fields(reasons).text()),
             Event::Link(link, reason) => {
-                let reason = reason.map(|reason| format!(" REASON={reason}"));
-                let reason = reason.unwrap_or_default();
                 let LinkView { id, target, status } = link;
-                line(name, &format!("{target} {status}{reason} ID={id}"))
+                let mut fields = Fields::default();
+                fields.word(target).word(status);
+                fields.optional("REASON", *reason).key("ID", id);
+                line(name, fields.text())
             }
             Event::Bandwidth(read, written) => line(name, &format!("{read} {written}")),
             Event::StreamBandwidth(all) => each(all, |(id, read, written)| {
@@ -194,10 +235,7 @@ impl Event {
             },
             Event::Status(_, text) => line(name, text),
             Event::Bootstrap(bootstrap) => line(name, &bootstrap.describe()),
-            Event::Mapped(from, to, more) => {
-                let to = to.as_deref().unwrap_or("<error>");
-                line(name, &format!("{from} {to}{more}"))
-            }
+            Event::Mapped(mapping) => line(name, mapping.fields().text()),
             Event::Signal(signal) => line(name, signal),
             Event::Configuration(all) => {
                 let mut text = "650-CONF_CHANGED\r\n".to_owned();
@@ -210,37 +248,20 @@ impl Event {
             }
             Event::Consensus(relays) | Event::Statuses(relays) => data(name, relays),
             Event::BuildTimes(text) => line(name, text),
-            Event::Guard(guard, status) => line(name, &format!("ENTRY {guard} {status}")),
-            Event::NewDescriptors(relays) => line(name, &relays.join(" ")),
+            Event::Guard(guard, status) => {
+                let mut fields = Fields::default();
+                line(name, fields.word("ENTRY").word(guard).word(status).text())
+            }
+            Event::NewDescriptors(relays) => {
+                let mut fields = Fields::default();
+                for relay in relays {
+                    fields.word(relay);
+                }
+                line(name, fields.text())
+            }
             Event::DescriptorChanged => format!("650 {name}\r\n"),
             Event::Liveness(live) => line(name, if *live { "UP" } else { "DOWN" }),
         }
-    }
-
-    /// The part of ADDRMAP after the addresses (control_event_address_mapped): the expiry in local time,
-    /// then keyword arguments.
-    #[must_use]
-    pub(crate) fn map_details(
-        local: &str,
-        utc: Option<&str>,
-        failed: bool,
-        stream: Option<u64>,
-    ) -> String {
-        let mut text = match utc {
-            Some(_) => format!(" {}", quote(local.as_bytes())),
-            None => " NEVER".to_owned(),
-        };
-        if failed {
-            text.push_str(" error=yes");
-        }
-        if let Some(utc) = utc {
-            text.push_str(&format!(" EXPIRES={}", quote(utc.as_bytes())));
-        }
-        text.push_str(" CACHED=\"NO\"");
-        if let Some(stream) = stream {
-            text.push_str(&format!(" STREAMID={stream}"));
-        }
-        text
     }
 }
 
@@ -254,23 +275,22 @@ fn circuit_bandwidth(report: &CircuitReport, now: &str) -> String {
         delivered_written,
         overhead_written,
     } = report.traffic;
-    let id = report.circuit.0;
-    let mut text = format!(
-        "ID={id} READ={read} WRITTEN={written} TIME={now} DELIVERED_READ={delivered_read} \
-         OVERHEAD_READ={overhead_read} DELIVERED_WRITTEN={delivered_written} \
-         OVERHEAD_WRITTEN={overhead_written}"
-    );
+    let mut fields = Fields::default();
+    fields.key("ID", report.circuit.0);
+    fields.key("READ", read).key("WRITTEN", written);
+    fields.key("TIME", now);
+    fields.key("DELIVERED_READ", delivered_read);
+    fields.key("OVERHEAD_READ", overhead_read);
+    fields.key("DELIVERED_WRITTEN", delivered_written);
+    fields.key("OVERHEAD_WRITTEN", overhead_written);
     if let Some(state) = report.congestion {
         let (rtt, least) = state.rtt;
-        text.push_str(&format!(
-            " SS={} CWND={} RTT={} MIN_RTT={}",
-            u8::from(state.slow_start),
-            state.window,
-            rtt.as_millis(),
-            least.as_millis()
-        ));
+        fields.key("SS", u8::from(state.slow_start));
+        fields.key("CWND", state.window);
+        fields.key("RTT", rtt.as_millis());
+        fields.key("MIN_RTT", least.as_millis());
     }
-    text
+    fields.into_text()
 }
 
 fn one_line(text: &str) -> String {
@@ -307,6 +327,38 @@ mod tests {
         assert!(wanted.add("circ") && wanted.add("NETWORK_LIVENESS"));
         assert!(!wanted.add("FROB"));
         assert!(wanted.has("CIRC") && !wanted.has("STREAM") && wanted.has("NETWORK_LIVENESS"));
+    }
+
+    /// An exit chooses the name that an address has; it could write the rest of the line.
+    #[test]
+    fn a_name_from_an_exit_forges_no_field_of_addrmap() {
+        let show = |to: Option<&str>| {
+            let mapping = Mapping {
+                from: "192.0.2.1".to_owned(),
+                to: to.map(str::to_owned),
+                expires: Some(("LOCAL TIME".to_owned(), "UTC TIME".to_owned())),
+                stream: Some(7),
+            };
+            Event::Mapped(mapping).encode("now")
+        };
+        let rest = "\"LOCAL TIME\" EXPIRES=\"UTC TIME\" CACHED=\"NO\" STREAMID=7\r\n";
+        assert_eq!(
+            show(Some("a.example")),
+            format!("650 ADDRMAP 192.0.2.1 a.example {rest}")
+        );
+        assert_eq!(
+            show(Some("evil.example NEVER STREAMID=9\r\n650 OK")),
+            format!(
+                "650 ADDRMAP 192.0.2.1 \"evil.example\\040NEVER\\040STREAMID\\0759\\r\\n650\\040OK\" {rest}"
+            )
+        );
+        assert_eq!(
+            show(None),
+            format!(
+                "650 ADDRMAP 192.0.2.1 <error> {}",
+                rest.replace(" EXPIRES", " error=yes EXPIRES")
+            )
+        );
     }
 
     #[test]

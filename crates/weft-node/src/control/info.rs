@@ -10,6 +10,7 @@ use weft_config::{DumpKind, dump};
 use weft_core::controller::Handled;
 
 use super::backend::{Backend, Descriptors, DocumentKind, RelaySelector, SIGNALS};
+use super::fields::Fields;
 use super::keys::KEYS;
 use super::reply::Reply;
 use super::view::{NodeView, iso_time};
@@ -65,7 +66,13 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
         return answer;
     }
     match key {
-        "circuit-status" => lines(backend.circuits().await.iter().map(|c| c.describe())),
+        "circuit-status" => lines(
+            backend
+                .circuits()
+                .await
+                .iter()
+                .map(|c| c.fields().into_text()),
+        ),
         "circuit-pool" => lines(backend.circuits().await.iter().map(|c| c.describe_pool())),
         "stream-status" => lines(backend.streams().await.iter().map(|s| s.describe())),
         "orconn-status" => {
@@ -104,11 +111,12 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
             } else {
                 backend.maps().await
             };
-            let expiry = |until: Option<String>| until.unwrap_or_else(|| "NEVER".to_owned());
-            lines(
-                maps.into_iter()
-                    .map(|(from, to, until)| format!("{from} {to} {}", expiry(until))),
-            )
+            lines(maps.into_iter().map(|(from, to, until)| {
+                let mut fields = Fields::default();
+                fields.word(from).word(to);
+                fields.word(until.unwrap_or_else(|| "NEVER".to_owned()));
+                fields.into_text()
+            }))
         }
         _ => match key.split_once('/') {
             Some(("ip-to-country", what)) => country(backend, what),

@@ -22,6 +22,7 @@ mod downloads;
 pub(crate) mod events;
 #[cfg(test)]
 mod fake;
+mod fields;
 mod info;
 mod keys;
 pub(crate) mod node_backend;

@@ -25,11 +25,11 @@ use super::backend::{
     RelaySelector, Signal,
 };
 use super::client_view::{
-    bootstrap_view, circuit_reason, circuit_view, link_status, link_view, stream_event,
+    bootstrap_view, circuit_reasons, circuit_view, link_status, link_view, stream_event,
     stream_status, stream_view,
 };
 use super::document_cache::DocumentCache;
-use super::events::Event;
+use super::events::{Event, Mapping};
 use super::view::{
     BootstrapView, CircuitView, LinkView, NodeView, StreamView, iso_time, long_name,
 };
@@ -221,8 +221,8 @@ impl NodeBackend {
         let status = |text: &str| Event::Status("STATUS_CLIENT", text.to_owned());
         vec![match event {
             ClientEvent::Circuit { circuit, reason } => {
-                let more = reason.map(circuit_reason).unwrap_or_default();
-                Event::Circuit(circuit_view(&circuit), more)
+                let reasons = reason.map(circuit_reasons).unwrap_or_default();
+                Event::Circuit(circuit_view(&circuit), reasons)
             }
             ClientEvent::Purpose { circuit, was } => {
                 Event::Purpose(circuit_view(&circuit), was.name())
@@ -249,12 +249,15 @@ impl NodeBackend {
                 expires,
                 stream,
             } => {
-                let utc = expires.map(|time| iso_time(time.into(), ' '));
-                let local = expires.map(crate::logging::local_iso).unwrap_or_default();
-                let failed = to.is_none();
-                let stream = stream.map(|stream| stream.0);
-                let details = Event::map_details(&local, utc.as_deref(), failed, stream);
-                Event::Mapped(from, to, details)
+                let both = |time: SystemTime| {
+                    (crate::logging::local_iso(time), iso_time(time.into(), ' '))
+                };
+                Event::Mapped(Mapping {
+                    from,
+                    to,
+                    expires: expires.map(both),
+                    stream: stream.map(|stream| stream.0),
+                })
             }
             ClientEvent::Guard {
                 rsa,
@@ -453,7 +456,7 @@ impl Backend for NodeBackend {
                 inside.client.map_virtual_address(kind, &to, networks, rng)
             });
             return match mapped.await.flatten() {
-                Some(from) => Ok(CommandOutput::MappedName(in_brackets(from))),
+                Some(from) => Ok(CommandOutput::MappedName(in_brackets(from.to_string()))),
                 None => Err(CommandError::new(451, "There is no free virtual address")),
             };
         }

@@ -10,7 +10,7 @@ use super::args::{
 };
 use super::auth::{Authentication, Cookie};
 use super::backend::{Backend, ClientCommand, ConfigCommand, Signal};
-use super::events::{Event, EventMask};
+use super::events::{Event, EventMask, Mapping};
 use super::reader::RawCommand;
 use super::reply::Reply;
 use super::view::{NodeView, iso_time};
@@ -301,10 +301,13 @@ pub(super) fn addrmap_events(
     let now = time::OffsetDateTime::now_utc();
     let event = |to: Option<String>, ttl: u32| {
         let until = now + time::Duration::seconds(i64::from(ttl));
-        let utc = iso_time(until, ' ');
         let local = crate::logging::local_iso(until.into());
-        let details = Event::map_details(&local, Some(&utc), to.is_none(), None);
-        Event::Mapped(name.to_owned(), to, details)
+        Event::Mapped(Mapping {
+            from: name.to_owned(),
+            to,
+            expires: Some((local, iso_time(until, ' '))),
+            stream: None,
+        })
     };
     let answers = resolved.map(|resolved| resolved.answers.as_slice());
     let mut events = Vec::new();

@@ -449,7 +449,7 @@ fn options_are_set_and_reset() {
 fn subscribed_events_are_sent() {
     let fake = Fake::new("ControlPort 9051\n");
     let mut session = authenticated(&fake);
-    let circuit = Event::Circuit(Fake::circuit(4, "BUILT"), String::new());
+    let circuit = Event::Circuit(Fake::circuit(4, "BUILT"), Vec::new());
     assert_eq!(session.encode_event(&circuit, ""), None);
     assert_eq!(
         send(&mut session, "SETEVENTS CIRC stream EXTENDED"),
@@ -464,7 +464,7 @@ fn subscribed_events_are_sent() {
     assert!(session.encode_event(&Event::Bandwidth(1, 2), "").is_none());
     let stream = Event::Stream(
         Fake::stream(9, "FAILED"),
-        " REASON=END REMOTE_REASON=DONE".to_owned(),
+        vec![("REASON", "END"), ("REMOTE_REASON", "DONE")],
     );
     let line = session.encode_event(&stream, "").unwrap();
     assert!(

@@ -16,7 +16,7 @@ use weft_core::origin::AppCredentials;
 use weft_dir::downloads::Downloads;
 use weft_policy::ExitPolicy;
 
-use super::args::quote;
+use super::fields::Fields;
 
 /// The node's state that the main thread publishes for GETINFO and GETCONF, once a second and when the
 /// configuration changes.
@@ -112,7 +112,7 @@ pub(crate) fn long_name(rsa: &RsaIdentity, nickname: &str) -> String {
     }
 }
 
-fn push_credentials(text: &mut String, credentials: Option<&AppCredentials>) {
+fn push_credentials(fields: &mut Fields, credentials: Option<&AppCredentials>) {
     let Some(credentials) = credentials else {
         return;
     };
@@ -121,16 +121,17 @@ fn push_credentials(text: &mut String, credentials: Option<&AppCredentials>) {
         ("SOCKS_PASSWORD", &credentials.password),
     ] {
         if !value.is_empty() {
-            text.push_str(&format!(" {key}={}", quote(value)));
+            fields.quoted(key, value);
         }
     }
 }
 
 impl CircuitView {
-    /// Its line in `circuit-pool`: what `describe` has of its path, and its speed in milliseconds and 1/(Mbit/s).
+    /// Its line in `circuit-pool`: what [`fields`](Self::fields) has of its path, and its speed in milliseconds and
+    /// 1/(Mbit/s).
     #[must_use]
     pub(crate) fn describe_pool(&self) -> String {
-        let mut text = self.describe_path();
+        let mut fields = self.path_fields();
         let Speed {
             build_time,
             round_trip,
@@ -138,73 +139,65 @@ impl CircuitView {
             stated,
             uses,
         } = self.speed;
-        let millis = |time: Duration| time.as_secs_f64() * 1e3;
-        text.push_str(&format!(" PURPOSE={}", self.purpose));
-        for (key, value) in [
-            ("BUILD_MS", build_time.map(millis)),
-            ("RTT_MS", round_trip.map(millis)),
-        ] {
-            if let Some(value) = value {
-                text.push_str(&format!(" {key}={value:.1}"));
-            }
-        }
+        fields.key("PURPOSE", self.purpose);
+        fields.optional("BUILD_MS", build_time.map(millis));
+        fields.optional("RTT_MS", round_trip.map(millis));
         if let Some(weight) = weight {
-            text.push_str(&format!(" WEIGHT={weight} STATED={stated}"));
+            fields.key("WEIGHT", weight).key("STATED", stated);
         }
-        text.push_str(&format!(" STREAMS={uses}"));
-        self.push_conflux(&mut text);
-        text
+        fields.key("STREAMS", uses);
+        self.push_conflux(&mut fields);
+        fields.into_text()
     }
 
     /// The set, and the round trip in microseconds.
-    fn push_conflux(&self, text: &mut String) {
+    fn push_conflux(&self, fields: &mut Fields) {
         let Some(set) = &self.conflux else {
             return;
         };
         let set: String = set.iter().map(|byte| format!("{byte:02X}")).collect();
-        text.push_str(&format!(" CONFLUX_ID={set}"));
-        if let Some(round_trip) = self.speed.round_trip {
-            text.push_str(&format!(" CONFLUX_RTT={}", round_trip.as_micros()));
-        }
+        fields.key("CONFLUX_ID", set);
+        let micros = self.speed.round_trip.map(|time| time.as_micros());
+        fields.optional("CONFLUX_RTT", micros);
     }
 
-    fn describe_path(&self) -> String {
-        let mut text = format!("{} {}", self.id, self.status);
+    fn path_fields(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.word(self.id).word(self.status);
         let path: Vec<_> = self
             .path
             .iter()
             .map(|(rsa, name)| long_name(rsa, name))
             .collect();
         if !path.is_empty() {
-            text.push(' ');
-            text.push_str(&path.join(","));
+            fields.word(path.join(","));
         }
-        text
+        fields
     }
 
     /// Its line in `circuit-status` and CIRC events (circuit_describe_status_for_controller). With CircuitAcceptance rtt or
     /// both there is its round trip, `RTT_MS`, at the end.
     #[must_use]
-    pub(crate) fn describe(&self) -> String {
-        let mut text = self.describe_path();
+    pub(crate) fn fields(&self) -> Fields {
+        let mut fields = self.path_fields();
         if !self.build_flags.is_empty() {
-            text.push_str(" BUILD_FLAGS=");
-            text.push_str(&self.build_flags.join(","));
+            fields.key("BUILD_FLAGS", self.build_flags.join(","));
         }
-        text.push_str(&format!(
-            " PURPOSE={} TIME_CREATED={}",
-            self.purpose,
-            iso_time_micros(self.created)
-        ));
-        push_credentials(&mut text, self.credentials.as_deref());
+        fields.key("PURPOSE", self.purpose);
+        fields.key("TIME_CREATED", iso_time_micros(self.created));
+        push_credentials(&mut fields, self.credentials.as_deref());
         if self.conflux.is_some() {
-            self.push_conflux(&mut text);
-        } else if let Some(round_trip) = self.speed.round_trip {
-            let millis = round_trip.as_secs_f64() * 1e3;
-            text.push_str(&format!(" RTT_MS={millis:.1}"));
+            self.push_conflux(&mut fields);
+        } else {
+            fields.optional("RTT_MS", self.speed.round_trip.map(millis));
         }
-        text
+        fields
     }
+}
+
+/// Milliseconds with one digit behind the point.
+fn millis(time: Duration) -> String {
+    format!("{:.1}", time.as_secs_f64() * 1e3)
 }
 
 /// A stream that begins at this node.
@@ -235,48 +228,43 @@ pub(crate) struct StreamView {
 }
 
 impl StreamView {
+    fn begin(&self) -> Fields {
+        let mut fields = Fields::default();
+        fields.word(self.id).word(self.status);
+        fields.word(self.circuit).word(&self.target);
+        fields
+    }
+
     /// The keyword arguments of its line (entry_connection_describe_status_for_controller).
-    fn details(&self) -> String {
-        let mut text = String::new();
-        push_credentials(&mut text, self.credentials.as_deref());
-        text.push_str(&format!(
-            " CLIENT_PROTOCOL={} NYM_EPOCH={} SESSION_GROUP={} ISO_FIELDS={}",
-            self.protocol,
-            self.nym_epoch,
-            self.session_group,
-            self.isolation.join(",")
-        ));
-        text
+    fn push_details(&self, fields: &mut Fields) {
+        push_credentials(fields, self.credentials.as_deref());
+        fields.key("CLIENT_PROTOCOL", self.protocol);
+        fields.key("NYM_EPOCH", self.nym_epoch);
+        fields.key("SESSION_GROUP", self.session_group);
+        fields.key("ISO_FIELDS", self.isolation.join(","));
     }
 
     /// Its line in `stream-status`.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
-        format!(
-            "{} {} {} {}{}",
-            self.id,
-            self.status,
-            self.circuit,
-            self.target,
-            self.details()
-        )
+        let mut fields = self.begin();
+        self.push_details(&mut fields);
+        fields.into_text()
     }
 
-    /// Its line in a STREAM event; `more` are the reasons, with a space before each.
+    /// Its line in a STREAM event.
     #[must_use]
-    pub(crate) fn describe_event(&self, more: &str) -> String {
-        let mut text = format!(
-            "{} {} {} {}{more}",
-            self.id, self.status, self.circuit, self.target
-        );
-        if matches!(self.status, "NEW" | "NEWRESOLVE") {
-            if let Some(source) = self.source {
-                text.push_str(&format!(" SOURCE_ADDR={source}"));
-            }
-            text.push_str(&format!(" PURPOSE={}", self.purpose));
+    pub(crate) fn event_fields(&self, reasons: &[(&'static str, &'static str)]) -> Fields {
+        let mut fields = self.begin();
+        for &(key, reason) in reasons {
+            fields.key(key, reason);
         }
-        text.push_str(&self.details());
-        text
+        if matches!(self.status, "NEW" | "NEWRESOLVE") {
+            fields.optional("SOURCE_ADDR", self.source);
+            fields.key("PURPOSE", self.purpose);
+        }
+        self.push_details(&mut fields);
+        fields
     }
 }
 
@@ -305,12 +293,12 @@ impl BootstrapView {
     /// Its line in `status/bootstrap-phase` and in STATUS_CLIENT, from the severity on.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
-        format!(
-            "NOTICE BOOTSTRAP PROGRESS={} TAG={} SUMMARY={}",
-            self.progress,
-            self.tag,
-            quote(self.summary.as_bytes())
-        )
+        let mut fields = Fields::default();
+        fields.word("NOTICE").word("BOOTSTRAP");
+        fields.key("PROGRESS", self.progress);
+        fields.key("TAG", &self.tag);
+        fields.quoted("SUMMARY", self.summary.as_bytes());
+        fields.into_text()
     }
 }
 
@@ -359,7 +347,7 @@ mod tests {
             conflux: None,
         };
         assert_eq!(
-            circuit.describe(),
+            circuit.fields().text(),
             format!(
                 "7 BUILT ${}~one,${} BUILD_FLAGS=NEED_CAPACITY PURPOSE=GENERAL \
                  TIME_CREATED=2023-11-14T22:13:20.000004 SOCKS_USERNAME=\"a\\\"\"",
@@ -372,7 +360,7 @@ mod tests {
         circuit.credentials = None;
         circuit.status = "LAUNCHED";
         let expected = "7 LAUNCHED PURPOSE=GENERAL TIME_CREATED=2023-11-14T22:13:20.000004";
-        assert_eq!(circuit.describe(), expected);
+        assert_eq!(circuit.fields().text(), expected);
         assert_eq!(
             circuit.describe_pool(),
             "7 LAUNCHED PURPOSE=GENERAL STREAMS=0"
@@ -384,12 +372,12 @@ mod tests {
             stated: 2,
             uses: 3,
         };
-        assert_eq!(circuit.describe(), format!("{expected} RTT_MS=300.1"));
+        assert_eq!(circuit.fields().text(), format!("{expected} RTT_MS=300.1"));
         let pool = "7 LAUNCHED PURPOSE=GENERAL BUILD_MS=812.0 RTT_MS=300.1 WEIGHT=0.125 STATED=2 STREAMS=3";
         assert_eq!(circuit.describe_pool(), pool);
         circuit.conflux = Some([0x6d; 16]);
         let leg = format!(" CONFLUX_ID={} CONFLUX_RTT=300050", "6D".repeat(16));
-        assert_eq!(circuit.describe(), format!("{expected}{leg}"));
+        assert_eq!(circuit.fields().text(), format!("{expected}{leg}"));
         assert_eq!(circuit.describe_pool(), format!("{pool}{leg}"));
         let stream = StreamView {
             id: 9,
@@ -411,7 +399,7 @@ mod tests {
             format!("9 NEW 0 example.com:80 {details}")
         );
         assert_eq!(
-            stream.describe_event(""),
+            stream.event_fields(&[]).text(),
             format!("9 NEW 0 example.com:80 SOURCE_ADDR=127.0.0.1:4000 PURPOSE=USER {details}")
         );
     }
