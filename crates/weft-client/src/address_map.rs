@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rand::Rng;
 
+use crate::host::Host;
 use crate::virtual_addresses::Virtual;
 use weft_config::{Automap, VirtualNetworks};
 
@@ -18,17 +19,28 @@ const MAX_ENTRIES: usize = 4096;
 /// so that a page with many names does not keep others from theirs; it leads nowhere then.
 const MAX_AUTOMAPPED: usize = 1 << 16;
 
+/// Where an entry comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// `MapAddress` of torrc.
+    Torrc,
+    /// A controller.
+    Controller,
+    /// A look-up.
+    LookUp,
+}
+
 /// The map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressMap {
-    /// From names to names, all in lower case.
-    exact: BTreeMap<String, String>,
+    /// From names to names.
+    exact: BTreeMap<Host, (Host, Source)>,
     /// From the ends of names, with their dot, to what replaces them: an end, or a whole name.
-    ends: BTreeMap<String, Replacement>,
+    ends: BTreeMap<String, (Replacement, Source)>,
     /// Virtual addresses of names that were looked up.
-    automapped: BTreeMap<(String, Virtual), Automapped>,
+    automapped: BTreeMap<(Host, Virtual), Automapped>,
     /// Their names by the look-up that was their last.
-    looked_up: BTreeMap<u64, (String, Virtual)>,
+    looked_up: BTreeMap<u64, (Host, Virtual)>,
     /// Look-ups so far.
     look_ups: u64,
 }
@@ -36,7 +48,7 @@ pub struct AddressMap {
 /// The virtual address of a name that was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Automapped {
-    from: String,
+    from: Host,
     /// Its last look-up.
     last: u64,
 }
@@ -47,31 +59,45 @@ enum Replacement {
     /// The same with another end.
     End(String),
     /// This.
-    Whole(String),
+    Whole(Host),
 }
 
 impl AddressMap {
-    /// Maps a name to another; `*.example.com` is any name below (and `example.com` itself). A
+    /// Replaces the entries of torrc by these. Returns whether there was room for all.
+    pub fn configure(&mut self, maps: &[(String, String)]) -> bool {
+        self.exact.retain(|_, (_, source)| *source != Source::Torrc);
+        self.ends.retain(|_, (_, source)| *source != Source::Torrc);
+        let mut room = true;
+        for (from, to) in maps {
+            room &= self.insert(from, to, Source::Torrc);
+        }
+        room
+    }
+
+    /// Maps a name to another for a controller; `*.example.com` is any name below (and `example.com` itself). A
     /// name that is mapped to itself is no longer mapped. Returns whether there was room.
     pub fn map(&mut self, from: &str, to: &str) -> bool {
-        let from = from.to_ascii_lowercase();
-        let to = to.to_ascii_lowercase();
+        self.insert(from, to, Source::Controller)
+    }
+
+    fn insert(&mut self, from: &str, to: &str, source: Source) -> bool {
         if let Some(end) = from.strip_prefix("*.") {
-            let end = format!(".{end}");
-            if from == to {
+            let end = format!(".{}", Host::new(end));
+            let to = match to.strip_prefix("*.") {
+                Some(rest) => Replacement::End(format!(".{}", Host::new(rest))),
+                None => Replacement::Whole(Host::new(to)),
+            };
+            if matches!(&to, Replacement::End(to) if *to == end) {
                 self.ends.remove(&end);
                 return true;
             }
-            let to = match to.strip_prefix("*.") {
-                Some(rest) => Replacement::End(format!(".{rest}")),
-                None => Replacement::Whole(to),
-            };
             let room = self.len() < MAX_ENTRIES || self.ends.contains_key(&end);
             if room {
-                self.ends.insert(end, to);
+                self.ends.insert(end, (to, source));
             }
             return room;
         }
+        let (from, to) = (Host::new(from), Host::new(to));
         if from == to {
             self.unmap(&from);
             return true;
@@ -79,7 +105,7 @@ impl AddressMap {
         let room = self.len() < MAX_ENTRIES || self.exact.contains_key(&from);
         if room {
             self.unmap(&from);
-            self.exact.insert(from, to);
+            self.exact.insert(from, (to, source));
         }
         room
     }
@@ -97,15 +123,16 @@ impl AddressMap {
         to: &str,
         networks: VirtualNetworks,
         rng: &mut impl Rng,
-    ) -> Option<String> {
-        let to = to.to_ascii_lowercase();
-        let known = |(from, found): &(&String, &String)| **found == to && kind.owns(from, networks);
+    ) -> Option<Host> {
+        let to = Host::new(to);
+        let known = |(from, (found, source)): &(&Host, &(Host, Source))| {
+            *found == to && *source == Source::Controller && kind.owns(from, networks)
+        };
         if let Some((from, _)) = self.exact.iter().find(known) {
             return Some(from.clone());
         }
-        let mut tries = (0..VIRTUAL_TRIES).map(|_| kind.choose(networks, rng));
-        let from = tries.find(|from| !self.exact.contains_key(from))?;
-        self.map(&from, &to).then_some(from)
+        let from = self.free(kind, networks, rng)?;
+        self.map(from.as_str(), to.as_str()).then_some(from)
     }
 
     /// A virtual address for a name that is looked up; the one that it has, if it has one of this kind. `None`: there is no
@@ -113,11 +140,11 @@ impl AddressMap {
     pub fn automap(
         &mut self,
         kind: Virtual,
-        name: &str,
+        name: &Host,
         networks: VirtualNetworks,
         rng: &mut impl Rng,
-    ) -> Option<String> {
-        let key = (name.to_owned(), kind);
+    ) -> Option<Host> {
+        let key = (name.clone(), kind);
         self.look_ups += 1;
         let last = self.look_ups;
         if let Some(known) = self.automapped.get_mut(&key)
@@ -128,8 +155,7 @@ impl AddressMap {
             known.last = last;
             return Some(known.from.clone());
         }
-        let mut tries = (0..VIRTUAL_TRIES).map(|_| kind.choose(networks, rng));
-        let from = tries.find(|from| !self.exact.contains_key(from))?;
+        let from = self.free(kind, networks, rng)?;
         // Of a network that torrc no longer has, if there is one.
         self.forget(&key);
         if self.automapped.len() >= MAX_AUTOMAPPED
@@ -137,7 +163,8 @@ impl AddressMap {
         {
             self.forget(&oldest);
         }
-        self.exact.insert(from.clone(), name.to_owned());
+        let entry = (name.clone(), Source::LookUp);
+        self.exact.insert(from.clone(), entry);
         self.looked_up.insert(last, key.clone());
         let mapped = Automapped {
             from: from.clone(),
@@ -147,8 +174,14 @@ impl AddressMap {
         Some(from)
     }
 
+    /// A virtual address that is not mapped, by chance.
+    fn free(&self, kind: Virtual, networks: VirtualNetworks, rng: &mut impl Rng) -> Option<Host> {
+        let mut tries = (0..VIRTUAL_TRIES).map(|_| kind.choose(networks, rng));
+        tries.find(|from| !self.exact.contains_key(from))
+    }
+
     /// Forgets the virtual address of a name.
-    fn forget(&mut self, key: &(String, Virtual)) {
+    fn forget(&mut self, key: &(Host, Virtual)) {
         if let Some(mapped) = self.automapped.remove(key) {
             self.looked_up.remove(&mapped.last);
             self.exact.remove(&mapped.from);
@@ -159,7 +192,7 @@ impl AddressMap {
     pub fn keep_automapped(&mut self, names: &Automap) {
         let (exact, looked_up) = (&mut self.exact, &mut self.looked_up);
         self.automapped.retain(|(name, _), mapped| {
-            let stays = names.covers(name);
+            let stays = names.covers(name.as_str());
             if !stays {
                 exact.remove(&mapped.from);
                 looked_up.remove(&mapped.last);
@@ -168,51 +201,52 @@ impl AddressMap {
         });
     }
 
+    /// Forgets the virtual addresses of all names that were looked up.
+    pub fn forget_look_ups(&mut self) {
+        self.keep_automapped(&Automap::default());
+    }
+
     /// Forgets what a name stands for.
-    fn unmap(&mut self, from: &str) {
-        let Some(to) = self.exact.remove(from) else {
+    fn unmap(&mut self, from: &Host) {
+        let Some((to, _)) = self.exact.remove(from) else {
             return;
         };
         for kind in [Virtual::Ipv4, Virtual::Ipv6] {
             let key = (to.clone(), kind);
             let mapped = self.automapped.get(&key);
-            if mapped.is_some_and(|mapped| mapped.from == from) {
+            if mapped.is_some_and(|mapped| mapped.from == *from) {
                 self.forget(&key);
             }
         }
     }
 
     /// The replacement of a name, if it is mapped.
-    pub fn rewrite(&self, name: &str) -> Option<String> {
-        let mut current = name.to_ascii_lowercase();
-        let mut changed = false;
+    pub fn rewrite(&self, name: &Host) -> Option<Host> {
+        let mut current = name.clone();
         for _ in 0..MAX_REWRITES {
             match self.once(&current) {
-                Some(next) if next != current => {
-                    current = next;
-                    changed = true;
-                }
+                Some(next) if next != current => current = next,
                 _ => break,
             }
         }
-        changed.then_some(current)
+        (current != *name).then_some(current)
     }
 
     /// One step.
-    fn once(&self, name: &str) -> Option<String> {
-        if let Some(to) = self.exact.get(name) {
+    fn once(&self, name: &Host) -> Option<Host> {
+        if let Some((to, _)) = self.exact.get(name) {
             return Some(to.clone());
         }
         let dotted = format!(".{name}");
         // The longest end first.
         for (at, _) in dotted.match_indices('.') {
             let (start, end) = dotted.split_at_checked(at)?;
-            let Some(to) = self.ends.get(end) else {
+            let Some((to, _)) = self.ends.get(end) else {
                 continue;
             };
             return Some(match to {
                 Replacement::Whole(to) => to.clone(),
-                Replacement::End(to) => format!("{start}{to}").trim_start_matches('.').to_owned(),
+                Replacement::End(to) => Host::new(format!("{start}{to}").trim_start_matches('.')),
             });
         }
         None
@@ -223,11 +257,11 @@ impl AddressMap {
         let mut all: Vec<_> = self
             .exact
             .iter()
-            .map(|(from, to)| (from.clone(), to.clone()))
+            .map(|(from, (to, _))| (from.to_string(), to.to_string()))
             .collect();
-        for (from, to) in &self.ends {
+        for (from, (to, _)) in &self.ends {
             let to = match to {
-                Replacement::Whole(to) => to.clone(),
+                Replacement::Whole(to) => to.to_string(),
                 Replacement::End(to) => format!("*{to}"),
             };
             all.push((format!("*{from}"), to));
@@ -240,13 +274,17 @@ impl AddressMap {
 mod tests {
     use super::*;
 
+    fn rewritten(map: &AddressMap, name: &str) -> Option<String> {
+        map.rewrite(&Host::new(name)).map(|host| host.to_string())
+    }
+
     #[test]
     fn names_and_ends_are_replaced() {
         let mut map = AddressMap::default();
         assert!(map.map("Example.com", "192.0.2.1"));
         assert!(map.map("*.example.org", "*.example.net"));
         assert!(map.map("*.all.test", "one.test"));
-        let rewrite = |name: &str| map.rewrite(name);
+        let rewrite = |name: &str| rewritten(&map, name);
         assert_eq!(rewrite("EXAMPLE.com").as_deref(), Some("192.0.2.1"));
         assert_eq!(rewrite("www.example.com"), None);
         assert_eq!(
@@ -263,10 +301,10 @@ mod tests {
         let mut map = AddressMap::default();
         map.map("a", "b");
         map.map("b", "a");
-        assert!(map.rewrite("a").is_some());
+        assert_eq!(rewritten(&map, "a"), None, "it ends where it began");
         map.map("a", "a");
-        assert_eq!(map.rewrite("a"), None);
-        assert_eq!(map.rewrite("b").as_deref(), Some("a"));
+        assert_eq!(rewritten(&map, "a"), None);
+        assert_eq!(rewritten(&map, "b").as_deref(), Some("a"));
         assert_eq!(map.entries(), [("b".to_owned(), "a".to_owned())]);
     }
 
@@ -282,8 +320,8 @@ mod tests {
         assert_eq!(ask(Virtual::Ipv4, "A.example"), first);
         assert_ne!(ask(Virtual::Ipv4, "b.example"), first);
         assert_ne!(ask(Virtual::Name, "a.example"), first);
-        let first = first.unwrap_or_default();
-        assert_eq!(map.rewrite(&first).as_deref(), Some("a.example"));
+        let first = first.unwrap();
+        assert_eq!(map.rewrite(&first), Some(Host::new("a.example")));
     }
 
     #[test]
@@ -293,25 +331,25 @@ mod tests {
         let networks = VirtualNetworks::default();
         let mut map = AddressMap::default();
         let four = map
-            .automap(Virtual::Ipv4, "a.onion", networks, &mut rng)
+            .automap(Virtual::Ipv4, &"a.onion".into(), networks, &mut rng)
             .unwrap();
         let six = map
-            .automap(Virtual::Ipv6, "a.onion", networks, &mut rng)
+            .automap(Virtual::Ipv6, &"a.onion".into(), networks, &mut rng)
             .unwrap();
         let other = map
-            .automap(Virtual::Ipv4, "b.test", networks, &mut rng)
+            .automap(Virtual::Ipv4, &"b.test".into(), networks, &mut rng)
             .unwrap();
         assert!(four != six && four != other);
-        let again = map.automap(Virtual::Ipv4, "a.onion", networks, &mut rng);
+        let again = map.automap(Virtual::Ipv4, &"a.onion".into(), networks, &mut rng);
         assert_eq!(again.as_ref(), Some(&four));
-        assert_eq!(map.rewrite(&six).as_deref(), Some("a.onion"));
+        assert_eq!(map.rewrite(&six), Some(Host::new("a.onion")));
         map.keep_automapped(&Automap::new(&[".onion".to_owned()]));
-        assert_eq!(map.rewrite(&four).as_deref(), Some("a.onion"));
+        assert_eq!(map.rewrite(&four), Some(Host::new("a.onion")));
         assert_eq!(map.rewrite(&other), None);
         // A controller's map is not one of these.
-        map.map(&four, "c.example");
+        map.map(four.as_str(), "c.example");
         map.keep_automapped(&Automap::default());
-        assert_eq!(map.rewrite(&four).as_deref(), Some("c.example"));
+        assert_eq!(map.rewrite(&four), Some(Host::new("c.example")));
         assert_eq!(map.rewrite(&six), None);
     }
 
@@ -322,7 +360,7 @@ mod tests {
         let networks = VirtualNetworks::default();
         let mut map = AddressMap::default();
         let mut ask = |map: &mut AddressMap, name: &str| {
-            map.automap(Virtual::Ipv4, name, networks, &mut rng)
+            map.automap(Virtual::Ipv4, &name.into(), networks, &mut rng)
                 .unwrap()
         };
         let first = ask(&mut map, "first.onion");
@@ -332,11 +370,49 @@ mod tests {
         }
         assert_eq!(ask(&mut map, "first.onion"), first, "it is used again");
         ask(&mut map, "one.more.onion");
-        assert_eq!(map.rewrite(&first).as_deref(), Some("first.onion"));
+        assert_eq!(map.rewrite(&first), Some(Host::new("first.onion")));
         assert_eq!(map.rewrite(&second), None);
         let bounds = [map.exact.len(), map.automapped.len(), map.looked_up.len()];
         assert_eq!(bounds, [MAX_AUTOMAPPED; 3]);
         assert_eq!(map.len(), 0, "controllers have their own room");
+    }
+
+    #[test]
+    fn the_entries_of_torrc_are_replaced_whole_and_leave_those_of_controllers() {
+        let maps = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+            let pairs = all.iter();
+            pairs.map(|(a, b)| ((*a).into(), (*b).into())).collect()
+        };
+        let mut map = AddressMap::default();
+        assert!(map.configure(&maps(&[("a.test", "1.test"), ("*.b.test", "*.2.test")])));
+        assert!(map.map("c.test", "3.test") && map.map("*.d.test", "4.test"));
+        assert_eq!(map.entries().len(), 4);
+        assert!(map.configure(&maps(&[("e.test", "5.test")])));
+        assert_eq!(rewritten(&map, "a.test"), None);
+        assert_eq!(rewritten(&map, "x.b.test"), None);
+        for (from, to) in [
+            ("c.test", "3.test"),
+            ("x.d.test", "4.test"),
+            ("e.test", "5.test"),
+        ] {
+            assert_eq!(rewritten(&map, from).as_deref(), Some(to));
+        }
+        // A name that both map is torrc's, as in C tor, where the last to map it has it.
+        map.configure(&maps(&[("c.test", "6.test")]));
+        assert_eq!(rewritten(&map, "c.test").as_deref(), Some("6.test"));
+        map.configure(&[]);
+        assert_eq!(map.entries().len(), 1);
+    }
+
+    #[test]
+    fn a_dot_at_the_end_of_a_name_changes_nothing() {
+        let mut map = AddressMap::default();
+        assert!(map.map("a.test.", "b.Onion.") && map.map("*.c.test.", "*.d.test."));
+        assert_eq!(rewritten(&map, "A.test").as_deref(), Some("b.onion"));
+        assert_eq!(rewritten(&map, "a.test.").as_deref(), Some("b.onion"));
+        assert_eq!(rewritten(&map, "x.c.test.").as_deref(), Some("x.d.test"));
+        assert!(map.map("a.test", "a.test."));
+        assert_eq!(rewritten(&map, "a.test"), None);
     }
 
     #[test]

@@ -48,6 +48,10 @@ pub struct ClientConfig {
     pub warn_plaintext_ports: Vec<u16>,
     /// Requests to these are refused (`RejectPlaintextPorts`).
     pub reject_plaintext_ports: Vec<u16>,
+    /// Names may have any characters (`AllowNonRFC953Hostnames`).
+    pub allow_strange_names: bool,
+    /// Names that stand for others (`MapAddress`): from, to.
+    pub maps: Vec<(String, String)>,
     /// Destinations that are kept to the exit that reached them (`TrackHostExits`), in lower case.
     pub track_hosts: Vec<String>,
     /// For how long after the last time (`TrackHostExitsExpire`).
@@ -97,6 +101,8 @@ impl Default for ClientConfig {
             ],
             warn_plaintext_ports: vec![23, 109, 110, 143],
             reject_plaintext_ports: Vec::new(),
+            allow_strange_names: false,
+            maps: Vec::new(),
             track_hosts: Vec::new(),
             track_for: Duration::from_secs(1800),
             leave_streams_unattached: false,

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppCredentials, AppProtocol};
 
+use crate::host::Host;
+
 /// A set of the fields by which streams can be kept apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Isolation(u8);
@@ -116,8 +118,8 @@ pub struct Fields {
     pub stream: ConnectionId,
     /// The destination's port.
     pub port: u16,
-    /// The destination as the application named it, in lower case.
-    pub host: Arc<str>,
+    /// The destination as the application named it.
+    pub host: Host,
     /// User name and password.
     pub credentials: Option<Arc<AppCredentials>>,
     /// The protocol that the application spoke.

@@ -74,6 +74,9 @@ pub enum ControlError {
     /// The stream does not wait.
     #[error("Connection is not managed by controller.")]
     NotWaiting,
+    /// The rules for destinations refuse the stream: it has failed.
+    #[error("Unable to attach stream")]
+    Refused,
     /// There is no path.
     #[error("Couldn't start circuit: {0}")]
     NoPath(PathError),

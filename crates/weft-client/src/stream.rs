@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::EndReason;
-use weft_cell::stream_msg::{BeginFlags, reverse_name};
 use weft_core::address::ConnectionId;
-use weft_core::origin::{EndedBy, OriginId, StreamOpening};
-use weft_path::{RelayName, TargetPort};
+use weft_core::origin::{EndedBy, OriginId};
+use weft_path::TargetPort;
 
-use crate::circuit::Circuit;
 use crate::config::ListenerConfig;
 use crate::events::{StreamInfo, StreamPurpose, StreamStatus};
+use crate::host::Host;
 use crate::isolation::Fields;
+use crate::rewritten::{ExitChoice, Rewritten};
 
 /// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(crate) enum StreamKind {
     /// An application looks up a name.
     Resolve,
     /// An application looks up an address.
-    ResolvePtr(IpAddr),
+    ResolvePtr,
     /// A request to the relay of this RSA identity.
     Directory(RsaIdentity),
 }
@@ -47,9 +47,10 @@ pub(crate) struct Stream {
     pub(crate) id: ConnectionId,
     pub(crate) kind: StreamKind,
     pub(crate) state: StreamState,
-    /// Its current destination: a name or an address.
-    pub(crate) host: String,
-    pub(crate) port: u16,
+    /// The destination that the application, or a controller after it, asked for.
+    pub(crate) requested: (Host, u16),
+    /// The same after maps; `None`: they were not applied yet.
+    pub(crate) rewritten: Option<Rewritten>,
     /// Where the application is.
     pub(crate) source: Option<SocketAddr>,
     /// The settings of its listener.
@@ -62,12 +63,8 @@ pub(crate) struct Stream {
     pub(crate) silent: u32,
     /// How often an exit failed or a circuit died.
     pub(crate) failed: u32,
-    /// Only this exit will do.
-    pub(crate) exit: Option<RelayName>,
     /// Where its circuit is a conflux set: the set's first leg when it was attached.
     pub(crate) leg: Option<OriginId>,
-    /// It was only reached by that exit before (`TrackHostExits`): another will do.
-    pub(crate) exit_optional: bool,
     /// A lookup of a controller: its answer is an [`Output::LookedUp`](crate::Output::LookedUp).
     pub(crate) for_controller: bool,
 }
@@ -87,7 +84,7 @@ impl Stream {
     /// asked with, its id among them: they stay when maps change the destination.
     pub(crate) fn new(
         kind: StreamKind,
-        host: String,
+        host: Host,
         port: u16,
         listener: ListenerConfig,
         fields: Fields,
@@ -97,8 +94,8 @@ impl Stream {
             id: fields.stream,
             kind,
             state: StreamState::Waiting,
-            host,
-            port,
+            requested: (host, port),
+            rewritten: None,
             source: None,
             listener,
             fields,
@@ -106,9 +103,7 @@ impl Stream {
             asked: now,
             silent: 0,
             failed: 0,
-            exit: None,
             leg: None,
-            exit_optional: false,
             for_controller: false,
         }
     }
@@ -127,12 +122,12 @@ impl Stream {
                 StreamState::Open(_) => StreamStatus::Succeeded,
             },
             circuit: self.circuit(),
-            host: self.host.clone(),
-            port: self.port,
+            host: self.host().to_string(),
+            port: self.port(),
             source: self.source,
             purpose: match self.kind {
                 StreamKind::Connect => StreamPurpose::User,
-                StreamKind::Resolve | StreamKind::ResolvePtr(_) => StreamPurpose::DnsRequest,
+                StreamKind::Resolve | StreamKind::ResolvePtr => StreamPurpose::DnsRequest,
                 StreamKind::Directory(_) => StreamPurpose::DirFetch,
             },
             isolation: self.listener.isolation,
@@ -150,7 +145,32 @@ impl Stream {
 
     /// Whether it is a lookup.
     pub(crate) fn is_lookup(&self) -> bool {
-        matches!(self.kind, StreamKind::Resolve | StreamKind::ResolvePtr(_))
+        matches!(self.kind, StreamKind::Resolve | StreamKind::ResolvePtr)
+    }
+
+    /// Its destination as far as it is known: a name or an address.
+    pub(crate) fn host(&self) -> &Host {
+        self.rewritten
+            .as_ref()
+            .map_or(&self.requested.0, Rewritten::host)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.rewritten
+            .as_ref()
+            .map_or(self.requested.1, Rewritten::port)
+    }
+
+    /// The exit that it is for.
+    pub(crate) fn exit(&self) -> &ExitChoice {
+        self.rewritten
+            .as_ref()
+            .map_or(&ExitChoice::Any, Rewritten::exit)
+    }
+
+    /// Whether only a certain exit will do.
+    pub(crate) fn is_tied(&self) -> bool {
+        matches!(self.exit(), ExitChoice::Only(_))
     }
 
     /// The port that an exit must let through; `None`: any exit does.
@@ -158,57 +178,18 @@ impl Stream {
         if self.is_lookup() {
             return None;
         }
-        let ipv6 = match self.host.parse::<IpAddr>() {
-            Ok(addr) => addr.is_ipv6(),
-            Err(_) => !self.listener.ipv4,
+        let ipv6 = match self.address() {
+            Some(addr) => addr.is_ipv6(),
+            None => !self.listener.ipv4,
         };
         Some(TargetPort {
             ipv6,
-            port: self.port,
+            port: self.port(),
         })
     }
 
-    /// The address, where the target is one.
+    /// The address, where the destination is one.
     pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.host.parse().ok()
-    }
-
-    /// What to send.
-    pub(crate) fn opening<G>(&self, circuit: &Circuit<G>) -> StreamOpening {
-        match self.kind {
-            StreamKind::Directory(_) => StreamOpening::BeginDir,
-            StreamKind::Resolve => StreamOpening::Resolve {
-                name: self.host.clone(),
-            },
-            StreamKind::ResolvePtr(addr) => StreamOpening::Resolve {
-                name: reverse_name(addr),
-            },
-            StreamKind::Connect => StreamOpening::Begin {
-                host: self.host.clone(),
-                port: self.port,
-                flags: self.flags(circuit),
-            },
-        }
-    }
-
-    /// The address families that will do, as far as the exit has them (C tor's
-    /// `connection_ap_get_begincell_flags`).
-    fn flags<G>(&self, circuit: &Circuit<G>) -> BeginFlags {
-        let (ipv4, ipv6) = match self.address() {
-            Some(addr) => (addr.is_ipv4(), addr.is_ipv6()),
-            None => (self.listener.ipv4, self.listener.ipv6),
-        };
-        let mut flags = BeginFlags::default();
-        if ipv4 && !ipv6 {
-            return flags;
-        }
-        flags.ipv4_not_ok = !ipv4;
-        let target = TargetPort {
-            ipv6: true,
-            port: self.port,
-        };
-        flags.ipv6_ok = ipv6 && circuit.allows(Some(target));
-        flags.ipv6_preferred = flags.ipv6_ok && ipv4 && self.listener.prefer_ipv6;
-        flags
+        self.host().address()
     }
 }

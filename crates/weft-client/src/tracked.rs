@@ -5,22 +5,24 @@ use std::time::Instant;
 
 use weft_cell::identity::RsaIdentity;
 
+use crate::host::Host;
+
 /// Destinations that are remembered at most.
 const MAX_TRACKED: usize = 4096;
 
 /// Which exit each destination was reached by, and until when it is kept to that.
 #[derive(Debug, Default)]
-pub(crate) struct Tracked(BTreeMap<String, (RsaIdentity, Instant)>);
+pub(crate) struct Tracked(BTreeMap<Host, (RsaIdentity, Instant)>);
 
 impl Tracked {
     /// The exit of a destination.
-    pub(crate) fn get(&self, host: &str, now: Instant) -> Option<RsaIdentity> {
+    pub(crate) fn get(&self, host: &Host, now: Instant) -> Option<RsaIdentity> {
         let (exit, until) = self.0.get(host)?;
         (now < *until).then_some(*exit)
     }
 
     /// A destination was reached.
-    pub(crate) fn note(&mut self, host: String, exit: RsaIdentity, until: Instant, now: Instant) {
+    pub(crate) fn note(&mut self, host: Host, exit: RsaIdentity, until: Instant, now: Instant) {
         if self.0.len() >= MAX_TRACKED && !self.0.contains_key(&host) {
             self.0.retain(|_, (_, until)| now < *until);
             let first = self.0.iter().min_by_key(|(_, (_, until))| *until);
@@ -50,8 +52,9 @@ impl Tracked {
 }
 
 /// Whether a destination is among `TrackHostExits`: names, `.example.com` for it and all below, `.`
-/// for all (C tor's `hostname_in_track_host_exits`). All in lower case.
-pub(crate) fn is_tracked(patterns: &[String], host: &str) -> bool {
+/// for all (C tor's `hostname_in_track_host_exits`). Patterns are in lower case.
+pub(crate) fn is_tracked(patterns: &[String], host: &Host) -> bool {
+    let host = host.as_str();
     patterns
         .iter()
         .any(|pattern| match pattern.strip_prefix('.') {
@@ -69,9 +72,9 @@ mod tests {
 
     #[test]
     fn names_ends_and_all_can_be_tracked() {
-        let of = |patterns: &[&str], host| {
+        let of = |patterns: &[&str], host: &str| {
             let patterns: Vec<String> = patterns.iter().map(|&text| text.to_owned()).collect();
-            is_tracked(&patterns, host)
+            is_tracked(&patterns, &Host::new(host))
         };
         assert!(of(&["a.example"], "a.example") && !of(&["a.example"], "b.a.example"));
         assert!(of(&[".a.example"], "b.a.example") && of(&[".a.example"], "a.example"));
@@ -85,12 +88,14 @@ mod tests {
         let mut tracked = Tracked::default();
         let after = |seconds| now + Duration::from_secs(seconds);
         for number in 0..MAX_TRACKED as u64 + 1 {
-            tracked.note(number.to_string(), [1; 20].into(), after(number + 1), now);
+            let host = Host::new(&number.to_string());
+            tracked.note(host, [1; 20].into(), after(number + 1), now);
         }
         assert_eq!(tracked.0.len(), MAX_TRACKED);
-        assert_eq!(tracked.get("0", now), None, "it would have ended first");
-        assert_eq!(tracked.get("7", after(7)), Some([1; 20].into()));
-        assert_eq!(tracked.get("7", after(8)), None);
+        let get = |host: &str, now| tracked.get(&Host::new(host), now);
+        assert_eq!(get("0", now), None, "it would have ended first");
+        assert_eq!(get("7", after(7)), Some([1; 20].into()));
+        assert_eq!(get("7", after(8)), None);
         tracked.forget_exit(&[1; 20].into());
         assert!(tracked.0.is_empty());
     }

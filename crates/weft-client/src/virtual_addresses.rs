@@ -1,11 +1,13 @@
 //! Names and addresses that stand for nothing until a controller maps them (control-spec 3.8;
 //! addressmap.c, `addressmap_get_virtual_address`).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use rand::{Rng, RngExt as _};
 
 use weft_config::VirtualNetworks;
+
+use crate::host::Host;
 
 /// Characters of a name before `.virtual`.
 const NAME: usize = 10;
@@ -34,14 +36,14 @@ impl Virtual {
     }
 
     /// Whether a name may have been chosen here.
-    pub fn owns(self, name: &str, networks: VirtualNetworks) -> bool {
-        match (self, name.parse()) {
-            (Self::Name, _) => name.ends_with(".virtual"),
-            (Self::Ipv4, Ok(IpAddr::V4(address))) => {
+    pub fn owns(self, name: &Host, networks: VirtualNetworks) -> bool {
+        match (self, name.address()) {
+            (Self::Name, _) => name.as_str().ends_with(".virtual"),
+            (Self::Ipv4, Some(IpAddr::V4(address))) => {
                 let (network, bits) = networks.ipv4;
                 (u32::from(address) ^ u32::from(network)) & !rest_v4(bits) == 0
             }
-            (Self::Ipv6, Ok(IpAddr::V6(address))) => {
+            (Self::Ipv6, Some(IpAddr::V6(address))) => {
                 let (network, bits) = networks.ipv6;
                 (u128::from(address) ^ u128::from(network)) & !rest_v6(bits) == 0
             }
@@ -50,7 +52,7 @@ impl Virtual {
     }
 
     /// One, by chance.
-    pub fn choose(self, networks: VirtualNetworks, rng: &mut impl Rng) -> String {
+    pub fn choose(self, networks: VirtualNetworks, rng: &mut impl Rng) -> Host {
         match self {
             Self::Name => {
                 let letter = |_| {
@@ -58,7 +60,7 @@ impl Virtual {
                     LETTERS.get(index).copied().map_or('a', char::from)
                 };
                 let name: String = (0..NAME).map(letter).collect();
-                format!("{name}.virtual")
+                Host::new(&format!("{name}.virtual"))
             }
             Self::Ipv4 => {
                 let (network, bits) = networks.ipv4;
@@ -70,13 +72,13 @@ impl Virtual {
                     0xff => address & !1,
                     _ => address,
                 };
-                Ipv4Addr::from(address).to_string()
+                IpAddr::V4(address.into()).into()
             }
             Self::Ipv6 => {
                 let (network, bits) = networks.ipv6;
                 let rest = rest_v6(bits);
                 let address = (u128::from(network) & !rest) | (rng.random::<u128>() & rest);
-                Ipv6Addr::from(address).to_string()
+                IpAddr::V6(address.into()).into()
             }
         }
     }
@@ -108,10 +110,11 @@ mod tests {
                 assert!(kind.owns(&chosen, networks), "{chosen}");
             }
         }
-        assert!(Virtual::Ipv4.choose(networks, &mut rng).starts_with("127."));
-        assert!(Virtual::Ipv6.choose(networks, &mut rng).starts_with("fe"));
-        assert!(!Virtual::Ipv4.owns("127.0.0.1", networks));
-        assert!(!Virtual::Name.owns("a.example", networks));
+        let mut begins =
+            |kind: Virtual, with| kind.choose(networks, &mut rng).as_str().starts_with(with);
+        assert!(begins(Virtual::Ipv4, "127.") && begins(Virtual::Ipv6, "fe"));
+        assert!(!Virtual::Ipv4.owns(&"127.0.0.1".into(), networks));
+        assert!(!Virtual::Name.owns(&"a.example".into(), networks));
         assert_eq!(Virtual::asked("a"), None);
     }
 }

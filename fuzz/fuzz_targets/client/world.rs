@@ -295,6 +295,14 @@ impl World {
         assert_eq!(known.place, Place::Waits, "{stream} is on a circuit");
         let lookup = matches!(opening, StreamOpening::Resolve { .. });
         assert_eq!(known.lookup, lookup);
+        // Whatever controllers and maps did.
+        if let StreamOpening::Begin { host, .. } | StreamOpening::Resolve { name: host } = opening {
+            assert_eq!(weft_client::Host::new(host).as_str(), host.as_str());
+            assert!(
+                !host.ends_with(".onion") && !host.ends_with(".exit"),
+                "{host}"
+            );
+        }
         known.place = Place::Asked(circuit);
         let first = match self.tunnels.get_mut(&circuit) {
             Some(first) => {

@@ -30,7 +30,7 @@ impl<C: Chooser> Client<C> {
     pub(super) fn may_use_sets(&self, stream: &Stream) -> bool {
         self.config.selection == CircuitSelection::Default
             && !matches!(stream.kind, StreamKind::Directory(_))
-            && (stream.exit.is_none() || stream.exit_optional)
+            && !stream.is_tied()
     }
 
     /// The rules by which sets are built; `None`: none is (`conflux_is_enabled`).

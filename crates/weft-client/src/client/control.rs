@@ -10,6 +10,7 @@ use crate::chooser::Chooser;
 use crate::circuit::Circuit;
 use crate::events::{CircuitPurpose, EndOfCircuit, StreamEnd, StreamNews};
 use crate::hop::Hop;
+use crate::host::Host;
 use crate::virtual_addresses::Virtual;
 use weft_config::VirtualNetworks;
 
@@ -18,6 +19,7 @@ use crate::output::ControlError;
 use crate::plan::MAX_HOPS;
 use crate::stream::StreamState;
 
+use super::requests::NotSent;
 use super::{Client, MAX_STREAMS};
 
 impl<C: Chooser> Client<C> {
@@ -125,11 +127,11 @@ impl<C: Chooser> Client<C> {
     }
 
     /// ATTACHSTREAM: to a circuit, at a hop (1 is the nearest) or its end; without one, as if no
-    /// controller had held the stream.
+    /// controller had held the stream. Maps and rules are applied as to any stream.
     ///
     /// # Errors
     ///
-    /// There is no such stream or circuit, or they do not fit.
+    /// There is no such stream or circuit, they do not fit, or the stream breaks a rule and has failed.
     pub fn attach_stream(
         &mut self,
         stream: ConnectionId,
@@ -175,6 +177,11 @@ impl<C: Chooser> Client<C> {
                 circuit.streams.remove(&stream);
             }
         }
+        match self.admit(stream, now, |_, _| ()) {
+            Ok(()) => {}
+            Err(NotSent::Answered) => return Ok(()),
+            Err(NotSent::Refused) => return Err(ControlError::Refused),
+        }
         match to {
             Some((circuit, _)) => self.attach(stream, circuit, hop, now),
             None => self.release(stream, now),
@@ -182,7 +189,7 @@ impl<C: Chooser> Client<C> {
         Ok(())
     }
 
-    /// REDIRECTSTREAM: another target for a stream that is not open yet.
+    /// REDIRECTSTREAM: another target for a stream that is not open yet. Maps and rules apply to it before it is sent.
     ///
     /// # Errors
     ///
@@ -200,10 +207,8 @@ impl<C: Chooser> Client<C> {
         if matches!(stream.state, StreamState::Open(_)) {
             return Err(ControlError::NotWaiting);
         }
-        host.clone_into(&mut stream.host);
-        if let Some(port) = port {
-            stream.port = port;
-        }
+        stream.requested = (Host::new(host), port.unwrap_or(stream.port()));
+        stream.rewritten = None;
         self.emit_stream(id, StreamNews::Remap { by_exit: false });
         Ok(())
     }
@@ -252,7 +257,7 @@ impl<C: Chooser> Client<C> {
         to: &str,
         networks: VirtualNetworks,
         rng: &mut impl Rng,
-    ) -> Option<String> {
+    ) -> Option<Host> {
         self.addresses.map_virtual(kind, to, networks, rng)
     }
 
@@ -282,7 +287,8 @@ impl<C: Chooser> Client<C> {
         Ok(id)
     }
 
-    /// NEWNYM: streams from now on share no circuit with those before.
+    /// NEWNYM: streams from now on share no circuit with those before, and names that are looked up again get other virtual
+    /// addresses.
     pub fn new_identity(&mut self, now: Now) {
         self.nym_epoch += 1;
         for circuit in self.circuits.values_mut() {
@@ -292,6 +298,7 @@ impl<C: Chooser> Client<C> {
         }
         self.abandon_sets(|_| true);
         self.launches.forgive();
+        self.addresses.forget_look_ups();
         self.tracked.clear();
         self.refusing.clear();
         self.serve(now);

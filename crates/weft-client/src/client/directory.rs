@@ -13,6 +13,7 @@ use crate::chooser::Chooser;
 use crate::config::ListenerConfig;
 use crate::events::{CircuitEnd, CircuitPurpose};
 use crate::hop::Hop;
+use crate::host::Host;
 use crate::isolation::{Fields, Isolation};
 
 use crate::circuit::Circuit;
@@ -61,7 +62,14 @@ impl<C: Chooser> Client<C> {
             session_group: 0,
             nym_epoch: 0,
         };
-        let stream = Stream::new(kind, relay.to_string(), 0, listener, fields, now.mono);
+        let stream = Stream::new(
+            kind,
+            Host::new(&relay.to_string()),
+            0,
+            listener,
+            fields,
+            now.mono,
+        );
         self.streams.insert(id, stream);
         Ok(id)
     }

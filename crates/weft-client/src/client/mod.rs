@@ -120,7 +120,7 @@ impl<C: Chooser> Client<C> {
     /// A client without a circuit.
     pub fn new(config: ClientConfig, chooser: C, seed: [u8; 32], now: Now) -> Self {
         let tunnel_wanted = (config.offers_tunnels()).then_some((now.mono, FIRST_TUNNEL));
-        Client {
+        let mut client = Client {
             predicted: Predicted::new(now.mono),
             launches: Launches::new(now.mono),
             first_hops: FirstHops::default(),
@@ -149,6 +149,17 @@ impl<C: Chooser> Client<C> {
             weights: Weights::default(),
             ignored: RateLimit::new(REFUSAL_INTERVAL),
             config,
+        };
+        client.configure_maps();
+        client
+    }
+
+    /// Replaces the maps of torrc.
+    fn configure_maps(&mut self) {
+        if !self.addresses.configure(&self.config.maps) {
+            self.log(Line::warn(
+                "There are too many MapAddress lines: some are ignored.",
+            ));
         }
     }
 
@@ -317,6 +328,7 @@ impl<C: Chooser> Client<C> {
         self.config = config;
         self.tracked.keep(&self.config.track_hosts);
         self.addresses.keep_automapped(&self.config.automap);
+        self.configure_maps();
         if freed {
             self.release_held(now);
         }

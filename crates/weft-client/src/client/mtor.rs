@@ -54,7 +54,7 @@ impl<C: Chooser> Client<C> {
             credentials.is_some_and(|one| users.iter().any(|user| user.as_bytes() == one.user));
         stream.kind == StreamKind::Connect
             && (stream.listener.multipath || is_named)
-            && (stream.exit.is_none() || stream.exit_optional)
+            && !stream.is_tied()
     }
 
     /// How long a stream waits for a tunnel and its exit.

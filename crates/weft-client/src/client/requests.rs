@@ -1,69 +1,38 @@
 //! Requests of applications, until they wait for a circuit (C tor's
 //! `connection_ap_handshake_rewrite_and_attach`).
 
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use weft_cell::reason::EndReason;
-use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
+use weft_cell::stream_msg::{Answer, Resolved};
 use weft_core::address::ConnectionId;
-use weft_core::origin::{AppOpening, AppProtocol, AppRefusal, AppRequest, OriginCommand};
-use weft_core::routable::is_public;
+use weft_core::origin::{AppOpening, AppProtocol, AppRefusal, AppRequest, OriginCommand, OriginId};
 use weft_log::Line;
-use weft_path::RelayName;
 
 use crate::chooser::Chooser;
-use crate::config::ListenerConfig;
+use crate::circuit::Circuit;
 use crate::events::{ClientEvent, StreamEnd, StreamNews};
+use crate::host::Host;
 use crate::isolation::Fields;
-
 use crate::now::Now;
 use crate::output::Output;
-use crate::stream::{Stream, StreamKind, StreamState};
+use crate::rewritten::{Checked, Refused, Rewritten, Verdict, answer_kind, check, plaintext_line};
+use crate::stream::{Stream, StreamKind};
 
 use crate::virtual_addresses::Virtual;
 
 use super::{Client, MAX_STREAMS};
 
-/// The TTL of an answer that needs no exit, in seconds.
-const LITERAL_TTL: u32 = 3600;
 /// The TTL of a virtual address, in seconds (C tor's `dnsserv_resolved`).
 const VIRTUAL_TTL: u32 = 60;
 
-/// A request that is refused without a circuit.
-struct Refused {
-    why: AppRefusal,
-    end: StreamEnd,
-}
-
-impl Refused {
-    fn new(why: AppRefusal, end: StreamEnd) -> Self {
-        Refused { why, end }
-    }
-
-    /// C tor's END_STREAM_REASON_ENTRYPOLICY.
-    fn policy() -> Self {
-        Self::new(AppRefusal::NotAllowed, StreamEnd::EntryPolicy)
-    }
-
-    /// C tor's END_STREAM_REASON_TORPROTOCOL.
-    fn malformed() -> Self {
-        let end = StreamEnd::Local(EndReason::TORPROTOCOL);
-        Self::new(AppRefusal::General, end)
-    }
-}
-
-/// A rule that a request breaks.
-struct Broken {
-    line: Line,
-    /// The refusal; `None`: the line is only logged.
-    refused: Option<Refused>,
-}
-
-impl Broken {
-    fn new(line: Line, refused: Refused) -> Self {
-        let refused = Some(refused);
-        Broken { line, refused }
-    }
+/// Why a stream is not sent to an exit: it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotSent {
+    Refused,
+    /// A lookup that needs no exit.
+    Answered,
 }
 
 impl<C: Chooser> Client<C> {
@@ -95,14 +64,14 @@ impl<C: Chooser> Client<C> {
             listener.ipv6 = false;
         }
         let (kind, host, port) = match &request.opening {
-            AppOpening::Connect { host, port } => (StreamKind::Connect, host.clone(), *port),
-            AppOpening::Resolve { name } => (StreamKind::Resolve, name.clone(), 0),
-            AppOpening::ResolvePtr { addr } => (StreamKind::ResolvePtr(*addr), addr.to_string(), 0),
+            AppOpening::Connect { host, port } => (StreamKind::Connect, Host::new(host), *port),
+            AppOpening::Resolve { name } => (StreamKind::Resolve, Host::new(name), 0),
+            AppOpening::ResolvePtr { addr } => (StreamKind::ResolvePtr, Host::from(*addr), 0),
         };
         let fields = Fields {
             stream: id,
             port,
-            host: host.to_ascii_lowercase().into(),
+            host: host.clone(),
             credentials: request.credentials.clone(),
             protocol: request.protocol,
             client: request.from,
@@ -128,23 +97,60 @@ impl<C: Chooser> Client<C> {
         if self.config.leave_streams_unattached {
             self.hold(id);
         } else {
-            self.rewrite_and_serve(id, now);
+            self.serve_one(id, now);
         }
     }
 
-    /// Applies maps and rules to a stream, and finds it a circuit.
-    fn rewrite_and_serve(&mut self, id: ConnectionId, now: Now) {
-        match self.rewrite(id, now) {
-            Err(Refused { why, end }) => self.refuse(id, end, why, now),
-            Ok(Some(resolved)) => self.answer(id, resolved),
-            Ok(None) => {
-                if let Some(stream) = self.streams.get(&id)
-                    && let Some(target) = stream.target()
-                {
-                    self.predicted.note(target, now.mono);
-                }
-                self.serve_one(id, now);
+    /// Applies maps to a stream, unless that was done, and the rules, and then does `then` for it. One that is not allowed
+    /// is over: it was refused, or answered.
+    pub(super) fn admit<T>(
+        &mut self,
+        id: ConnectionId,
+        now: Now,
+        then: impl FnOnce(&Checked<'_>, &BTreeMap<OriginId, Circuit<C::Guard>>) -> T,
+    ) -> Result<T, NotSent> {
+        let outcome = match self.rewrite(id, now) {
+            Err(refused) => Err(refused),
+            Ok(Some(answer)) => Ok(Err(answer)),
+            Ok(None) => match self.streams.get(&id) {
+                None => return Err(NotSent::Refused),
+                Some(stream) => check(stream, &self.config).map(|verdict| match verdict {
+                    Verdict::Allowed(checked) => Ok(then(&checked, &self.circuits)),
+                    Verdict::Answered(answer) => Err(answer),
+                }),
+            },
+        };
+        match outcome {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(answer)) => {
+                self.answer(id, answer);
+                Err(NotSent::Answered)
             }
+            Err(refused) => {
+                self.turn_away(id, refused, now);
+                Err(NotSent::Refused)
+            }
+        }
+    }
+
+    /// Refuses a stream that breaks a rule.
+    fn turn_away(&mut self, id: ConnectionId, refused: Refused, now: Now) {
+        let Refused {
+            why,
+            end,
+            line,
+            always,
+        } = refused;
+        self.warn(line, always, now);
+        self.refuse(id, end, why, now);
+    }
+
+    /// Logs a line about a request.
+    fn warn(&mut self, line: Line, always: bool, now: Now) {
+        if always {
+            self.log(line);
+        } else if let Some(more) = self.refusals.check(now.mono) {
+            self.log(line.text(more));
         }
     }
 
@@ -170,83 +176,63 @@ impl<C: Chooser> Client<C> {
         });
     }
 
-    /// Applies maps and rules. Returns the answer if it needs no exit.
+    /// Applies maps to a stream, unless that was done. Returns the answer if they have one.
     fn rewrite(&mut self, id: ConnectionId, now: Now) -> Result<Option<Resolved>, Refused> {
-        let mapped = self
-            .streams
-            .get(&id)
-            .and_then(|stream| self.addresses.rewrite(&stream.host));
-        if let (Some(host), Some(stream)) = (mapped, self.streams.get_mut(&id)) {
-            stream.host = host;
-            self.emit_stream(id, StreamNews::Remap { by_exit: false });
-        }
-        if let Some(answer) = self.automap(id, now)? {
-            return Ok(Some(answer));
-        }
-        self.refuse_unmapped(id)?;
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return Ok(None);
-        };
-        // Only maps lead to these: requests of applications for them were refused before.
-        if let Some(rest) = stream.host.strip_suffix(".exit") {
-            let (host, exit) = rest.rsplit_once('.').ok_or_else(Refused::malformed)?;
-            let Ok(exit) = exit.parse::<RelayName>() else {
-                let line = Line::warn("Malformed exit address '")
-                    .client(&stream.host)
-                    .text("'. Refusing.");
-                self.log(line);
-                return Err(Refused::malformed());
-            };
-            stream.exit = Some(exit);
-            stream.host = host.to_owned();
-        }
-        self.keep_to_exit(id, now);
         let Some(stream) = self.streams.get(&id) else {
             return Ok(None);
         };
-        // Nor are onion services there by another name; an exit must not hear of them.
-        if stream.host.to_ascii_lowercase().ends_with(".onion") {
-            let line = Line::warn("")
-                .client(&stream.host)
-                .text(" is an onion service; this version of Weft cannot connect to them");
-            self.log(line);
-            return Err(Refused::new(
-                AppRefusal::OnionService(0),
-                StreamEnd::Local(EndReason::RESOLVEFAILED),
-            ));
+        let (kind, (asked, port)) = (stream.kind, &stream.requested);
+        if stream.rewritten.is_some() || matches!(kind, StreamKind::Directory(_)) {
+            return Ok(None);
         }
-        let (checked, answer) = match stream.kind {
-            StreamKind::Directory(_) => (Ok(()), None),
-            StreamKind::Resolve => (check_listener(stream), stream.address().map(literal)),
-            StreamKind::ResolvePtr(addr) => {
-                let internal = self.config.reject_internal_answers && !is_public(addr);
-                (Ok(()), internal.then(|| single(AnswerKind::Error)))
-            }
-            StreamKind::Connect => {
-                let checked = check_listener(stream).and_then(|()| self.check_connect(stream));
-                (checked, None)
-            }
+        let (mut rewritten, mapped) = match kind {
+            StreamKind::ResolvePtr => (Rewritten::reverse(asked), None),
+            _ => Rewritten::new(asked, *port, &self.addresses)?,
         };
-        match checked {
-            Ok(()) => Ok(answer),
-            Err(broken) => {
-                if let Some(more) = self.refusals.check(now.mono) {
-                    self.log(broken.line.text(more));
-                }
-                broken.refused.map_or(Ok(answer), Err)
+        if let Some(mapped) = &mapped {
+            let mut info = self.stream_info(stream);
+            info.host = mapped.to_string();
+            self.outputs.push_back(Output::Event(ClientEvent::Stream {
+                stream: info,
+                what: StreamNews::Remap { by_exit: false },
+            }));
+        }
+        if let Some(answer) = self.automap(id, mapped.as_ref())? {
+            return Ok(Some(answer));
+        }
+        if let Some(exit) = self.tracked_exit(kind, rewritten.host(), now) {
+            rewritten.keep_to(exit);
+        }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(None);
+        };
+        stream.rewritten = Some(rewritten);
+        let Ok(Verdict::Allowed(_)) = check(stream, &self.config) else {
+            return Ok(None);
+        };
+        let (target, port, tied) = (stream.target(), stream.port(), stream.is_tied());
+        if let Some(target) = target {
+            self.predicted.note(target, now.mono);
+            if !tied && self.config.warn_plaintext_ports.contains(&port) {
+                self.warn(plaintext_line(port, ""), false, now);
             }
         }
+        Ok(None)
     }
 
     /// The virtual address of a name that is looked up, if it is to have one (connection_edge.c,
     /// `connection_ap_handshake_rewrite`). To a DNSPort, which asks for one family or the other, it has one of each.
-    fn automap(&mut self, id: ConnectionId, now: Now) -> Result<Option<Resolved>, Refused> {
+    fn automap(
+        &mut self,
+        id: ConnectionId,
+        mapped: Option<&Host>,
+    ) -> Result<Option<Resolved>, Refused> {
         let Some(stream) = self.streams.get(&id) else {
             return Ok(None);
         };
-        let name = stream.host.to_ascii_lowercase();
-        let is_name = stream.kind == StreamKind::Resolve && stream.address().is_none();
-        if !is_name || !self.config.automap.covers(&name) {
+        let name = mapped.unwrap_or(&stream.requested.0).clone();
+        let is_name = stream.kind == StreamKind::Resolve && name.address().is_none();
+        if !is_name || !self.config.automap.covers(name.as_str()) {
             return Ok(None);
         }
         let listener = stream.listener;
@@ -264,15 +250,12 @@ impl<C: Chooser> Client<C> {
         for kind in kinds {
             let addresses = &mut self.addresses;
             let address = addresses.automap(*kind, &name, networks, &mut self.rng);
-            answers.extend(address.and_then(|address| address.parse::<IpAddr>().ok()));
+            answers.extend(address.and_then(|address| address.address()));
         }
         if answers.is_empty() {
-            if let Some(more) = self.refusals.check(now.mono) {
-                let line = Line::warn("Unable to automap address ").client(&name);
-                self.log(line.text(more));
-            }
+            let line = Line::warn("Unable to automap address ").client(&name);
             let end = StreamEnd::Local(EndReason::INTERNAL);
-            return Err(Refused::new(AppRefusal::General, end));
+            return Err(Refused::new(AppRefusal::General, end, line));
         }
         let answers = answers.into_iter().map(|addr| Answer {
             kind: answer_kind(addr),
@@ -281,116 +264,5 @@ impl<C: Chooser> Client<C> {
         Ok(Some(Resolved {
             answers: answers.collect(),
         }))
-    }
-
-    /// Refuses a virtual address that stands for nothing (any more): at an exit it would fail, or mean something else.
-    fn refuse_unmapped(&mut self, id: ConnectionId) -> Result<(), Refused> {
-        let networks = self.config.virtual_networks;
-        let kinds = [Virtual::Name, Virtual::Ipv4, Virtual::Ipv6];
-        let Some(stream) = self.streams.get(&id).filter(|stream| {
-            let asked = matches!(stream.kind, StreamKind::Connect | StreamKind::Resolve);
-            asked && kinds.iter().any(|kind| kind.owns(&stream.host, networks))
-        }) else {
-            return Ok(());
-        };
-        let line = Line::warn("Missing mapping for virtual address '")
-            .client(&stream.host)
-            .text("'. Refusing.");
-        self.log(line);
-        let end = StreamEnd::Local(EndReason::INTERNAL);
-        Err(Refused::new(AppRefusal::General, end))
-    }
-
-    /// The rules for connections.
-    fn check_connect(&self, stream: &Stream) -> Result<(), Broken> {
-        if stream.port == 0 {
-            let line = Line::warn("Application asked to connect to port 0. Refusing.");
-            return Err(Broken::new(line, Refused::malformed()));
-        }
-        let local = match stream.address() {
-            Some(addr) => !is_public(addr),
-            None => is_local_name(&stream.host),
-        };
-        if self.config.reject_internal && (stream.exit.is_none() || stream.exit_optional) && local {
-            let line =
-                Line::warn("Rejecting SOCKS request for anonymous connection to private address ")
-                    .client(&stream.host)
-                    .text(".");
-            let refused = Refused::new(AppRefusal::General, StreamEnd::PrivateAddr);
-            return Err(Broken::new(line, refused));
-        }
-        if stream.exit.is_some() && !stream.exit_optional {
-            return Ok(());
-        }
-        let rejected = self.config.reject_plaintext_ports.contains(&stream.port);
-        if !rejected && !self.config.warn_plaintext_ports.contains(&stream.port) {
-            return Ok(());
-        }
-        Err(Broken {
-            line: Line::warn(format!(
-                "Application request to port {}: this port is commonly used for unencrypted \
-                 protocols. Please make sure you don't send anything you would mind the rest of \
-                 the Internet reading!{}",
-                stream.port,
-                if rejected { " Closing." } else { "" }
-            )),
-            refused: rejected.then(Refused::policy),
-        })
-    }
-
-    /// Releases a stream that a controller held: to any circuit.
-    pub(super) fn release(&mut self, id: ConnectionId, now: Now) {
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.state = StreamState::Waiting;
-            self.rewrite_and_serve(id, now);
-        }
-    }
-}
-
-/// Checks a stream against the flags of its listener.
-fn check_listener(stream: &Stream) -> Result<(), Broken> {
-    let ListenerConfig {
-        ipv4, ipv6, dns, ..
-    } = stream.listener;
-    let (allowed, what) = match stream.address() {
-        None => (dns && (ipv4 || ipv6), "host names"),
-        Some(IpAddr::V4(_)) => (ipv4, "IPv4 addresses"),
-        Some(IpAddr::V6(_)) => (ipv6, "IPv6 addresses"),
-    };
-    if allowed {
-        return Ok(());
-    }
-    let line = Line::warn("Refusing to connect to ")
-        .client(&stream.host)
-        .text(format!(": its port does not take {what}."));
-    Err(Broken::new(line, Refused::policy()))
-}
-
-/// Whether a name is this machine's, or its network's, by definition (C tor's
-/// `tor_addr_hostname_is_local`).
-fn is_local_name(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name == "localhost" || name.ends_with(".local")
-}
-
-/// A RESOLVED with one answer.
-fn single(kind: AnswerKind) -> Resolved {
-    Resolved {
-        answers: vec![Answer {
-            kind,
-            ttl: LITERAL_TTL,
-        }],
-    }
-}
-
-/// An address is its own answer.
-fn literal(addr: IpAddr) -> Resolved {
-    single(answer_kind(addr))
-}
-
-fn answer_kind(addr: IpAddr) -> AnswerKind {
-    match addr {
-        IpAddr::V4(v4) => AnswerKind::Ipv4(v4),
-        IpAddr::V6(v6) => AnswerKind::Ipv6(v6),
     }
 }

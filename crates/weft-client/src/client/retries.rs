@@ -134,8 +134,10 @@ impl<C: Chooser> Client<C> {
                 }
                 stream.failed += 1;
                 let again = stream.failed < MAX_POLICY_ATTEMPTS;
-                if let Some(addr) = ended.addr.filter(|_| literal.is_none()) {
-                    stream.host = addr.to_string();
+                if let Some(addr) = ended.addr.filter(|_| literal.is_none())
+                    && let Some(rewritten) = &mut stream.rewritten
+                {
+                    rewritten.found(addr);
                     self.emit_stream(id, StreamNews::Remap { by_exit: true });
                 }
                 again
@@ -144,7 +146,7 @@ impl<C: Chooser> Client<C> {
                 stream.failed += 1;
                 if stream.failed >= MAX_ATTEMPTS {
                     let line = Line::notice("Have tried resolving or connecting to address '")
-                        .client(&stream.host)
+                        .client(stream.host())
                         .text(format!("' at {MAX_ATTEMPTS} different places. Giving up."));
                     self.log(line);
                     return false;
@@ -192,6 +194,14 @@ impl<C: Chooser> Client<C> {
         }
     }
 
+    /// Releases a stream that a controller held: to any circuit.
+    pub(super) fn release(&mut self, id: ConnectionId, now: Now) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.state = StreamState::Waiting;
+            self.serve_one(id, now);
+        }
+    }
+
     /// No controller holds streams any more.
     pub(super) fn release_held(&mut self, now: Now) {
         for stream in self.streams.values_mut() {
@@ -232,10 +242,10 @@ impl<C: Chooser> Client<C> {
                     _ => Line::notice(format!(
                         "Tried for {waited} seconds to get a connection to "
                     ))
-                    .client(&stream.host)
+                    .client(stream.host())
                     .text(format!(
                         ":{}. Giving up. (waiting for {})",
-                        stream.port,
+                        stream.port(),
                         match stream.state {
                             StreamState::Held => "controller",
                             _ => "circuit",
@@ -313,7 +323,7 @@ impl<C: Chooser> Client<C> {
             true => Line::notice(text),
             false => Line::info(text),
         };
-        let line = line.client(&stream.host).text(format!(
+        let line = line.client(stream.host()).text(format!(
             "' using exit {}. Retrying on a new circuit.",
             exit.unwrap_or_default()
         ));

@@ -15,6 +15,7 @@ use weft_path::{CircuitSelection, ExitWanted, Outcome, PathError, RelayName, Usa
 use crate::chooser::Chooser;
 use crate::events::{CircuitPurpose, ClientEvent, StreamEnd, StreamNews};
 use crate::isolation::Fields;
+use crate::rewritten::ExitChoice;
 
 use crate::circuit::Circuit;
 use crate::now::Now;
@@ -42,7 +43,7 @@ impl<C: Chooser> Client<C> {
         let Some(stream) = self.streams.get(&id) else {
             return;
         };
-        if stream.state != StreamState::Waiting {
+        if stream.state != StreamState::Waiting || self.admit(id, now, |_, _| ()).is_err() {
             return;
         }
         if self.serve_by_tunnel(id, now) {
@@ -90,8 +91,8 @@ impl<C: Chooser> Client<C> {
             Err(PathError::NoExit(_)) => {
                 if let Some(stream) = self.streams.get(&id) {
                     let line = Line::notice("No Tor server allows exit to ")
-                        .client(&stream.host)
-                        .text(format!(":{}. Rejecting.", stream.port));
+                        .client(stream.host())
+                        .text(format!(":{}. Rejecting.", stream.port()));
                     self.log(line);
                 }
                 self.refuse(id, StreamEnd::CantAttach, AppRefusal::General, now);
@@ -109,10 +110,19 @@ impl<C: Chooser> Client<C> {
     pub(super) fn wanted(&self, stream: &Stream) -> ExitWanted {
         ExitWanted {
             ports: stream.target().into_iter().collect(),
-            stable: self.config.long_lived_ports.contains(&stream.port) && !stream.is_lookup(),
+            stable: self.wants_stable(stream),
             avoid: self.refusing.iter().copied().collect(),
-            exit: stream.exit.clone(),
+            exit: match stream.exit() {
+                ExitChoice::Any => None,
+                ExitChoice::Only(name) => Some(name.clone()),
+                ExitChoice::Tracked(exit) => Some(RelayName::Rsa(*exit)),
+            },
         }
+    }
+
+    /// Whether a stream is expected to live long.
+    fn wants_stable(&self, stream: &Stream) -> bool {
+        self.config.long_lived_ports.contains(&stream.port()) && !stream.is_lookup()
     }
 
     /// Notes on a circuit that is being built what the stream is that waits for it, so that others
@@ -169,16 +179,16 @@ impl<C: Chooser> Client<C> {
         {
             return false;
         }
-        let stable = self.config.long_lived_ports.contains(&stream.port) && !stream.is_lookup();
-        if stable && !circuit.stable {
+        if self.wants_stable(stream) && !circuit.stable {
             return false;
         }
         let Some(exit) = &circuit.exit else {
             return false;
         };
-        let right_exit = match &stream.exit {
-            Some(wanted) => is_called(exit, wanted),
-            None => !self.refusing.contains(&exit.rsa),
+        let right_exit = match stream.exit() {
+            ExitChoice::Only(wanted) => is_called(exit, wanted),
+            ExitChoice::Tracked(wanted) => exit.rsa == *wanted,
+            ExitChoice::Any => !self.refusing.contains(&exit.rsa),
         };
         let refused = stream
             .address()
@@ -191,7 +201,7 @@ impl<C: Chooser> Client<C> {
                 .allows(stream.listener.isolation, &stream.fields)
     }
 
-    /// Puts a stream on a circuit; by default on its last hop.
+    /// Puts a stream that the rules allow on a circuit; by default on its last hop. Others are refused, or answered.
     pub(super) fn attach(
         &mut self,
         id: ConnectionId,
@@ -199,6 +209,13 @@ impl<C: Chooser> Client<C> {
         hop: Option<u8>,
         now: Now,
     ) {
+        let asking = self.admit(id, now, |checked, circuits| {
+            let circuit = circuits.get(&circuit_id)?;
+            Some(checked.opening(circuit))
+        });
+        let Ok(Some(opening)) = asking else {
+            return;
+        };
         let wanted = self
             .streams
             .get(&id)
@@ -222,7 +239,6 @@ impl<C: Chooser> Client<C> {
         stream.state = StreamState::Asked(circuit_id);
         stream.leg = (self.sets.get(&circuit_id)).and_then(|set| set.legs.first().copied());
         stream.asked = now.mono;
-        let opening = stream.opening(circuit);
         let hop = hop.unwrap_or_else(|| circuit.last_hop());
         let name = circuit
             .hops
@@ -287,7 +303,7 @@ impl<C: Chooser> Client<C> {
         };
         let connects = stream.kind == StreamKind::Connect;
         let named = stream.address().is_none();
-        let host = stream.host.clone();
+        let host = stream.host().to_string();
         // The connection is there already; an exit that claims that it leads back to this machine's
         // own network is not to be trusted with it.
         if connects
@@ -341,7 +357,7 @@ impl<C: Chooser> Client<C> {
             if to.is_some() || !reported {
                 reported = true;
                 self.emit(ClientEvent::Mapped {
-                    from: stream.host.clone(),
+                    from: stream.host().to_string(),
                     to,
                     expires: Some(now.wall + Duration::from_secs(u64::from(answer.ttl))),
                     stream: Some(id),

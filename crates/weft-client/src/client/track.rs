@@ -3,9 +3,10 @@
 use weft_cell::identity::RsaIdentity;
 use weft_core::address::ConnectionId;
 use weft_core::origin::OriginId;
-use weft_path::RelayName;
 
 use crate::chooser::Chooser;
+use crate::host::Host;
+use crate::rewritten::{ExitChoice, Rewritten};
 
 use crate::now::Now;
 use crate::stream::StreamKind;
@@ -14,22 +15,15 @@ use crate::tracked::is_tracked;
 use super::Client;
 
 impl<C: Chooser> Client<C> {
-    /// Sends a stream to the exit that reached its destination before.
-    pub(super) fn keep_to_exit(&mut self, id: ConnectionId, now: Now) {
-        if self.config.track_hosts.is_empty() {
-            return;
-        }
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        if stream.kind != StreamKind::Connect || stream.exit.is_some() {
-            return;
-        }
-        let host = stream.host.to_ascii_lowercase();
-        if let Some(exit) = self.tracked.get(&host, now.mono) {
-            stream.exit = Some(RelayName::Rsa(exit));
-            stream.exit_optional = true;
-        }
+    /// The exit that reached a destination before, if it is kept to that one.
+    pub(super) fn tracked_exit(
+        &self,
+        kind: StreamKind,
+        host: &Host,
+        now: Now,
+    ) -> Option<RsaIdentity> {
+        let tracks = kind == StreamKind::Connect && !self.config.track_hosts.is_empty();
+        tracks.then(|| self.tracked.get(host, now.mono)).flatten()
     }
 
     /// A stream is open: its destination is kept to this exit from now on, or for longer.
@@ -38,7 +32,7 @@ impl<C: Chooser> Client<C> {
         else {
             return;
         };
-        let host = stream.host.to_ascii_lowercase();
+        let host = stream.host().clone();
         if stream.kind != StreamKind::Connect || !is_tracked(&self.config.track_hosts, &host) {
             return;
         }
@@ -51,26 +45,23 @@ impl<C: Chooser> Client<C> {
     /// Allows any exit for a stream whose tracked exit failed. Returns false if it had no tracked exit, or
     /// requested its exit itself.
     pub(super) fn leave_exit(&mut self, id: ConnectionId) -> bool {
-        let Some(stream) = self.streams.get_mut(&id) else {
+        let stream = self.streams.get_mut(&id);
+        let rewritten = stream.and_then(|stream| stream.rewritten.as_mut());
+        let Some(exit) = rewritten.and_then(Rewritten::leave_tracked) else {
             return false;
         };
-        if !std::mem::take(&mut stream.exit_optional) {
-            return false;
-        }
-        if let Some(RelayName::Rsa(exit)) = stream.exit.take() {
-            self.tracked.forget_exit(&exit);
-        }
+        self.tracked.forget_exit(&exit);
         true
     }
 
     /// No circuit could be built to an exit: streams that were only kept to it go elsewhere
     /// (C tor's `circuit_discard_optional_exit_enclaves`).
     pub(super) fn leave_unreachable_exit(&mut self, exit: &RsaIdentity) {
-        let name = RelayName::Rsa(*exit);
+        let tracked = ExitChoice::Tracked(*exit);
         let kept: Vec<ConnectionId> = self
             .streams
             .values()
-            .filter(|stream| stream.exit_optional && stream.exit.as_ref() == Some(&name))
+            .filter(|stream| *stream.exit() == tracked)
             .map(|stream| stream.id)
             .collect();
         for id in kept {

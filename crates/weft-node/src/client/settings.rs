@@ -30,8 +30,6 @@ pub(crate) struct ClientSettings {
     pub(crate) proxied: bool,
     /// `__AlwaysCongestionControl`.
     pub(crate) always_congestion_control: bool,
-    /// `MapAddress`: from, to.
-    pub(crate) maps: Vec<(String, String)>,
 }
 
 impl ClientSettings {
@@ -73,6 +71,8 @@ impl ClientSettings {
                 long_lived_ports: options.paths.long_lived_ports.clone(),
                 warn_plaintext_ports: apps.warn_plaintext_ports.clone(),
                 reject_plaintext_ports: apps.reject_plaintext_ports.clone(),
+                allow_strange_names: apps.allow_strange_names,
+                maps: circuits.maps.clone(),
                 track_hosts: circuits.track_hosts.clone(),
                 track_for: circuits.track_for,
                 leave_streams_unattached: circuits.leave_streams_unattached,
@@ -89,7 +89,6 @@ impl ClientSettings {
             bridges: options.bridges.clone(),
             proxied: options.network.proxy.is_some(),
             always_congestion_control: circuits.always_congestion_control,
-            maps: circuits.maps.clone(),
         }
     }
 }

@@ -116,7 +116,6 @@ impl Task {
         let paths = Paths::new(settings.paths, settings.times, state, now, &mut rng);
         let mut client = Client::new(settings.config, paths, rng.random(), now);
         client.remember(Remembered::read(state), now);
-        map_all(&mut client, &settings.maps);
         let (commands, dir_commands) = mpsc::unbounded_channel();
         let tunnels = Arc::new(Tunnels { commands });
         let max_stall = settings.directory.max_stall;
@@ -323,7 +322,6 @@ impl Task {
             self.bridges_changed(now);
             self.client.abandon_circuits();
         }
-        map_all(&mut self.client, &settings.maps);
         self.client.set_config(settings.config, now);
         self.run_bridges(now);
     }
@@ -644,15 +642,6 @@ impl Task {
     /// Reports an event to controllers; without any there is no receiver.
     fn report(&self, event: ClientEvent) {
         let _ = self.news.send(ClientNews::Event(Box::new(event)));
-    }
-}
-
-/// Applies torrc's MapAddress lines.
-fn map_all(client: &mut Client<Paths>, maps: &[(String, String)]) {
-    for (from, to) in maps {
-        if let Err(error) = client.map_address(from, to) {
-            tracing::warn!("MapAddress {from} {to}: {error}");
-        }
     }
 }
 

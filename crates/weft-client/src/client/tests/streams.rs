@@ -33,7 +33,7 @@ fn a_stream_waits_for_the_directory_and_for_a_circuit() {
     assert_eq!(
         *opening,
         StreamOpening::Begin {
-            host: "Example.com".to_owned(),
+            host: "example.com".to_owned(),
             port: 80,
             // The exit has no IPv6.
             flags: BeginFlags::default(),
@@ -690,11 +690,21 @@ fn a_name_that_is_looked_up_gets_a_virtual_address_that_leads_to_it() {
             "{opening:?}"
         );
     }
+    // After NEWNYM the old one is nobody's, and a name gets another.
+    world.client.new_identity(world.now);
+    world.run();
+    let stream = world.connect(&four.to_string(), 80, None);
+    world.run();
+    assert_eq!(world.refused[&stream], AppRefusal::General);
+    let AnswerKind::Ipv4(fresh) = lookup(&mut world, "a.test") else {
+        panic!("IPv4 is preferred");
+    };
+    assert_ne!(fresh, four);
     // Names that are not to have any more lose theirs, and nobody else gets what is sent there.
     configure(&mut world, |config| {
         config.automap = weft_config::Automap::default()
     });
-    let stream = world.connect(&four.to_string(), 80, None);
+    let stream = world.connect(&fresh.to_string(), 80, None);
     world.run();
     assert_eq!(world.refused[&stream], AppRefusal::General);
 }
