@@ -6,6 +6,7 @@ use std::time::Instant;
 use slab::Slab;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_core::abra::{AbraError, MAX_AGE, Memo};
+use weft_path::Candidate;
 
 use crate::hop::Hop;
 use crate::now::Now;
@@ -134,32 +135,15 @@ impl Weights {
         Ok(())
     }
 
-    /// What a relay counts as whose weight is unknown: the mean of those that are known, 0 if none is.
-    pub(crate) fn mean(&self, now: Now) -> f64 {
-        let mut known = (0.0, 0.0);
-        for (_, relay) in &self.relays {
-            if let Some(weight) = relay.weight(now) {
-                known = (known.0 + weight, known.1 + 1.0);
-            }
-        }
-        match known {
-            (_, 0.0) => 0.0,
-            (sum, count) => sum / count,
-        }
-    }
-
     /// How many of these relays have a weight that is known.
     pub(crate) fn stated(&self, places: &[usize], now: Now) -> usize {
         let relays = places.iter().filter_map(|place| self.relays.get(*place));
         relays.filter(|relay| relay.weight(now).is_some()).count()
     }
 
-    /// The weight of a circuit: the sum over its relays, with this one for each that is unknown.
-    pub(crate) fn sum(&self, places: &[usize], unknown: f64, now: Now) -> f64 {
+    /// A circuit over these relays, as one that a stream may use.
+    pub(crate) fn candidate(&self, places: &[usize], bandwidth: f64, now: Now) -> Candidate {
         let weight = |place: &usize| self.relays.get(*place)?.weight(now);
-        places
-            .iter()
-            .map(|place| weight(place).unwrap_or(unknown))
-            .sum()
+        Candidate::new(places.iter().map(weight), bandwidth)
     }
 }

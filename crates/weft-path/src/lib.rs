@@ -54,7 +54,7 @@ mod ticket;
 mod timeout;
 
 pub use bridges::{Bridge, StatedFamily};
-pub use choice::{Candidate, CircuitSelection, Shares, choose};
+pub use choice::{Candidate, CircuitSelection, SCARCE, choose};
 pub use countries::{Countries, CountriesError, TableReader};
 pub use guard::{GuardInfo, GuardStatus, GuardUse, Outcome, Suspicion};
 pub use nodes::{NodeSet, NodeSetError, RelayName};

@@ -30,7 +30,14 @@ impl<C: Chooser> Client<C> {
     /// The weight of an open circuit, in 1/(Mbit/s), if streams get circuits by their weights.
     pub(super) fn weight_of(&self, circuit: &Circuit<C::Guard>, now: Now) -> Option<f64> {
         let is_asked = !circuit.weighed.is_empty();
-        is_asked.then(|| (self.weights).sum(&circuit.weighed, self.weights.mean(now), now))
+        is_asked.then(|| self.candidate(circuit, now).weight)
+    }
+
+    /// A circuit as one that a stream may use.
+    fn candidate(&self, circuit: &Circuit<C::Guard>, now: Now) -> Candidate {
+        let bandwidths = circuit.hops.iter().map(|hop| hop.bandwidth);
+        let bandwidth = bandwidths.min().unwrap_or(0) as f64;
+        self.weights.candidate(&circuit.weighed, bandwidth, now)
     }
 
     /// A circuit is open: those of its relays that announce it are asked for their weights.
@@ -98,11 +105,10 @@ impl<C: Chooser> Client<C> {
         if matches!(stream.kind, StreamKind::Directory(_)) {
             return self.best_circuit(stream, true, now);
         }
-        let unknown = self.weights.mean(now);
         if self.config.selection == CircuitSelection::AbraStay
             && let Some(circuit) = self.best_circuit(stream, true, now)
             && let Some(best) = self.circuits.get(&circuit)
-            && self.weights.sum(&best.weighed, unknown, now) <= 0.0
+            && self.candidate(best, now).weight <= 0.0
         {
             return Some(circuit);
         }
@@ -115,12 +121,7 @@ impl<C: Chooser> Client<C> {
         let (ids, candidates): (Vec<OriginId>, Vec<Candidate>) = acceptable
             .into_iter()
             .filter(|circuit| !(circuit.relaxed && some_fast))
-            .map(|circuit| {
-                let weight = self.weights.sum(&circuit.weighed, unknown, now);
-                let bandwidths = circuit.hops.iter().map(|hop| hop.bandwidth);
-                let bandwidth = bandwidths.min().unwrap_or(0) as f64;
-                (circuit.id, Candidate { weight, bandwidth })
-            })
+            .map(|circuit| (circuit.id, self.candidate(circuit, now)))
             .unzip();
         let place = choose(&candidates, &mut self.rng)?;
         ids.get(place).copied()

@@ -13,7 +13,7 @@ use weft_client::{Chooser as _, CircuitInfo, CircuitPurpose, CircuitStatus, Clie
 use weft_core::abra::{MAX_AGE, Memo};
 use weft_core::address::{ConnectionId, HopIndex};
 use weft_core::origin::OriginId;
-use weft_path::{CircuitSelection, RelayName, TargetPort};
+use weft_path::{Candidate, CircuitSelection, RelayName, TargetPort};
 use weft_sim::compromise::abra::pools::{Choice, Circuit};
 
 use super::choosing::Choosing;
@@ -135,7 +135,6 @@ impl Recorder {
             ipv6: false,
             port: stream.port,
         };
-        let unknown = self.mean(now);
         let mut place = None;
         let mut circuits = Vec::new();
         for info in &all {
@@ -166,7 +165,7 @@ impl Recorder {
                 .map(|(rsa, _)| self.weight(rsa, now))
                 .collect();
             // What the client says that it weighs.
-            let sum: f64 = weights.iter().map(|one| one.unwrap_or(unknown)).sum();
+            let sum = Candidate::new(weights.iter().copied(), 0.0).weight;
             if (sum - info.weight?).abs() > 1e-9 * sum.abs() {
                 return None;
             }
@@ -181,7 +180,6 @@ impl Recorder {
         Some(Choice {
             client: self.client.clone(),
             at_s: elapsed.as_secs_f64(),
-            unknown,
             chosen: place?,
             circuits,
         })
@@ -202,12 +200,5 @@ impl Recorder {
     fn weight(&self, relay: &RsaIdentity, now: Now) -> Option<f64> {
         let (weight, at) = self.stated.get(relay)?.weight?;
         (now.mono.saturating_duration_since(at) <= MAX_AGE).then_some(weight)
-    }
-
-    /// What a relay counts as whose weight is unknown.
-    fn mean(&self, now: Now) -> f64 {
-        let known = self.stated.keys().filter_map(|rsa| self.weight(rsa, now));
-        let (sum, count) = known.fold((0.0, 0.0), |(sum, count), one| (sum + one, count + 1.0));
-        if count > 0.0 { sum / count } else { 0.0 }
     }
 }

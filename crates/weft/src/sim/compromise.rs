@@ -85,7 +85,7 @@ enum EntryArg {
 ///
 /// Clients with pools of circuits download through a network in which links share capacity fairly, and
 /// choose by the weights that relays report. Then each choice is made again with relays that are an
-/// adversary's: reporting their true weights, and reporting 0.
+/// adversary's: reporting their true weights, reporting 0, and reporting 0 but for one that reports a tiny weight.
 ///
 /// Without --consensus the network is a synthetic one of 6500 relays; of either, a sample is taken. With --pools nothing is
 /// simulated: the choices are those that Weft's own clients made in virtual time.
@@ -93,7 +93,7 @@ enum EntryArg {
 struct AbraArgs {
     /// Choices that `weft lab selection --pools` recorded.
     #[arg(long, value_name = "FILE", conflicts_with_all = [
-        "consensus", "relays", "web_clients", "bulk_clients", "pool", "guards", "capacity", "circuit_rate", "seconds"
+        "consensus", "relays", "web_clients", "bulk_clients", "pool", "guards", "capacity", "circuit_rate", "seconds", "stating"
     ])]
     pools: Option<PathBuf>,
     /// A consensus document.
@@ -124,6 +124,9 @@ struct AbraArgs {
     /// Seconds for which choices are noted, after 300 of warm-up.
     #[arg(long, value_name = "S", default_value_t = 1200, value_parser = abra::SECONDS.parser())]
     seconds: u32,
+    /// Relays that state weights, percent; the others state none, as C tor's.
+    #[arg(long, value_name = "P", default_value_t = 100.0, value_parser = abra::PERCENT.parser())]
+    stating: f64,
     /// What a part of the network is a part of.
     #[arg(long, value_enum, default_value_t = GrantArg::Bandwidth)]
     grant: GrantArg,
@@ -331,11 +334,12 @@ fn pools_table(what: &str, with_free_circuit: f64, points: &[PoolPoint]) -> Stri
     let mut text = format!(
         "{what}; {:.0} % of the choices had a circuit without bottlenecks.\n\n\
          Circuits compromised, median (10th to 90th percentile of adversaries and networks), percent:\n\
-         {:>8}   {:<22} {:<22} {:<22} {:<22}\n",
+         {:>8}   {:<22} {:<22} {:<22} {:<22} {:<22}\n",
         with_free_circuit * 100.0,
         "has",
         "honest",
         "lying",
+        "and one states a bit",
         "any circuit of pool",
         "chosen in the run",
     );
@@ -344,7 +348,14 @@ fn pools_table(what: &str, with_free_circuit: f64, points: &[PoolPoint]) -> Stri
             Some(fraction) => write!(text, "{:>6.1} %", fraction * 100.0),
             None => write!(text, "recorded"),
         };
-        for one in [point.honest, point.lying, point.blind, point.chosen] {
+        let all = [
+            point.honest,
+            point.lying,
+            point.tiny,
+            point.blind,
+            point.chosen,
+        ];
+        for one in all {
             let range = format!("{:.2} ({:.2} to {:.2})", one.median, one.low, one.high);
             let _ = write!(text, "   {range:<20}");
         }
@@ -381,6 +392,7 @@ fn of_abra(args: &AbraArgs) -> Result<()> {
         seconds: args.seconds,
         circuit_rate: args.circuit_rate,
         capacity: args.capacity,
+        stating: args.stating / 100.0,
         seed: args.common.seed,
         ..abra::AbraOptions::default()
     };
@@ -450,19 +462,27 @@ fn abra_table(what: &str, choices: &abra::Choices, points: &[Point]) -> String {
     let mut text = format!(
         "{what}\nUsed: {:.0} % of the capacity; relays with {:.0} % of it were full; {:.0} % of the choices had a circuit without bottlenecks.\n\n\
          Circuits compromised, median (10th to 90th percentile of adversaries), percent:\n\
-         {:>8}   {:<22} {:<22} {:<22} {:<22}\n",
+         {:>8}   {:<22} {:<22} {:<22} {:<22} {:<22}\n",
         choices.utilisation * 100.0,
         choices.full_by_capacity * 100.0,
         choices.with_free_circuit * 100.0,
         "has",
         "honest",
         "lying",
+        "and one states a bit",
         "any circuit of pool",
         "formula, any circuit",
     );
     for point in points {
         let _ = write!(text, "{:>6.1} %", point.fraction * 100.0);
-        for one in [point.honest, point.lying, point.blind, point.formula] {
+        let all = [
+            point.honest,
+            point.lying,
+            point.tiny,
+            point.blind,
+            point.formula,
+        ];
+        for one in all {
             let range = format!("{:.2} ({:.2} to {:.2})", one.median, one.low, one.high);
             let _ = write!(text, "   {range:<20}");
         }

@@ -162,7 +162,7 @@ fn circuits_and_choices_of_the_lab_are_read_by_the_simulator() {
     // The adversary of the run is first: its relays are known.
     assert!(points[0]["fraction"].is_null(), "{again:#}");
     for (point, percent) in points[1..].iter().zip([0.0, 100.0]) {
-        for what in ["honest", "lying", "blind", "chosen"] {
+        for what in ["honest", "lying", "tiny", "blind", "chosen"] {
             let median = point[what]["median"].as_f64().unwrap();
             assert!((median - percent).abs() < 1e-6, "{again:#}");
         }

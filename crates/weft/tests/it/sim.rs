@@ -220,7 +220,7 @@ fn a_file_that_has_no_choices_is_refused_with_its_line() {
         (format!("{network}\n"), "it has no choice"),
         (
             format!(
-                "{network}\n{{\"client\":\"x\",\"at_s\":1,\"unknown\":0,\"chosen\":0,\"circuits\":\
+                "{network}\n{{\"client\":\"x\",\"at_s\":1,\"chosen\":0,\"circuits\":\
                  [{{\"relays\":[7],\"weights\":[0]}}]}}\n"
             ),
             "line 2: there is no relay 7",

@@ -106,13 +106,20 @@ fn draw(points: &[Drawn], network: &str) -> Figure {
 /// A line for each part of the network.
 pub fn csv(points: &[Point]) -> String {
     let mut text = "fraction".to_owned();
-    for what in ["honest", "lying", "blind", "formula"] {
+    for what in ["honest", "lying", "tiny", "blind", "formula"] {
         let _ = write!(text, ",{what}_p10,{what}_p50,{what}_p90,{what}_mean");
     }
     text.push('\n');
     for point in points {
         let _ = write!(text, "{}", point.fraction);
-        for one in [point.honest, point.lying, point.blind, point.formula] {
+        let all = [
+            point.honest,
+            point.lying,
+            point.tiny,
+            point.blind,
+            point.formula,
+        ];
+        for one in all {
             let _ = write!(
                 text,
                 ",{},{},{},{}",
@@ -127,7 +134,7 @@ pub fn csv(points: &[Point]) -> String {
 /// The same of recorded choices; the part is empty for the adversary that was there when they were recorded.
 pub fn pools_csv(points: &[PoolPoint]) -> String {
     let mut text = "fraction".to_owned();
-    for what in ["honest", "lying", "blind", "chosen"] {
+    for what in ["honest", "lying", "tiny", "blind", "chosen"] {
         let _ = write!(text, ",{what}_p10,{what}_p50,{what}_p90,{what}_mean");
     }
     text.push('\n');
@@ -135,7 +142,14 @@ pub fn pools_csv(points: &[PoolPoint]) -> String {
         text += &point
             .fraction
             .map_or_else(String::new, |part| part.to_string());
-        for one in [point.honest, point.lying, point.blind, point.chosen] {
+        let all = [
+            point.honest,
+            point.lying,
+            point.tiny,
+            point.blind,
+            point.chosen,
+        ];
+        for one in all {
             let (low, high) = (one.low, one.high);
             let _ = write!(text, ",{low},{},{high},{}", one.median, one.mean);
         }
@@ -161,6 +175,7 @@ mod tests {
                 fraction,
                 honest: of(fraction * 25.0),
                 lying: of(fraction * 35.0),
+                tiny: of(fraction * 35.0),
                 blind: of(fraction * 25.0),
                 formula: of(fraction * 25.0),
             }

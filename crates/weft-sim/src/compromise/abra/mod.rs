@@ -3,7 +3,8 @@
 //! A network of relays carries downloads of web and bulk clients, which choose among the circuits of
 //! their pools by the weights that relays report (`traffic`). Every choice is noted: the circuits, and the
 //! weights then. Afterwards adversaries are given relays, and each choice is made again: as it was, and
-//! as it would have been had the adversary's relays reported a weight of 0 (`replay`). The network itself
+//! as it would have been had the adversary's relays reported a weight of 0, or had one of them reported a tiny weight besides
+//! (`replay`). The network itself
 //! does not go on after lies; that is how the paper did it, which adds that in truth lying relays
 //! would soon draw less.
 //!
@@ -24,7 +25,7 @@ use weft_bounds::{Bounds, OutOfBounds};
 use crate::network::Network;
 use crate::triples::{NoCircuits, Triples};
 
-pub use replay::{Grant, Point, Quantiles, replay};
+pub use replay::{Grant, Point, Quantiles, TINY, replay};
 pub use traffic::{Choices, simulate};
 
 /// Clients of a kind; there is one of either.
@@ -41,7 +42,8 @@ pub const CIRCUIT_RATE: Bounds<f64> = Bounds::new(1.0, 1e12).of("bytes per secon
 /// What relays can move, as a part of what clients would use.
 pub const CAPACITY: Bounds<f64> = Bounds::new(0.001, 1000.0);
 const THRESHOLD: Bounds<f64> = Bounds::new(0.0, 1.0);
-/// What an adversary has of the network.
+const STATING: Bounds<f64> = Bounds::new(0.0, 1.0);
+/// What an adversary has of the network, or those that state weights are of all relays.
 pub const PERCENT: Bounds<f64> = Bounds::new(0.0, 100.0);
 /// Adversaries for each part.
 pub const ADVERSARIES: Bounds<u32> = Bounds::new(1, 100_000);
@@ -68,6 +70,8 @@ pub struct AbraOptions {
     /// that of its `Bandwidth`. Weights of a consensus are no bytes, and the paper does not give
     /// the load of its network: with less capacity lies gain more.
     pub capacity: f64,
+    /// The part of relays that state weights, 0 to 1; C tor's state none.
+    pub stating: f64,
     /// Head/Tail's threshold.
     pub threshold: f64,
     /// The result is a function of the network, the options and this.
@@ -100,6 +104,7 @@ impl AbraOptions {
         CIRCUIT_RATE.check("circuit rate", self.circuit_rate)?;
         CAPACITY.check("capacity", self.capacity)?;
         THRESHOLD.check("threshold", self.threshold)?;
+        STATING.check("stating", self.stating)?;
         match self.web_clients + self.bulk_clients {
             0 => Err(Refused::Clients),
             _ => Ok(()),
@@ -118,6 +123,7 @@ impl Default for AbraOptions {
             seconds: 1200,
             circuit_rate: 1e6,
             capacity: 0.8,
+            stating: 1.0,
             threshold: 0.4,
             seed: 1,
         }

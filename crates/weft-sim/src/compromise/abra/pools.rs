@@ -9,7 +9,7 @@ use std::io::{BufRead, Read as _};
 use serde::{Deserialize, Serialize};
 use weft_path::Candidate;
 
-use super::replay::{Grant, Quantiles, adversary};
+use super::replay::{Grant, Lie, Quantiles, adversary, smallest};
 use super::{ADVERSARIES, PERCENT, Refused, weight};
 use crate::parallel;
 
@@ -63,8 +63,6 @@ pub struct Choice {
     pub client: String,
     /// When, in seconds since the beginning.
     pub at_s: f64,
-    /// What a relay counted as whose weight was unknown: the mean of those that were known.
-    pub unknown: f64,
     /// The place of the circuit that was chosen.
     pub chosen: usize,
     /// All that could have been.
@@ -180,12 +178,6 @@ fn check(choice: &Choice, network: &Network) -> Result<(), String> {
         return Err(format!("circuit {chosen} is chosen, of {count} from 0"));
     }
     let is_weight = |weight: &f64| (0.0..=MOST_WEIGHT).contains(weight);
-    if !is_weight(&choice.unknown) {
-        return Err(format!(
-            "the weight {} is not from 0 to {MOST_WEIGHT}",
-            choice.unknown
-        ));
-    }
     for circuit in &choice.circuits {
         let hops = circuit.relays.len();
         if hops == 0 || hops > MOST_HOPS || circuit.weights.len() != hops {
@@ -240,6 +232,8 @@ pub struct PoolPoint {
     pub honest: Quantiles,
     /// If its relays had stated 0.
     pub lying: Quantiles,
+    /// The same, but for the smallest of them [`TINY`](super::TINY).
+    pub tiny: Quantiles,
     /// Where clients choose any circuit of their pools.
     pub blind: Quantiles,
     /// Of the circuits that were chosen in the run.
@@ -278,7 +272,7 @@ pub fn replay(
         .collect();
     if recorded.iter().all(|is_bad| is_bad.contains(&true)) {
         let each = all.iter().zip(&recorded);
-        let each: Vec<[f64; 4]> = each.map(|(pools, is_bad)| success(pools, is_bad)).collect();
+        let each: Vec<[f64; 5]> = each.map(|(pools, is_bad)| success(pools, is_bad)).collect();
         points.push(point(None, &each));
     }
     let bandwidths: Vec<Vec<f64>> = (all.iter())
@@ -307,20 +301,20 @@ pub fn replay(
                     &adversary(bandwidths, fraction, grant, (seed, number)),
                 )
             });
-            let each: Vec<[f64; 4]> = each.collect();
+            let each: Vec<[f64; 5]> = each.collect();
             done();
             each
         },
         || (),
     );
     for (fraction, results) in fractions.iter().zip(results.chunks(count)) {
-        let each: Vec<[f64; 4]> = results.iter().flatten().copied().collect();
+        let each: Vec<[f64; 5]> = results.iter().flatten().copied().collect();
         points.push(point(Some(*fraction), &each));
     }
     Ok(points)
 }
 
-fn point(fraction: Option<f64>, each: &[[f64; 4]]) -> PoolPoint {
+fn point(fraction: Option<f64>, each: &[[f64; 5]]) -> PoolPoint {
     let over = |place: usize| {
         let shares = each.iter().filter_map(|one| one.get(place));
         Quantiles::of(&shares.map(|share| share * 100.0).collect::<Vec<f64>>())
@@ -329,17 +323,21 @@ fn point(fraction: Option<f64>, each: &[[f64; 4]]) -> PoolPoint {
         fraction,
         honest: over(0),
         lying: over(1),
-        blind: over(2),
-        chosen: over(3),
+        tiny: over(2),
+        blind: over(3),
+        chosen: over(4),
     }
 }
 
-/// How likely clients choose compromised circuits, on average over the choices: with the weights that were recorded, with lies,
-/// and blindly; and how many of those that were chosen are compromised.
-fn success(pools: &Pools, is_bad: &[bool]) -> [f64; 4] {
+/// How likely clients choose compromised circuits, on average over the choices: with the weights that were recorded, with both
+/// lies, and blindly; and how many of those that were chosen are compromised.
+fn success(pools: &Pools, is_bad: &[bool]) -> [f64; 5] {
     let bad = |relay: &u32| is_bad.get(*relay as usize) == Some(&true);
     let (mut pool, mut chances) = (Vec::new(), Vec::new());
-    let mut sums = [0.0; 4];
+    let mut sums = [0.0; 5];
+    let relays = &pools.network.relays;
+    let bandwidths: Vec<f64> = relays.iter().map(|one| one.bandwidth as f64).collect();
+    let smallest = smallest(is_bad, &bandwidths);
     for choice in &pools.choices {
         let compromised: Vec<bool> = (choice.circuits.iter())
             .map(|circuit| {
@@ -355,13 +353,13 @@ fn success(pools: &Pools, is_bad: &[bool]) -> [f64; 4] {
         if count == 0 {
             continue;
         }
-        let [honest, lying, blind, chosen] = &mut sums;
-        for (sum, lies) in [(honest, false), (lying, true)] {
+        let [by_weight @ .., blind, chosen] = &mut sums;
+        for (sum, lie) in by_weight.iter_mut().zip(Lie::ALL) {
             pool.clear();
             let circuits = choice.circuits.iter();
             pool.extend(circuits.map(|circuit| {
-                candidate(circuit, choice.unknown, &pools.network, |relay| {
-                    lies && bad(relay)
+                candidate(circuit, &pools.network, |relay, weight| {
+                    lie.told(relay, (is_bad, smallest), weight)
                 })
             }));
             weight::chances(&pool, &mut chances);
@@ -377,28 +375,22 @@ fn success(pools: &Pools, is_bad: &[bool]) -> [f64; 4] {
     sums.map(|sum| sum / (pools.choices.len() as f64).max(1.0))
 }
 
-/// A circuit as the client sees it, if these relays state 0.
+/// A circuit as the client sees it, where relays state what `told` makes of what they are.
 fn candidate(
     circuit: &Circuit,
-    unknown: f64,
     network: &Network,
-    lies: impl Fn(&u32) -> bool,
+    told: impl Fn(usize, Option<f64>) -> Option<f64>,
 ) -> Candidate {
     let stated = circuit.relays.iter().zip(&circuit.weights);
-    let weights = stated.map(|(relay, weight)| match lies(relay) {
-        true => 0.0,
-        false => weight.unwrap_or(unknown),
-    });
+    let weights = stated.map(|(relay, weight)| told(*relay as usize, *weight));
     let of = |relay: &u32| {
         network
             .relays
             .get(*relay as usize)
             .map_or(0, |one| one.bandwidth)
     };
-    Candidate {
-        weight: weights.sum(),
-        bandwidth: circuit.relays.iter().map(of).min().unwrap_or(0) as f64,
-    }
+    let bandwidth = circuit.relays.iter().map(of).min().unwrap_or(0) as f64;
+    Candidate::new(weights, bandwidth)
 }
 
 /// Share of choices in which a circuit without bottlenecks was there, and the mean number of circuits.
@@ -409,7 +401,7 @@ pub fn shape(all: &[Pools]) -> (f64, f64) {
         for choice in &pools.choices {
             let seen = choice.circuits.iter();
             let seen: Vec<Candidate> = seen
-                .map(|one| candidate(one, choice.unknown, &pools.network, |_| false))
+                .map(|one| candidate(one, &pools.network, |_, weight| weight))
                 .collect();
             free += f64::from(seen.iter().any(|one| one.weight <= 0.0));
             circuits += seen.len() as f64;

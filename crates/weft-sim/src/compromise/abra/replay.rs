@@ -10,6 +10,9 @@ use crate::random::generator;
 use crate::triples::Triples;
 use weft_stats::quantile;
 
+/// The least weight that still has a bottleneck.
+pub const TINY: f64 = 1e-12;
+
 /// What a part of the network is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -29,6 +32,8 @@ pub struct Point {
     pub honest: Quantiles,
     /// Circuits compromised where they report 0.
     pub lying: Quantiles,
+    /// The same, but the smallest of them reports [`TINY`], to move what clients think of others.
+    pub tiny: Quantiles,
     /// Where clients choose any circuit of their pools, without ABRA.
     pub blind: Quantiles,
     /// What clients without pools or guard sets choose: the exact chance that guard and exit of a
@@ -91,8 +96,9 @@ pub fn replay(
                 grant,
                 (seed, (piece % count) as u64),
             );
-            let [honest, lying, blind] = success(choices, &is_bad);
-            [honest, lying, blind, triples.compromised(&is_bad)].map(|share| share * 100.0)
+            let [honest, lying, tiny, blind] = success(choices, &is_bad);
+            let formula = triples.compromised(&is_bad);
+            [honest, lying, tiny, blind, formula].map(|share| share * 100.0)
         },
         done,
     );
@@ -107,8 +113,9 @@ pub fn replay(
                 fraction: *fraction,
                 honest: over(0),
                 lying: over(1),
-                blind: over(2),
-                formula: over(3),
+                tiny: over(2),
+                blind: over(3),
+                formula: over(4),
             }
         })
         .collect())
@@ -145,22 +152,60 @@ pub(super) fn adversary(
     is_bad
 }
 
+/// What a relay reports in one of the ways of an adversary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lie {
+    /// What it is.
+    None,
+    /// 0.
+    Zero,
+    /// 0, but [`TINY`] of the adversary's smallest relay.
+    Tiny,
+}
+
+impl Lie {
+    pub(super) const ALL: [Lie; 3] = [Lie::None, Lie::Zero, Lie::Tiny];
+
+    /// What this relay reports; `truth` is what it is.
+    pub(super) fn told(
+        self,
+        relay: usize,
+        (is_bad, smallest): (&[bool], Option<usize>),
+        truth: Option<f64>,
+    ) -> Option<f64> {
+        match (self, is_bad.get(relay)) {
+            (Lie::Zero | Lie::Tiny, Some(true)) => {
+                let is_tiny = self == Lie::Tiny && smallest == Some(relay);
+                Some(if is_tiny { TINY } else { 0.0 })
+            }
+            _ => truth,
+        }
+    }
+}
+
+/// The adversary's relay with the least bandwidth.
+pub(super) fn smallest(is_bad: &[bool], bandwidths: &[f64]) -> Option<usize> {
+    let bad = is_bad.iter().zip(bandwidths).enumerate();
+    let bad = bad.filter(|(_, (bad, _))| **bad);
+    let least = bad.min_by(|(_, (_, one)), (_, (_, other))| one.total_cmp(other));
+    least.map(|(relay, _)| relay)
+}
+
 /// How likely clients choose compromised circuits, on average over the choices: with honest weights,
-/// with lies, and blindly.
-fn success(choices: &Choices, is_bad: &[bool]) -> [f64; 3] {
+/// with both lies, and blindly.
+fn success(choices: &Choices, is_bad: &[bool]) -> [f64; 4] {
     let bad = |relay: u32| is_bad.get(relay as usize) == Some(&true);
-    let lies: Vec<Vec<f64>> = choices
-        .weights
-        .iter()
-        .map(|reported| {
-            let relays = reported.iter().zip(is_bad);
-            relays
-                .map(|(weight, bad)| if *bad { 0.0 } else { *weight })
-                .collect()
-        })
-        .collect();
+    let smallest = smallest(is_bad, &choices.bandwidths);
+    let told = Lie::ALL.map(|lie| {
+        let reports = choices.weights.iter().map(|report| {
+            let relays = report.iter().enumerate();
+            let told = relays.map(|(relay, truth)| lie.told(relay, (is_bad, smallest), *truth));
+            told.collect()
+        });
+        reports.collect::<Vec<Vec<Option<f64>>>>()
+    });
     let (mut pool, mut chances) = (Vec::new(), Vec::new());
-    let mut sums = [0.0; 3];
+    let mut sums = [0.0; 4];
     for (circuits, report) in choices.circuits.chunks(choices.pool).zip(&choices.report) {
         let mut compromised = circuits
             .iter()
@@ -168,8 +213,8 @@ fn success(choices: &Choices, is_bad: &[bool]) -> [f64; 3] {
         if !compromised.clone().any(|is| is) {
             continue;
         }
-        let [honest, lying, blind] = &mut sums;
-        for (sum, all) in [(honest, &choices.weights), (lying, &lies)] {
+        let [by_weight @ .., blind] = &mut sums;
+        for (sum, all) in by_weight.iter_mut().zip(&told) {
             let weights = all.get(*report as usize).map_or(&[][..], |weights| weights);
             pool.clear();
             let all = circuits.iter();
@@ -243,6 +288,26 @@ mod tests {
         assert_eq!(alone.expect("points"), points);
     }
 
+    /// Some relays state weights, as Weft's, and the others nothing, as C tor's. A tiny weight of one of the adversary's relays
+    /// made all that state nothing count as having a bottleneck, so that only circuits of relays that state 0 were chosen.
+    #[test]
+    fn in_a_mixed_network_no_statement_drives_clients_to_the_adversary() {
+        let network = mixed(60);
+        let triples = triples(&network).expect("circuits");
+        for (stating, most) in [(0.0, 1.001), (0.2, 1.05), (0.5, 1.05)] {
+            let options = AbraOptions { stating, ..small() };
+            let choices = simulate(&network, &triples, &options, |_| ()).expect("choices");
+            let how = (Grant::Bandwidth, 30, 1, 2);
+            let points = replay(&choices, &triples, &[0.1, 0.2, 0.3], how, || ());
+            for point in points.expect("points") {
+                let (honest, lying) = (point.honest.mean, point.lying.mean);
+                assert!(honest > 0.0);
+                assert!(lying <= honest * most, "{stating}: {point:?}");
+                assert!(point.tiny.mean <= lying * 1.000_001, "{stating}: {point:?}");
+            }
+        }
+    }
+
     #[test]
     fn blind_choices_agree_with_the_formula() {
         let network = mixed(60);
@@ -291,7 +356,10 @@ mod tests {
                 circuit(0, 3, 2),
             ],
             report: vec![0, 1],
-            weights: vec![vec![0.5, 0.0, 0.25, 1.0], vec![0.0, 0.0, 2.0, 0.0]],
+            weights: vec![
+                vec![Some(0.5), Some(0.0), Some(0.25), None],
+                vec![Some(0.0), None, Some(2.0), Some(0.0)],
+            ],
             bandwidths: vec![4.0, 3.0, 2.0, 1.0],
             utilisation: 0.0,
             full_by_capacity: 0.0,
@@ -299,16 +367,17 @@ mod tests {
         };
         let is_bad = [true, false, true, false];
         let computed = success(&choices, &is_bad);
-        for (lying, expected) in [false, true].into_iter().zip(computed) {
+        for (lie, expected) in Lie::ALL.into_iter().zip(computed) {
             let (mut rng, rounds, mut hits) = (generator(1, 2, 3), 60_000, 0);
             for _ in 0..rounds {
                 let choice = rng.random_range(0..2usize);
                 let pool = &choices.circuits[choice * 3..choice * 3 + 3];
                 let weights = &choices.weights[choice];
-                let reported = weights.iter().zip(is_bad);
-                let reported: Vec<f64> = reported
-                    .map(|(weight, bad)| if bad && lying { 0.0 } else { *weight })
-                    .collect();
+                let reported = match lie {
+                    Lie::None => weights.clone(),
+                    Lie::Zero => vec![Some(0.0), weights[1], Some(0.0), weights[3]],
+                    Lie::Tiny => vec![Some(0.0), weights[1], Some(TINY), weights[3]],
+                };
                 let seen: Vec<_> = pool
                     .iter()
                     .map(|path| seen(*path, &reported, &choices.bandwidths))

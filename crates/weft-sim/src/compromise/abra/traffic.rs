@@ -28,8 +28,8 @@ pub struct Choices {
     pub(super) circuits: Vec<Triple>,
     /// Of each choice, which of `weights` clients knew.
     pub(super) report: Vec<u32>,
-    /// Of each report, the weight of every relay.
-    pub(super) weights: Vec<Vec<f64>>,
+    /// Of each report, the weight of every relay; `None`: it states none.
+    pub(super) weights: Vec<Vec<Option<f64>>>,
     /// Bandwidth of each relay, by the consensus.
     pub(super) bandwidths: Vec<f64>,
     /// What the relays moved while choices were noted, as a share of their capacity.
@@ -94,18 +94,24 @@ pub fn simulate(
         .map(|relay| relay.bandwidth as f64 * 1000.0)
         .collect();
     let whole: f64 = bandwidths.iter().sum();
+    let mut drawn = generator(options.seed, 0xabaa, 1);
+    let states = bandwidths
+        .iter()
+        .map(|_| drawn.random::<f64>() < options.stating);
+    let states: Vec<bool> = states.collect();
     // Triples has seen that some relay has bandwidth.
     let scale = options.capacity * options.demand() / whole;
     let mut world = World {
         triples,
         options,
         capacities: bandwidths.iter().map(|one| one * scale).collect(),
+        states,
         clients: Vec::new(),
         choices: Choices {
             pool: options.pool as usize,
             circuits: Vec::new(),
             report: Vec::new(),
-            weights: vec![vec![0.0; bandwidths.len()]],
+            weights: vec![vec![None; bandwidths.len()]],
             bandwidths,
             utilisation: 0.0,
             full_by_capacity: 0.0,
@@ -156,6 +162,8 @@ struct World<'a> {
     triples: &'a Triples,
     options: &'a AbraOptions,
     capacities: Vec<f64>,
+    /// Relays that state weights.
+    states: Vec<bool>,
     clients: Vec<Client>,
     choices: Choices,
     shares: Shares,
@@ -294,9 +302,9 @@ impl World<'_> {
         }
     }
 
-    /// The weight that every relay reports after this second. The bandwidth of downloads that have just ended is not
+    /// The weight that every relay that does so reports after this second. The bandwidth of downloads that have just ended is not
     /// known any more, as their circuits move nothing.
-    fn weights(&self) -> Vec<f64> {
+    fn weights(&self) -> Vec<Option<f64>> {
         let mut circuits = vec![Vec::new(); self.capacities.len()];
         for client in &self.clients {
             if let State::Loads { path, most, .. } = client.state {
@@ -308,11 +316,14 @@ impl World<'_> {
             }
         }
         let relays = circuits.iter().zip(self.moved.iter().zip(&self.capacities));
-        relays
-            .map(|(circuits, (moved, capacity))| {
-                let is_full = *moved >= capacity * FULL;
-                weight::of_relay(circuits, is_full, self.options.threshold)
-            })
+        let weights = relays.map(|(circuits, (moved, capacity))| {
+            let is_full = *moved >= capacity * FULL;
+            weight::of_relay(circuits, is_full, self.options.threshold)
+        });
+        let states = self.states.iter();
+        states
+            .zip(weights)
+            .map(|(states, weight)| states.then_some(weight))
             .collect()
     }
 
@@ -326,16 +337,14 @@ impl World<'_> {
 }
 
 /// A circuit as a client sees it.
-pub(super) fn seen(path: Triple, weights: &[f64], bandwidths: &[f64]) -> Candidate {
-    let of = |list: &[f64], relay: u32| list.get(relay as usize).copied().unwrap_or(0.0);
-    let relays = path.relays();
-    Candidate {
-        weight: relays.iter().map(|relay| of(weights, *relay)).sum(),
-        bandwidth: relays
-            .iter()
-            .map(|relay| of(bandwidths, *relay))
-            .fold(f64::INFINITY, f64::min),
-    }
+pub(super) fn seen(path: Triple, weights: &[Option<f64>], bandwidths: &[f64]) -> Candidate {
+    let relays = path.relays().map(|relay| relay as usize);
+    let bandwidths = relays.iter().map(|relay| bandwidths.get(*relay).copied());
+    let bandwidth = bandwidths.map(|one| one.unwrap_or(0.0));
+    let stated = relays
+        .iter()
+        .map(|relay| weights.get(*relay).copied().flatten());
+    Candidate::new(stated, bandwidth.fold(f64::INFINITY, f64::min))
 }
 
 /// A circuit through one of these guards.

@@ -1,7 +1,7 @@
 //! ABRA's weights and how clients choose by them (Schrock 2017, sections 3.1 and 3.2).
 
 use rand::{Rng, RngExt as _};
-use weft_path::{Candidate, Shares};
+use weft_path::Candidate;
 
 /// The large values of a heavy-tailed list (Schrock 2017, Algorithm 1): those that are at least the mean;
 /// of these again, as long as they are a smaller part than the threshold.
@@ -32,9 +32,8 @@ pub fn of_relay(circuits: &[f64], is_full: bool, threshold: f64) -> f64 {
 
 /// How likely a client takes each circuit of its pool, by the rule that clients have: sums to 1 unless the pool is empty.
 pub fn chances(pool: &[Candidate], into: &mut Vec<f64>) {
-    let shares = Shares::among(pool);
     into.clear();
-    into.extend(pool.iter().map(|one| shares.of(one)));
+    into.extend(pool.iter().map(Candidate::share));
     let sum: f64 = into.iter().sum();
     into.iter_mut().for_each(|chance| *chance /= sum);
 }
@@ -55,6 +54,8 @@ pub fn draw(chances: &[f64], rng: &mut impl Rng) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use weft_path::SCARCE;
+
     use super::*;
     use crate::random::generator;
 
@@ -77,18 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn clients_choose_free_circuits_by_bandwidth_and_others_by_weight() {
+    fn clients_choose_by_bandwidth_and_much_more_seldom_by_weight() {
         let seen = |weight, bandwidth| Candidate { weight, bandwidth };
         let mut chosen = Vec::new();
-        chances(
-            &[seen(0.0, 30.0), seen(0.1, 900.0), seen(0.0, 10.0)],
-            &mut chosen,
-        );
-        assert_eq!(chosen, [0.75, 0.0, 0.25]);
-        chances(&[seen(0.1, 1.0), seen(0.3, 9.0)], &mut chosen);
-        assert!((chosen[0] - 0.75).abs() < 1e-12);
-        chances(&[seen(0.0, 0.0), seen(0.3, 9.0)], &mut chosen);
-        assert_eq!(chosen, [1.0, 0.0]);
+        let pool = [seen(0.0, 30.0), seen(SCARCE * 99.0, 100.0), seen(0.0, 9.0)];
+        chances(&pool, &mut chosen);
+        for (chance, expected) in chosen.iter().zip([0.75, 0.025, 0.225]) {
+            assert!((chance - expected).abs() < 1e-12, "{chosen:?}");
+        }
     }
 
     #[test]

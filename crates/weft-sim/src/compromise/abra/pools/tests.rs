@@ -1,6 +1,7 @@
 use super::super::{AbraOptions, replay, simulate, triples};
 use super::*;
 use crate::testing::mixed;
+use weft_path::SCARCE;
 
 fn choice(weights: [Option<f64>; 2]) -> Choice {
     // One circuit between relays 0 and 2, one between 1 and 3.
@@ -11,7 +12,6 @@ fn choice(weights: [Option<f64>; 2]) -> Choice {
     Choice {
         client: "client-1".to_owned(),
         at_s: 61.5,
-        unknown: 0.5,
         chosen: 1,
         circuits: vec![
             circuit([0, 4, 2], weights[0]),
@@ -49,18 +49,22 @@ fn chances_are_those_by_hand() {
     assert!((point.lying.median - 25.0).abs() < 1e-9, "{point:?}");
     assert!((point.blind.median - 50.0).abs() < 1e-9, "{point:?}");
     assert_eq!(point.chosen.median, 0.0);
-    // None is: by 1/weight, 1 to 3; but a liar's is free.
-    let point = recorded(vec![choice([Some(1.0), Some(3.0)])]);
-    assert!((point.honest.median - 75.0).abs() < 1e-9, "{point:?}");
-    assert!((point.lying.median - 100.0).abs() < 1e-9, "{point:?}");
-    // What is unknown counts as the mean of what was known.
+    // None is: by bandwidth over weight, 100/1 to 300/9; but a liar's is free.
+    let weights = [1.0, 9.0].map(|weight| Some(weight - SCARCE));
+    let point = recorded(vec![choice(weights)]);
+    assert!((point.honest.median - 75.0).abs() < 0.1, "{point:?}");
+    assert!(point.lying.median > 99.0, "{point:?}");
+    assert!((point.tiny.median - point.lying.median).abs() < 1e-6);
+    // What is unknown weighs nothing.
     let point = recorded(vec![choice([None, Some(0.5)])]);
-    assert!((point.honest.median - 50.0).abs() < 1e-9, "{point:?}");
+    assert!(point.honest.median > 99.0, "{point:?}");
+    let point = recorded(vec![choice([None, None])]);
+    assert!((point.honest.median - 25.0).abs() < 1e-9, "{point:?}");
 }
 
 #[test]
 fn a_file_is_read_as_it_was_written() {
-    let choices = vec![choice([Some(0.25), None]), choice([Some(0.0), Some(2.0)])];
+    let choices = vec![choice([Some(0.25), Some(2.0)]), choice([None, Some(2.0)])];
     let all = vec![pools(choices.clone(), [0, 2]), pools(choices, [9, 9])];
     let text = text(&all).unwrap();
     assert_eq!(read(text.as_bytes()).unwrap(), all);
@@ -95,15 +99,11 @@ fn recorded_choices_have_the_probabilities_of_those_that_were_simulated() {
         let weights = &choices.weights[*report as usize];
         let circuits = circuits.iter().map(|path| Circuit {
             relays: path.relays().to_vec(),
-            weights: path
-                .relays()
-                .map(|relay| Some(weights[relay as usize]))
-                .to_vec(),
+            weights: path.relays().map(|relay| weights[relay as usize]).to_vec(),
         });
         Choice {
             client: String::new(),
             at_s: 0.0,
-            unknown: 0.0,
             chosen: 0,
             circuits: circuits.collect(),
         }
@@ -140,13 +140,11 @@ fn an_error_names_the_line() {
             .unwrap_err()
             .to_string()
     };
-    let of = |circuits: &str, chosen: &str, unknown: &str| {
-        format!(
-            "{{\"client\":\"x\",\"at_s\":1,\"unknown\":{unknown},\"chosen\":{chosen},\"circuits\":[{circuits}]}}"
-        )
+    let of = |circuits: &str, chosen: &str| {
+        format!("{{\"client\":\"x\",\"at_s\":1,\"chosen\":{chosen},\"circuits\":[{circuits}]}}")
     };
     let circuit = "{\"relays\":[0,1,2],\"weights\":[0,null,1]}";
-    assert!(read(format!("{good}{}\n", of(circuit, "0", "0")).as_bytes()).is_ok());
+    assert!(read(format!("{good}{}\n", of(circuit, "0")).as_bytes()).is_ok());
     for (bad, why) in [
         (
             "weights",
@@ -154,32 +152,32 @@ fn an_error_names_the_line() {
         ),
         ("{\"relays\":[]", "line 3: it is no network"),
         (
-            &*of(circuit, "1", "0"),
+            &*of(circuit, "1"),
             "line 3: circuit 1 is chosen, of 1 from 0",
         ),
-        (&of("", "0", "0"), "line 3: 0 circuits"),
+        (&of("", "0"), "line 3: 0 circuits"),
         (
-            &of(circuit, "0", "-1"),
+            &of("{\"relays\":[0],\"weights\":[-1]}", "0"),
             "line 3: the weight -1 is not from 0",
         ),
         (
-            &of(circuit, "0", "1e999"),
+            &of("{\"relays\":[0],\"weights\":[1e999]}", "0"),
             "line 3: it is no network and no choice",
         ),
         (
-            &of("{\"relays\":[0,1,9],\"weights\":[0,0,0]}", "0", "0"),
+            &of("{\"relays\":[0,1,9],\"weights\":[0,0,0]}", "0"),
             "line 3: there is no relay 9; the network has 5",
         ),
         (
-            &of("{\"relays\":[0,1],\"weights\":[0,0,0]}", "0", "0"),
+            &of("{\"relays\":[0,1],\"weights\":[0,0,0]}", "0"),
             "line 3: a circuit of 2 relays with 3 weights",
         ),
         (
-            &of("{\"relays\":[0],\"weights\":[2e6]}", "0", "0"),
+            &of("{\"relays\":[0],\"weights\":[2e6]}", "0"),
             "line 3: the weight 2000000 is not from 0",
         ),
         (
-            &of("{\"relays\":[0],\"weights\":[\"heavy\"]}", "0", "0"),
+            &of("{\"relays\":[0],\"weights\":[\"heavy\"]}", "0"),
             "line 3: it is no network and no choice",
         ),
     ] {
