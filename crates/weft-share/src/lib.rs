@@ -6,7 +6,7 @@
 //! [`Shares`] counts how much of such a bound each owner holds. Below the bound every owner is admitted, so
 //! that a single one may use all of it. At the bound, the owner that holds most gives way
 //! ("longest queue drop", Suter, Lakshman, Stiliadis and Choudhury 1999), so that none can keep out
-//! another that holds less.
+//! another that holds less. [`Amounts`] is the same for what differs in size, such as bytes of answers.
 //!
 //! An owner is what an attacker cannot make up at will: the [`PreviousHop`] of the circuit, and below
 //! it the circuit itself.
@@ -27,6 +27,7 @@
     )
 )]
 
+mod amounts;
 mod hop;
 mod places;
 mod ranks;
@@ -35,6 +36,7 @@ mod shares;
 mod tests;
 mod ticket;
 
+pub use amounts::Amounts;
 pub use hop::{PreviousHop, network};
 pub use places::{Place, Places};
 pub use shares::{Admitted, Shares};

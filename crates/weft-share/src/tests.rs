@@ -288,3 +288,104 @@ proptest! {
         }
     }
 }
+
+type Bytes = Amounts<u8, u8, u32>;
+
+#[test]
+fn a_single_owner_has_the_whole_bound_and_no_more() {
+    let mut amounts = Bytes::default();
+    let one = amounts.add(1, 1, 10);
+    assert_eq!(amounts.set(one, 60, 100), Ok(vec![]));
+    let two = amounts.add(1, 1, 20);
+    assert_eq!(amounts.set(two, 41, 100), Err(vec![]));
+    assert_eq!(amounts.set(two, 40, 100), Ok(vec![]));
+    assert_eq!(amounts.total(), 100);
+    // What shrinks makes room; past a bound that has shrunk, too.
+    assert_eq!(amounts.set(one, 59, 10), Ok(vec![]));
+    assert_eq!(amounts.set(two, 41, 100), Ok(vec![]));
+    assert_eq!(amounts.release(two), Some(20));
+    assert_eq!((amounts.total(), amounts.release(two)), (59, None));
+    assert_eq!(amounts.set(two, 1, 100), Err(vec![]), "it is over");
+}
+
+#[test]
+fn the_heaviest_of_the_group_that_holds_most_gives_way_to_others() {
+    let mut amounts = Bytes::default();
+    for (member, amount, item) in [(1, 10, 0), (2, 30, 1), (2, 20, 2), (3, 40, 3)] {
+        let ticket = amounts.add(1, member, item);
+        assert_eq!(amounts.set(ticket, amount, 100), Ok(vec![]));
+    }
+    let other = amounts.add(2, 1, 99);
+    // Member 2 holds 50, more than member 3; its heaviest is item 1.
+    assert_eq!(amounts.set(other, 20, 100), Ok(vec![1]));
+    // Member 3 then: 40 of 70. The bound is kept as the other's share grows to what is fair.
+    assert_eq!(amounts.set(other, 50, 100), Ok(vec![3]));
+    assert_eq!(amounts.set(other, 71, 100), Err(vec![]));
+    assert_eq!(amounts.total(), 80);
+}
+
+#[test]
+fn in_a_group_the_member_that_holds_most_gives_way() {
+    let mut amounts = Bytes::default();
+    for item in 0..10 {
+        let ticket = amounts.add(1, 1, item);
+        assert_eq!(amounts.set(ticket, 10, 100), Ok(vec![]));
+    }
+    let other = amounts.add(1, 2, 99);
+    // Of equals the oldest.
+    assert_eq!(amounts.set(other, 15, 100), Ok(vec![0, 1]));
+    let more = amounts.add(1, 1, 98);
+    assert_eq!(amounts.set(more, 10, 100), Err(vec![]), "its own stay");
+}
+
+proptest! {
+    #[test]
+    fn sums_are_right_and_bounded_and_none_takes_from_one_that_holds_less(
+        operations in proptest::collection::vec((0..4_u8, 0..3_u8, 0..12_usize, 0..70_usize), 0..200),
+    ) {
+        const BOUND: usize = 100;
+        let mut amounts = Bytes::default();
+        let mut live: BTreeMap<u32, (Ticket, u8, u8, usize)> = BTreeMap::new();
+        for (item, (group, member, which, amount)) in (0_u32..).zip(operations) {
+            if let Some(old) = live.keys().nth(which).copied().filter(|_| which % 2 == 0) {
+                let (ticket, ..) = live.remove(&old).unwrap();
+                prop_assert_eq!(amounts.release(ticket), Some(old));
+                continue;
+            }
+            let (name, ticket) = match live.iter().nth(which) {
+                Some((name, (ticket, ..))) => (*name, *ticket),
+                None => {
+                    let ticket = amounts.add(group, member, item);
+                    live.insert(item, (ticket, group, member, 0));
+                    (item, ticket)
+                }
+            };
+            let (_, group, member, before) = live[&name];
+            let held = |live: &BTreeMap<u32, (Ticket, u8, u8, usize)>, of: u8| -> usize {
+                live.values().filter(|one| one.1 == of).map(|one| one.3).sum()
+            };
+            let (result, displaced) = match amounts.set(ticket, amount, BOUND) {
+                Ok(displaced) => (true, displaced),
+                Err(displaced) => (false, displaced),
+            };
+            for old in displaced {
+                let (_, theirs, other, _) = live[&old];
+                if theirs == group {
+                    prop_assert_ne!(other, member);
+                } else {
+                    prop_assert!(held(&live, theirs) > held(&live, group) - before + amount);
+                }
+                live.remove(&old);
+            }
+            if result {
+                live.get_mut(&name).unwrap().3 = amount;
+            }
+            let total: usize = live.values().map(|one| one.3).sum();
+            prop_assert_eq!(amounts.total(), total);
+            prop_assert!(total <= BOUND);
+            prop_assert_eq!(amounts.len(), live.len());
+            let sum: usize = amounts.iter().map(|(_, _, amount)| amount).sum();
+            prop_assert_eq!(sum, total);
+        }
+    }
+}
