@@ -43,9 +43,12 @@ fuzz_target!(|input: &[u8]| {
         .expect("we wrote it")
         .expect("it is whole");
     assert_eq!(head.length, answer.head.len());
-    assert!(answer.rest.next(1).is_none(), "no descriptor is there");
-    assert_eq!(head.status == 200, !answer.body.is_empty());
-    let body = decode(answer.body.to_vec(), head.compression, LIMIT).expect("we compressed it");
+    assert_eq!(head.status == 200, answer.body.length() > 0);
+    let mut body = Vec::new();
+    while let Some(more) = answer.body.next(1) {
+        body.extend(more);
+    }
+    let body = decode(body, head.compression, LIMIT).expect("we compressed it");
     if request.path.starts_with("/tor/micro/d/") && head.status == 200 {
         assert_eq!(body, TEXT.as_bytes());
     }

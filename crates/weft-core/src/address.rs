@@ -97,6 +97,15 @@ impl fmt::Display for ConnectionId {
     }
 }
 
+impl HalfAddr {
+    /// The address as a number, for those who know circuits by number.
+    #[must_use]
+    pub fn number(self) -> u128 {
+        let made = u128::from(self.thread.0) << 64 | u128::from(self.generation) << 32;
+        made | u128::from(self.slot.0)
+    }
+}
+
 impl fmt::Display for HalfAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -105,6 +105,8 @@ pub enum Cause {
     Own,
     /// The connection over which the circuit was made, or the edge's.
     Connection(ConnectionId),
+    /// A hop by itself, for owners that no thread has.
+    Hop(PreviousHop),
 }
 
 /// What one thread holds, or several together.
@@ -459,6 +461,7 @@ mod tests {
     fn hop_of(cause: Cause) -> PreviousHop {
         match cause {
             Cause::Own => PreviousHop::Own,
+            Cause::Hop(hop) => hop,
             Cause::Connection(id) => {
                 let hop = u8::try_from(id.0 % 100).unwrap();
                 PreviousHop::at(IpAddr::from([10, 0, 0, hop]))

@@ -76,6 +76,19 @@ impl Compression {
     }
 }
 
+/// Memory that compressing this many bytes for all takes at most, with the result.
+pub(crate) fn best_effort_memory(length: usize, compression: Compression) -> usize {
+    let encoder = match compression {
+        Compression::Identity => 0,
+        Compression::Deflate | Compression::Gzip => 320 << 10,
+        // The tables of level 9, which are as large as the input wants them.
+        Compression::Zstd => (16 * length).min(14 << 20),
+        // See `compress`.
+        Compression::Lzma => 11 * length.next_power_of_two().min(8 << 20),
+    };
+    encoder + length
+}
+
 /// `bytes`, compressed; `None` where that fails, or where C tor would take the result for an attack.
 pub(crate) fn compress(bytes: &[u8], compression: Compression, effort: Effort) -> Option<Vec<u8>> {
     let zlib_level = match effort {

@@ -9,6 +9,7 @@
 //! - `fetch`: what to ask the authorities for next, and what to make of the answers
 //! - [`microdesc`]: microdescriptors cut apart, kept, and asked for
 //! - [`params`]: the network parameters that a relay follows, typed and clamped
+//! - [`budget`]: bytes that a directory's streams hold, bounded and shared
 //! - [`cache`]: documents in C tor's cache files
 //! - [`cache_server`]: the directory that a relay serves
 //! - [`client`]: what a client needs to choose paths, fetched over circuits
@@ -40,6 +41,7 @@
 
 pub mod authority;
 pub mod bandwidth;
+pub mod budget;
 pub mod cache;
 pub mod cache_server;
 pub mod certs;

@@ -6,7 +6,7 @@ use weft_share::PreviousHop;
 
 use super::{Freed, Notice, RelayController};
 use crate::address::ThreadId;
-use crate::ledger::{self, Cause, Cut, Holdings, Ledger};
+use crate::ledger::{self, Cause, Cut, Held, Holdings, Ledger};
 use crate::message::{FromController, Report};
 
 impl RelayController {
@@ -31,11 +31,23 @@ impl RelayController {
     }
 
     /// What the node holds besides its threads, in bytes: `spare` of it is freed at
-    /// [`Notice::MemoryPressure`], before anything that a thread holds, the rest never.
-    pub fn set_cache_memory(&mut self, spare: usize, fixed: usize) {
+    /// [`Notice::MemoryPressure`], before anything that a thread holds, `fixed` never. Each of `answers` is what one stream of
+    /// the directory holds until it ends, and the hop that it comes by: an owner like those of threads.
+    pub fn set_cache_memory(
+        &mut self,
+        spare: usize,
+        fixed: usize,
+        answers: impl IntoIterator<Item = (PreviousHop, usize)>,
+    ) {
         self.caches = Ledger::default();
         self.caches.add_spare(spare);
         self.caches.add_fixed(fixed);
+        self.answers = Holdings::default();
+        for (hop, bytes) in answers {
+            let held = Held::kept(bytes);
+            self.caches.add(held);
+            self.answers.add(Cause::Hop(hop), held);
+        }
     }
 
     /// Notes how many bytes of [`max_memory`](Self::max_memory) are other nodes' of the process.
@@ -82,7 +94,7 @@ impl RelayController {
         }
         match self.sum().to_free(self.allowed_memory()) {
             None => {}
-            Some(0) => self.free_memory(vec![Cut::default(); self.reports.len()]),
+            Some(0) => self.free_memory(vec![Cut::default(); self.reports.len()], Cut::default()),
             Some(_) => {
                 self.counting = Some(vec![None; self.reports.len()]);
                 self.send_all(|| FromController::CountHoldings);
@@ -100,26 +112,23 @@ impl RelayController {
         if !counting.is_some_and(|all| all.iter().all(Option::is_some)) {
             return;
         }
-        let all: Vec<Holdings> = self
-            .counting
-            .take()
-            .into_iter()
-            .flatten()
-            .flatten()
-            .collect();
+        let threads = self.counting.take().into_iter().flatten().flatten();
+        let all: Vec<Holdings> = threads.chain([self.answers.clone()]).collect();
         if let Some(missing) = self.sum().to_free(self.allowed_memory()) {
-            let cuts = ledger::relieve(&all, missing, |cause| self.hop_of(cause));
-            self.free_memory(cuts);
+            let mut cuts = ledger::relieve(&all, missing, |cause| self.hop_of(cause));
+            let answers = cuts.pop().unwrap_or_default();
+            self.free_memory(cuts, answers);
         }
     }
 
-    /// Has each thread free its part, and everything that is spare.
-    fn free_memory(&mut self, cuts: Vec<Cut>) {
+    /// Has each thread and the directory free its part, and everything that is spare.
+    fn free_memory(&mut self, cuts: Vec<Cut>, answers: Cut) {
         self.counts.memory_freed += 1;
         self.notice(Notice::MemoryPressure {
             used: self.sum().total(),
             allowed: self.allowed_memory(),
-            to_free: cuts.iter().map(Cut::bytes).sum(),
+            to_free: cuts.iter().chain([&answers]).map(Cut::bytes).sum(),
+            answers,
         });
         for (cut, thread) in cuts.into_iter().zip(0u16..) {
             self.send(ThreadId(thread), FromController::FreeMemory(cut));
@@ -135,6 +144,7 @@ impl RelayController {
     pub fn hop_of(&self, cause: Cause) -> PreviousHop {
         match cause {
             Cause::Own => PreviousHop::Own,
+            Cause::Hop(hop) => hop,
             Cause::Connection(id) if self.origins.has_edge(id) => {
                 // Applications are not displaced.
                 self.displaceable.hop(id).unwrap_or(PreviousHop::Own)

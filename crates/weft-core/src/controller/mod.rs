@@ -158,6 +158,8 @@ pub struct RelayController {
     freed_noticed: Freed,
     /// What no thread holds.
     caches: Ledger,
+    /// What streams of the directory hold of it.
+    answers: Holdings,
     /// Memory is short, and threads count who holds theirs: those that have done so.
     counting: Option<Vec<Option<Holdings>>>,
 }
@@ -192,6 +194,7 @@ impl RelayController {
             counts: Counts::default(),
             freed_noticed: Freed::default(),
             caches: Ledger::default(),
+            answers: Holdings::default(),
             counting: None,
             params,
         }

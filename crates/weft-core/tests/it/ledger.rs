@@ -1,5 +1,6 @@
 //! What nodes hold: counted where it is held, bounded, and freed oldest and largest first.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::far_end::{FarEnd, Kind, Side};
@@ -15,8 +16,9 @@ use weft_core::controller::Notice;
 use weft_core::credit::CIRCUIT_CREDIT;
 use weft_core::early::MAX_EARLY_XOFF;
 use weft_core::flow::Terms;
-use weft_core::ledger::Ledger;
+use weft_core::ledger::{Cause, Cut, Held, Ledger};
 use weft_core::message::{Report, RingDepths, ToController, Totals};
+use weft_share::PreviousHop;
 
 /// A stream's BEGIN.
 fn begin() -> Vec<u8> {
@@ -656,7 +658,7 @@ fn what_caches_hold_counts_and_is_freed_before_circuits() {
     let mut world = World::new(1, 5);
     let limit = 1 << 30;
     let mut reported = |memory_rounds, spare, fixed| {
-        world.controller.set_cache_memory(spare, fixed);
+        world.controller.set_cache_memory(spare, fixed, []);
         let report = ToController::Report(Box::new(report(0, memory_rounds)));
         world.controller.handle(report, world.now);
         world.do_actions();
@@ -667,6 +669,7 @@ fn what_caches_hold_counts_and_is_freed_before_circuits() {
         used: limit as u64,
         allowed: limit as u64,
         to_free: 0,
+        answers: Cut::default(),
     };
     assert_eq!(reported(0, limit / 2, limit / 2), Some(pressure));
     // Nothing can be freed any more: nobody is closed in vain.
@@ -678,7 +681,7 @@ fn what_other_nodes_of_the_process_hold_is_not_this_one_s_to_hold() {
     let mut world = World::new(1, 5);
     let limit: u64 = 1 << 30;
     let mut reported = |spare, others| {
-        world.controller.set_cache_memory(spare, 0);
+        world.controller.set_cache_memory(spare, 0, []);
         world.controller.set_memory_of_others(others);
         assert_eq!(world.controller.held_memory(), spare as u64);
         let report = ToController::Report(Box::new(report(0, 0)));
@@ -691,6 +694,40 @@ fn what_other_nodes_of_the_process_hold_is_not_this_one_s_to_hold() {
         used: 1000,
         allowed: 999,
         to_free: 0,
+        answers: Cut::default(),
     };
     assert_eq!(reported(1000, limit - 999), Some(pressure));
+}
+
+#[test]
+fn answers_of_the_directory_are_owners_and_end_by_the_hop_that_holds_most() {
+    let mut world = World::new(1, 5);
+    let limit = 1 << 30;
+    let hop = |number| PreviousHop::at(IpAddr::from([203, 0, 113, number]));
+    let answers = [
+        (hop(1), limit / 2),
+        (hop(1), limit / 4),
+        (hop(2), limit / 4),
+    ];
+    world.controller.set_cache_memory(0, 0, answers);
+    assert_eq!(world.controller.held_memory(), limit as u64);
+    let report = ToController::Report(Box::new(report(0, 0)));
+    world.controller.handle(report, world.now);
+    world.do_actions();
+    world.settle();
+    let cut = world.notices.iter().find_map(|notice| match notice {
+        Notice::MemoryPressure { answers, .. } => Some(answers.clone()),
+        _ => None,
+    });
+    let mut cut = cut.unwrap();
+    let ends = answers.map(|(hop, bytes)| {
+        let (cause, held) = (Cause::Hop(hop), Held::kept(bytes));
+        let ends = cut.includes(cause, held);
+        if ends {
+            cut.closed(cause, held);
+        }
+        ends
+    });
+    assert_eq!(ends, [true, false, false]);
+    assert_eq!(cut.bytes(), 0, "one of half the limit is enough");
 }

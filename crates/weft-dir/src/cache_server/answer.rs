@@ -15,7 +15,7 @@ use super::documents::{CachedDocuments, Held};
 use super::pieces::{Part, Pieces};
 use super::request::{Accepts, Request};
 use super::stored::Forms;
-use crate::compress::{Compression, Effort, compress};
+use crate::compress::Compression;
 use crate::descriptors::DocumentKind;
 use crate::http::http_date;
 
@@ -37,10 +37,10 @@ const SMALL: usize = 256;
 pub struct Answer {
     /// Status line and headers, with the empty line at their end.
     pub head: String,
-    /// The body, as it is sent.
-    pub body: Arc<[u8]>,
-    /// What comes after it.
-    pub rest: Pieces,
+    /// The body, made as it is sent.
+    pub body: Pieces,
+    /// Bytes of documents that the directory may drop while they are sent.
+    pub(super) retained: usize,
 }
 
 /// What is found for a request.
@@ -50,9 +50,7 @@ enum Found {
     /// A document that is asked for often, or in its place the next one, and how long either lives.
     Stored(Vec<Forms>, Duration),
     /// Documents, and how long they may be kept.
-    Texts(Vec<Arc<str>>, Duration),
-    /// Documents that are read while they are sent, and how long they may be kept.
-    Parts(Vec<Part>, Duration),
+    Documents(Vec<Part>, Duration),
     /// Robots.
     Robots,
 }
@@ -66,14 +64,14 @@ impl Answer {
         let date = http_date(now).map_or(String::new(), |date| format!("Date: {date}\r\n"));
         Self {
             head: format!("HTTP/1.0 {status} {reason}\r\n{date}\r\n"),
-            body: Arc::from([]),
-            rest: Pieces::none(),
+            body: Pieces::none(),
+            retained: 0,
         }
     }
 
-    /// Bytes of its documents, as far as they were not compressed yet.
-    pub(super) fn length(&self) -> usize {
-        self.body.len().saturating_add(self.rest.length())
+    /// Bytes of memory that it takes until it has been sent.
+    pub(super) fn memory(&self) -> usize {
+        self.head.capacity() + self.body.memory() + self.retained
     }
 
     /// The answer to `request` of `peer`.
@@ -84,43 +82,38 @@ impl Answer {
         peer: IpAddr,
     ) -> Self {
         let found = find(&documents.held(), request, now);
-        let mut rest = Pieces::none();
+        // What is made while it is sent, or read from a file of many, ends with the stream, as C tor's does.
+        let mut length = None;
         let (body, coding, lifetime, vary) = match found {
             Found::Short(status, reason) => return Self::short(status, reason, now),
             Found::Stored(documents, lifetime) => {
                 let best = documents
                     .iter()
                     .find_map(|forms| best(forms, request.accepts));
-                let Some((body, coding)) = best else {
+                let Some((part, coding)) = best else {
                     return Self::short(404, "Not found", now);
                 };
+                length = Some(part.length());
                 let vary = "Vary: X-Or-Diff-From-Consensus\r\n";
-                (body, coding.name(), lifetime, vary)
+                (Pieces::one(part), coding, lifetime, vary)
             }
-            Found::Texts(texts, lifetime) => {
-                let plain = joined(&texts);
+            Found::Documents(parts, lifetime) => {
+                let sum: usize = parts.iter().map(Part::length).sum();
+                let in_memory = !parts.iter().any(|part| matches!(part, Part::File { .. }));
                 let mut accepted = Compression::FAST_FIRST.into_iter();
                 let coding = accepted
-                    .find(|coding| request.accepts.has(*coding) && plain.len() >= SMALL)
-                    .unwrap_or(Compression::Identity);
-                let (body, coding) = match compress(&plain, coding, Effort::Low) {
-                    Some(packed) => (packed, coding),
-                    None => (plain, Compression::Identity),
-                };
-                (body.into(), coding.name(), lifetime, "")
-            }
-            Found::Parts(parts, lifetime) => {
-                let mut accepted = Compression::FAST_FIRST.into_iter();
-                let coding = accepted
-                    .find(|coding| request.accepts.has(*coding))
+                    .find(|coding| request.accepts.has(*coding) && sum >= SMALL)
                     .unwrap_or(Compression::Identity);
                 let (pieces, coding) = Pieces::new(parts, coding);
-                rest = pieces;
-                (Arc::from([]), coding.name(), lifetime, "")
+                let is_known = in_memory && coding == Compression::Identity;
+                length = is_known.then_some(sum);
+                (pieces, coding, lifetime, "")
             }
             Found::Robots => {
-                let robots = b"User-agent: *\r\nDisallow: /\r\n".as_slice();
-                (robots.into(), "identity", ROBOTS_LIFETIME, "")
+                let robots: Arc<str> = Arc::from("User-agent: *\r\nDisallow: /\r\n");
+                length = Some(robots.len());
+                let body = Pieces::one(Part::Text(robots));
+                (body, Compression::Identity, ROBOTS_LIFETIME, "")
             }
         };
         let date = |time| http_date(time).unwrap_or_default();
@@ -130,32 +123,29 @@ impl Answer {
         } else {
             format!("Expires: {}\r\n", date(now + lifetime))
         };
-        // What is made while it is sent ends with the stream, as C tor's does.
-        let length = match rest.is_empty() {
-            true => format!("Content-Length: {}\r\n", body.len()),
-            false => String::new(),
-        };
+        let length = length.map_or(String::new(), |it| format!("Content-Length: {it}\r\n"));
         Self {
             head: format!(
                 "HTTP/1.0 200 OK\r\nDate: {}\r\nContent-Type: text/plain\r\n{address}\
-                 Content-Encoding: {coding}\r\n{length}{expiry}{vary}\r\n",
+                 Content-Encoding: {}\r\n{length}{expiry}{vary}\r\n",
                 date(now),
+                coding.name(),
             ),
             body,
-            rest,
+            retained: 0,
         }
     }
 }
 
 /// A document in the best compression that is there and `accepts` has.
-fn best(forms: &Forms, accepts: Accepts) -> Option<(Arc<[u8]>, Compression)> {
+fn best(forms: &Forms, accepts: Accepts) -> Option<(Part, Compression)> {
     let mut accepted = Compression::BEST_FIRST
         .into_iter()
         .filter(|coding| accepts.has(*coding));
     accepted.find_map(|coding| {
         // A file that is gone belonged to a consensus that is no longer served.
-        let body = forms.get(&coding)?.load().ok()?;
-        Some((body, coding))
+        let part = forms.get(&coding)?.part().ok()?;
+        Some((part, coding))
     })
 }
 
@@ -184,15 +174,16 @@ fn sends_address(peer: IpAddr) -> bool {
 }
 
 /// All texts, as far as they fit.
-fn joined(texts: &[Arc<str>]) -> Vec<u8> {
-    let mut body = Vec::new();
-    for text in texts {
-        if body.len() + text.len() > MAX_BODY {
-            break;
-        }
-        body.extend_from_slice(text.as_bytes());
+fn texts(texts: impl Iterator<Item = Arc<str>>, lifetime: Duration) -> Found {
+    let mut length = 0;
+    let fit = texts.take_while(|text| {
+        length += text.len();
+        length <= MAX_BODY
+    });
+    match Vec::from_iter(fit.map(Part::Text)) {
+        none if none.is_empty() => NOT_FOUND,
+        parts => Found::Documents(parts, lifetime),
     }
-    body
 }
 
 /// What `request` asks for.
@@ -228,14 +219,10 @@ fn microdescs(held: &Held, digests: &str) -> Found {
         .collect();
     digests.sort_unstable();
     digests.dedup();
-    let texts: Vec<Arc<str>> = digests
+    let found = digests
         .iter()
-        .filter_map(|digest| held.microdescs.get(digest).cloned())
-        .collect();
-    if texts.is_empty() {
-        return NOT_FOUND;
-    }
-    Found::Texts(texts, MICRODESC_LIFETIME)
+        .filter_map(|digest| held.microdescs.get(digest).cloned());
+    texts(found, MICRODESC_LIFETIME)
 }
 
 /// `all`, `fp/F+F`, `sk/S+S`, `fp-sk/F-S+F-S`; `authority` would be our own.
@@ -280,8 +267,7 @@ fn keys(held: &Held, which: &str, since: Option<SystemTime>) -> Found {
     if certs.is_empty() {
         return Found::Short(304, "Not modified");
     }
-    let texts = certs.iter().map(|cert| cert.text.clone()).collect();
-    Found::Texts(texts, KEY_LIFETIME)
+    texts(certs.iter().map(|cert| cert.text.clone()), KEY_LIFETIME)
 }
 
 /// Hexadecimal fingerprints, joined by `+`.

@@ -1,6 +1,7 @@
 //! What our directory has to serve.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -104,6 +105,21 @@ impl Default for Held {
 pub struct CachedDocuments {
     /// Everything; held for moments only.
     held: Mutex<Held>,
+    /// Bytes that making compressions and diffs takes now.
+    work: AtomicUsize,
+}
+
+/// Memory that making something of a consensus takes, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Work<'a> {
+    documents: &'a CachedDocuments,
+    bytes: usize,
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        self.documents.work.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl CachedDocuments {
@@ -111,6 +127,32 @@ impl CachedDocuments {
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         // Nothing in it can be half done.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts memory that making something of a consensus takes.
+    pub(crate) fn begin_work(&self, bytes: usize) -> Work<'_> {
+        self.work.fetch_add(bytes, Ordering::Relaxed);
+        Work {
+            documents: self,
+            bytes,
+        }
+    }
+
+    /// Bytes of memory that making compressions and diffs of a new consensus takes now.
+    pub fn work(&self) -> usize {
+        self.work.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory that documents take.
+    pub fn memory(&self) -> usize {
+        let held = self.held();
+        let consensuses = held.consensuses.values().flat_map(|served| {
+            let diffs = served.diffs.values().flat_map(Forms::values);
+            served.forms.values().chain(diffs)
+        });
+        let consensuses: usize = consensuses.map(Body::memory).sum();
+        let stores = held.descriptors.memory() + held.extra_infos.memory();
+        consensuses + held.microdescs.memory() + stores
     }
 
     /// The microdescriptors, to be read or changed.

@@ -2,8 +2,8 @@
 //! microdescriptors, its own descriptor, over HTTP/1.0 (dir-spec 4, 6; C tor dircache.c).
 //!
 //! Clients come by BEGIN_DIR streams of circuits, each of which is one end of a socket pair here,
-//! or by the DirPort. Everything is bounded: streams at once, shared by the hops that they come by; bytes
-//! and time of a request; time without progress of an answer.
+//! or by the DirPort. Everything is bounded: streams at once, shared by the hops that they come by and their circuits;
+//! bytes and time of a request; time without progress of an answer; the bytes that all of them hold ([`Budget`]).
 
 mod answer;
 mod documents;
@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use weft_extrainfo::Way;
 use weft_share::PreviousHop;
 
+use crate::budget::{Budget, Charge};
 use crate::clock::Clock;
 use crate::hs_dir::HsDir;
 use crate::http::head_may_end;
@@ -34,6 +35,7 @@ pub use pieces::Pieces;
 pub use request::{Accepts, MAX_HEAD, Parsed, Request, Upload, parse};
 pub use requests::{Countries, Requests};
 
+pub(crate) use pieces::Part;
 pub(crate) use places::Places;
 pub(crate) use stored::{Body, Forms};
 
@@ -42,7 +44,7 @@ use places::Place;
 /// Where the page for people is; requests for `/` are read as this.
 const FRONT_PAGE: &str = "/tor/";
 /// The reason of an answer that there is no room for.
-const BUSY: &str = "Directory busy, try again later";
+pub(crate) const BUSY: &str = "Directory busy, try again later";
 /// Time for a request. It follows its BEGIN_DIR at once, or after one answer of the circuit's: on slow
 /// circuits that is some seconds.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
@@ -55,8 +57,8 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Bytes that are read after a request and not looked at: closing a socket that holds unread
 /// bytes would reset the connection, and the answer could be lost.
 const MAX_REST: usize = 64 << 10;
-/// Bytes of an answer written at once, between two looks at the clock.
-const CHUNK: usize = 32 << 10;
+/// Bytes of an answer made and written at once, between two looks at the clock.
+const CHUNK: usize = 16 << 10;
 
 /// How often descriptors of onion services are dropped whose lifetimes have ended.
 const CLEANING: Duration = Duration::from_secs(60);
@@ -68,10 +70,25 @@ pub struct Asker {
     pub peer: IpAddr,
     /// The hop that it comes by.
     pub hop: PreviousHop,
+    /// The circuit that it comes by, by a number that no other has; 0 at the DirPort.
+    pub circuit: u128,
     /// Another relay extended the circuit to this one, so the client that asks is not the previous hop.
     pub by_relay: bool,
     /// How many bytes may be written without holding up circuits; `None`: any number.
     pub room: Option<usize>,
+}
+
+impl Asker {
+    /// Who asks at a DirPort.
+    pub fn direct(peer: IpAddr, room: Option<usize>) -> Self {
+        Self {
+            peer,
+            hop: PreviousHop::at(peer),
+            circuit: 0,
+            by_relay: false,
+            room,
+        }
+    }
 }
 
 /// A directory that answers.
@@ -85,6 +102,8 @@ pub struct CacheServer {
     clock: Arc<dyn Clock>,
     /// Streams that are open.
     places: Arc<Places>,
+    /// What they hold.
+    budget: Arc<Budget>,
     /// What is counted of requests.
     requests: Arc<Requests>,
 }
@@ -98,6 +117,7 @@ impl CacheServer {
             hs_dir,
             clock,
             places: Arc::default(),
+            budget: Arc::default(),
         }
     }
 
@@ -109,6 +129,11 @@ impl CacheServer {
     /// The places of its streams.
     pub(crate) fn places(&self) -> &Arc<Places> {
         &self.places
+    }
+
+    /// What its streams hold.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// Serves a stream of a circuit; see [`serve`](Self::serve).
@@ -131,23 +156,25 @@ impl CacheServer {
         }
     }
 
-    /// Answers one request of `asker`; returns when the stream is done with, or has to give its place to one
-    /// of another hop.
+    /// Answers one request of `asker`; returns when the stream is done with, or has to give its place or what it
+    /// holds to one of another hop.
     pub async fn serve(&self, mut stream: impl AsyncRead + AsyncWrite + Unpin, asker: Asker) {
-        let Some((place, lost)) = self.places.take(asker.hop) else {
+        let Some((place, lost)) = self.places.take(asker.hop, asker.circuit) else {
             // A few hundred bytes always fit into the socket's buffer: nothing is waited for.
             let busy = Answer::short(503, BUSY, self.clock.wall());
             let _ =
                 tokio::time::timeout(Duration::ZERO, stream.write_all(busy.head.as_bytes())).await;
             return;
         };
+        let (charge, ended) = self.budget.charge(asker.hop, asker.circuit);
         tokio::select! {
             // A peer that goes away or takes too long has lost nothing but its own answer.
-            _ = self.exchange(&mut stream, asker, &place) => {}
+            _ = self.exchange(&mut stream, asker, &place, &charge) => {}
             () = self.clock.sleep(TOTAL) => {}
             _ = lost => {}
+            _ = ended => {}
         }
-        drop(place);
+        drop((place, charge));
     }
 
     /// A request, an answer, the end.
@@ -156,10 +183,11 @@ impl CacheServer {
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         asker: Asker,
         place: &Place,
+        charge: &Charge,
     ) -> io::Result<()> {
         let asked = tokio::select! {
             biased;
-            asked = read_request(stream) => asked?,
+            asked = read_request(stream, charge) => asked?,
             () = self.clock.sleep(REQUEST_TIME) => return Ok(()),
         };
         let Some((parsed, bytes)) = asked else {
@@ -180,7 +208,7 @@ impl CacheServer {
                     }
                     None => {
                         let answer = Answer::new(&self.documents, &request, now.0, peer);
-                        match asker.room.is_some_and(|room| room < answer.length()) {
+                        match asker.room.is_some_and(|room| room < answer.body.length()) {
                             true => Answer::short(503, BUSY, now.0),
                             false => answer,
                         }
@@ -201,24 +229,26 @@ impl CacheServer {
         };
         place.prove();
         drop(bytes);
-        // The first write carries head and body, so that a small answer is one cell or two.
-        let first = answer.body.len().min(CHUNK);
-        let (begin, rest) = answer.body.split_at(first);
-        let head = [answer.head.as_bytes(), begin].concat();
-        for chunk in std::iter::once(&*head).chain(rest.chunks(CHUNK)) {
-            tokio::select! {
-                biased;
-                written = stream.write_all(chunk) => written?,
-                () = self.clock.sleep(STALL) => return Ok(()),
-            }
+        if !charge.set(answer.memory()) {
+            answer = Answer::short(503, BUSY, now);
+            charge.set(answer.memory());
         }
-        while let Some(chunk) = answer.rest.next(CHUNK) {
+        // The first write carries head and body, so that a small answer is one cell or two.
+        let mut chunk = answer.head.into_bytes();
+        chunk.extend(answer.body.next(CHUNK).unwrap_or_default());
+        loop {
             tokio::select! {
                 biased;
                 written = stream.write_all(&chunk) => written?,
                 () = self.clock.sleep(STALL) => return Ok(()),
             }
+            chunk = match answer.body.next(CHUNK) {
+                Some(chunk) => chunk,
+                None => break,
+            };
         }
+        drop(chunk);
+        charge.set(answer.retained);
         stream.shutdown().await?;
         let ended = tokio::select! {
             biased;
@@ -233,6 +263,7 @@ impl CacheServer {
 /// Reads a whole head, or what is none, and what came with it; `None` if the other side goes away before.
 async fn read_request(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    charge: &Charge,
 ) -> io::Result<Option<(Parsed, Vec<u8>)>> {
     let mut bytes = Vec::new();
     loop {
@@ -240,6 +271,9 @@ async fn read_request(
         let before = bytes.len();
         if (&mut *stream).take(room).read_buf(&mut bytes).await? == 0 && room > 0 {
             return Ok(None);
+        }
+        if !charge.set(bytes.capacity()) {
+            return Ok(Some((Parsed::Bad(503, BUSY), Vec::new())));
         }
         if bytes.len() >= MAX_HEAD || head_may_end(&bytes, before) {
             match parse(&bytes) {

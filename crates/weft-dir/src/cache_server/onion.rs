@@ -43,7 +43,10 @@ pub(super) fn fetch<'a>(
         return Some((Answer::short(404, "Not found", now.0), None));
     };
     let text = fetch.text.clone();
-    let answer = plain(text, "text/plain", Duration::ZERO, now.0, peer);
+    let retained = text.len();
+    let mut answer = plain(text, "text/plain", Duration::ZERO, now.0, peer);
+    // A service that publishes again and again leaves the text to those who fetch it.
+    answer.retained = retained;
     Some((answer, Some(fetch)))
 }
 

@@ -1,26 +1,93 @@
-//! Documents that are read and compressed while they are sent: all descriptors of a network are tens of megabytes.
+//! Documents that are read and compressed while they are sent: all descriptors of a network are tens of megabytes, and a
+//! client that does not read must not have them made.
 
 use std::collections::VecDeque;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use crate::compress::Compression;
 use crate::descriptors::Stored;
 
-/// A document.
+/// Bytes that are read and compressed at once.
+const STEP: usize = 16 << 10;
+/// Bytes that zlib's encoder takes: its window, hash chains, codes and output are 320 KiB; the buffer behind it has 32 KiB, and
+/// as much as a block of what is hard to compress, about 96 KiB, comes out at once.
+const DEFLATE_MEMORY: usize = (320 + 32 + 96) << 10;
+/// The same for zstd's, whose blocks are as long as its window.
+const ZSTD_MEMORY: usize = (ZSTD_CONTEXT + 32 + 64) << 10;
+/// KiB of zstd's own memory (`ZSTD_sizeof_CCtx`).
+const ZSTD_CONTEXT: usize = 512;
+/// zstd looks back at 2^16 bytes: with the window of its first level the encoder has twice the memory.
+const ZSTD_WINDOW_LOG: u32 = 16;
+
+/// A document, which answers share.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
-    /// In memory.
     Text(Arc<str>),
-    /// In a file.
-    Stored(Stored),
+    Bytes(Arc<[u8]>),
+    /// A part of a file, read as it is sent.
+    File {
+        file: Arc<File>,
+        offset: u64,
+        length: usize,
+    },
+}
+
+impl From<&Stored> for Part {
+    fn from(stored: &Stored) -> Self {
+        let (file, offset, length) = stored.place();
+        Self::File {
+            file,
+            offset,
+            length,
+        }
+    }
+}
+
+impl Part {
+    /// Bytes of the document.
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::File { length, .. } => *length,
+        }
+    }
+
+    /// Has `take` take at most a step of the document from `at` on; how many bytes that was.
+    fn step(&self, at: usize, take: impl FnOnce(&[u8])) -> io::Result<usize> {
+        let bytes = match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+            Self::File {
+                file,
+                offset,
+                length,
+            } => {
+                let mut bytes = vec![0; length.saturating_sub(at).min(STEP)];
+                let at = u64::try_from(at).unwrap_or(u64::MAX);
+                file.read_exact_at(&mut bytes, offset.saturating_add(at))?;
+                take(&bytes);
+                return Ok(bytes.len());
+            }
+        };
+        let rest = bytes.get(at..).unwrap_or_default();
+        let step = rest.get(..STEP).unwrap_or(rest);
+        take(step);
+        Ok(step.len())
+    }
 }
 
 /// Documents, one after the other, and how they are compressed.
 pub struct Pieces {
     waiting: VecDeque<Part>,
+    /// Bytes of the first of these that have been taken.
+    at: usize,
     /// `None`: all has been taken.
     encoder: Option<Encoder>,
+    memory: usize,
 }
 
 /// Compresses into a buffer, which is emptied again and again.
@@ -41,9 +108,22 @@ impl Encoder {
                 Self::Deflate(flate2::write::ZlibEncoder::new(Vec::new(), level))
             }
             Compression::Gzip => Self::Gzip(flate2::write::GzEncoder::new(Vec::new(), level)),
-            Compression::Zstd => Self::Zstd(zstd::stream::write::Encoder::new(Vec::new(), 1).ok()?),
+            Compression::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).ok()?;
+                encoder.window_log(ZSTD_WINDOW_LOG).ok()?;
+                Self::Zstd(encoder)
+            }
             Compression::Lzma => return None,
         })
+    }
+
+    /// Bytes that it takes with its buffers, and with what has come out of it and is being written, for a body of this length.
+    fn memory(&self, length: usize) -> usize {
+        match self {
+            Self::Identity(_) => length.min(2 * STEP),
+            Self::Deflate(_) | Self::Gzip(_) => DEFLATE_MEMORY,
+            Self::Zstd(_) => ZSTD_MEMORY,
+        }
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -80,53 +160,61 @@ impl Encoder {
 
 impl Pieces {
     /// Nothing.
-    pub(super) fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self {
             waiting: VecDeque::new(),
+            at: 0,
             encoder: None,
+            memory: 0,
         }
     }
 
     /// These, compressed so as far as that can be done meanwhile; and how they are.
-    pub(super) fn new(parts: Vec<Part>, compression: Compression) -> (Self, Compression) {
+    pub(crate) fn new(parts: Vec<Part>, compression: Compression) -> (Self, Compression) {
         let (encoder, compression) = match Encoder::new(compression) {
             Some(encoder) => (encoder, compression),
             None => (Encoder::Identity(Vec::new()), Compression::Identity),
         };
+        let length = parts.iter().map(Part::length).sum();
         let pieces = Self {
+            memory: parts.capacity() * size_of::<Part>() + encoder.memory(length),
             waiting: parts.into(),
+            at: 0,
             encoder: Some(encoder),
         };
         (pieces, compression)
     }
 
-    /// Whether nothing comes.
-    pub(super) fn is_empty(&self) -> bool {
-        self.encoder.is_none()
+    /// One document as it is.
+    pub(crate) fn one(part: Part) -> Self {
+        Self::new(vec![part], Compression::Identity).0
     }
 
     /// Bytes of the documents that come, before they are compressed.
-    pub(super) fn length(&self) -> usize {
-        let length = |part: &Part| match part {
-            Part::Text(text) => text.len(),
-            Part::Stored(stored) => stored.length(),
-        };
-        self.waiting.iter().map(length).sum()
+    pub fn length(&self) -> usize {
+        let length = self.waiting.iter().map(Part::length);
+        length.sum::<usize>().saturating_sub(self.at)
     }
 
-    /// The next bytes, about `enough` if there are as many; `None`: that was all. A document that cannot be read any
-    /// more is left out.
+    /// Bytes of memory that it takes until all has been taken. The documents are those that the directory holds anyway.
+    pub(crate) fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// The next bytes, `enough` or a little more if there are as many; `None`: that was all. A document that cannot be
+    /// read any more is left out.
     pub fn next(&mut self, enough: usize) -> Option<Vec<u8>> {
         let encoder = self.encoder.as_mut()?;
         while encoder.out().len() < enough {
-            match self.waiting.pop_front() {
-                Some(Part::Text(text)) => encoder.write(text.as_bytes()),
-                Some(Part::Stored(stored)) => {
-                    if let Ok(bytes) = stored.read() {
-                        encoder.write(&bytes);
-                    }
+            let Some(part) = self.waiting.front() else {
+                return self.encoder.take().map(Encoder::finish);
+            };
+            match part.step(self.at, |bytes| encoder.write(bytes)) {
+                Ok(taken) if self.at + taken < part.length() => self.at += taken,
+                Ok(_) | Err(_) => {
+                    self.waiting.pop_front();
+                    self.at = 0;
                 }
-                None => return self.encoder.take().map(Encoder::finish),
             }
         }
         Some(std::mem::take(encoder.out()))
@@ -138,5 +226,99 @@ impl std::fmt::Debug for Pieces {
         f.debug_struct("Pieces")
             .field("waiting", &self.waiting.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compress::decode;
+
+    /// Lines that compress as keys in base64 do.
+    fn noise(length: usize) -> Vec<u8> {
+        let mut state = 1_u64;
+        let mut digit = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+                [(state >> 58) as usize]
+        };
+        (0..length).map(|_| digit()).collect()
+    }
+
+    #[test]
+    fn documents_are_taken_by_steps_and_come_out_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let text = noise(3 * STEP + 5);
+        std::fs::write(&path, [b"before", &*text, b"after"].concat()).unwrap();
+        let file = Arc::new(File::open(&path).unwrap());
+        let whole: Arc<str> = String::from_utf8(text.clone()).unwrap().into();
+        let parts = || {
+            vec![
+                Part::Text(whole.clone()),
+                Part::File {
+                    file: file.clone(),
+                    offset: 6,
+                    length: text.len(),
+                },
+                Part::Bytes(Arc::from([])),
+                Part::Bytes(text.clone().into()),
+                // It has been cut: what is missing is left out.
+                Part::File {
+                    file: file.clone(),
+                    offset: 6 + STEP as u64,
+                    length: text.len(),
+                },
+            ]
+        };
+        let expected = [&*text, &*text, &*text, &text[STEP..3 * STEP]].concat();
+        for compression in Compression::FAST_FIRST {
+            let (mut pieces, coding) = Pieces::new(parts(), compression);
+            assert_eq!(coding, compression);
+            let held = pieces.memory();
+            let mut body = Vec::new();
+            while let Some(more) = pieces.next(STEP) {
+                assert!(more.capacity() < held, "{} at once", more.capacity());
+                body.extend(more);
+            }
+            let body = decode(body, coding, 1 << 20).unwrap();
+            assert!(body.starts_with(&expected), "{compression:?}");
+            assert!(body.len() <= expected.len() + STEP);
+            assert!(pieces.next(STEP).is_none() && pieces.length() == 0);
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_before_it_is_taken() {
+        let text: Arc<str> = "x".repeat(1 << 20).into();
+        let (mut pieces, _) = Pieces::new(vec![Part::Text(text.clone())], Compression::Identity);
+        assert_eq!(pieces.next(1).map(|bytes| bytes.len()), Some(STEP));
+        assert_eq!(pieces.length(), (1 << 20) - STEP);
+        assert!(pieces.memory() < 64 << 10);
+        assert_eq!(Arc::strong_count(&text), 2);
+    }
+
+    #[test]
+    fn zstd_takes_no_more_than_is_counted() {
+        use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
+        let mut context = CCtx::create();
+        context
+            .set_parameter(CParameter::CompressionLevel(1))
+            .unwrap();
+        context
+            .set_parameter(CParameter::WindowLog(ZSTD_WINDOW_LOG))
+            .unwrap();
+        let text = noise(1 << 20);
+        let mut out = vec![0; 2 << 20];
+        let mut input = InBuffer::around(&text);
+        while input.pos() < text.len() {
+            let mut output = OutBuffer::around(&mut out[..]);
+            context.compress_stream(&mut output, &mut input).unwrap();
+        }
+        let counted = ZSTD_CONTEXT << 10;
+        let taken = context.sizeof();
+        assert!((counted / 2..=counted).contains(&taken), "{taken} bytes");
     }
 }

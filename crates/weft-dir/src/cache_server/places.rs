@@ -1,4 +1,4 @@
-//! Streams that are open at once, by the hops that they come by.
+//! Streams that are open at once, by the hops and circuits that they come by.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use weft_share::{PreviousHop, Shares, Ticket};
 
-/// Streams at once, where there are files for as many. A hop that is alone may have all of them; past that, the one with most loses a
-/// stream that has not sent its request, or else its oldest.
+/// Streams at once, where there are files for as many. A hop that is alone may have all of them; past that, the one with most loses,
+/// of its circuit with most, a stream that has not sent its request, or else its oldest.
 pub(super) const MAX_STREAMS: usize = 1024;
 
 /// Open streams; dropping a stream's sender ends it.
-type Open = Shares<PreviousHop, (), oneshot::Sender<()>>;
+type Open = Shares<PreviousHop, u128, oneshot::Sender<()>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -56,14 +56,15 @@ impl Places {
         self.open().len()
     }
 
-    /// A place for a stream that came by this hop, and what resolves when it has to give it up.
+    /// A place for a stream that came by this circuit of this hop, and what resolves when it has to give it up.
     /// `None`: there is none.
     pub(super) fn take(
         self: &Arc<Self>,
         hop: PreviousHop,
+        circuit: u128,
     ) -> Option<(Place, oneshot::Receiver<()>)> {
         let (stays, lost) = oneshot::channel();
-        let admitted = self.open().admit(hop, (), self.most(), stays).ok()?;
+        let admitted = self.open().admit(hop, circuit, self.most(), stays).ok()?;
         let place = Place {
             places: self.clone(),
             ticket: admitted.ticket,

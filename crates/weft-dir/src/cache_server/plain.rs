@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::answer::{Answer, address_header};
-use super::pieces::Pieces;
+use super::pieces::{Part, Pieces};
 use crate::http::http_date;
 
 /// How long the page may be kept (C tor `DIRPORTFRONTPAGE_CACHE_LIFETIME`).
@@ -32,8 +32,8 @@ pub(super) fn plain(
             address_header(peer),
             body.len(),
         ),
-        body,
-        rest: Pieces::none(),
+        body: Pieces::one(Part::Bytes(body)),
+        retained: 0,
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use super::pieces::Part;
 use crate::compress::Compression;
 
 /// The bytes of a document.
@@ -18,15 +19,14 @@ pub(crate) enum Body {
     File(Arc<InFile>),
 }
 
-/// A part of a file. While an answer has its bytes, others get the same: memory holds each document once, and only
-/// while it is sent.
+/// A part of a file. Answers read it as they are sent, and share the open file.
 #[derive(Debug)]
 pub(crate) struct InFile {
     path: PathBuf,
     offset: u64,
     length: usize,
-    /// Those that are being sent.
-    open: Mutex<Weak<[u8]>>,
+    /// Open while answers are sent.
+    open: Mutex<Weak<File>>,
 }
 
 impl Body {
@@ -36,29 +36,64 @@ impl Body {
             path,
             offset,
             length,
-            open: Mutex::new(Weak::<[u8; 0]>::new()),
+            open: Mutex::default(),
         }))
+    }
+
+    /// Bytes of it in memory.
+    pub(super) fn memory(&self) -> usize {
+        match self {
+            Self::Memory(bytes) => bytes.len(),
+            Self::File(_) => size_of::<InFile>(),
+        }
+    }
+
+    /// The document as part of an answer.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or is shorter now.
+    pub(crate) fn part(&self) -> io::Result<Part> {
+        Ok(match self {
+            Self::Memory(bytes) => Part::Bytes(bytes.clone()),
+            Self::File(stored) => Part::File {
+                file: stored.open()?,
+                offset: stored.offset,
+                length: stored.length,
+            },
+        })
     }
 
     /// The bytes.
     ///
     /// # Errors
     /// The file cannot be read, or is shorter now.
-    pub(crate) fn load(&self) -> io::Result<Arc<[u8]>> {
-        let file = match self {
-            Self::Memory(bytes) => return Ok(bytes.clone()),
-            Self::File(file) => file,
-        };
-        // A panic while it was held leaves an address that is valid or dead.
-        let mut open = file.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bytes) = open.upgrade() {
-            return Ok(bytes);
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+        match self {
+            Self::Memory(bytes) => Ok(bytes.to_vec()),
+            Self::File(stored) => {
+                let mut bytes = vec![0; stored.length];
+                stored.open()?.read_exact_at(&mut bytes, stored.offset)?;
+                Ok(bytes)
+            }
         }
-        let mut bytes = vec![0; file.length];
-        File::open(&file.path)?.read_exact_at(&mut bytes, file.offset)?;
-        let bytes: Arc<[u8]> = bytes.into();
-        *open = Arc::downgrade(&bytes);
-        Ok(bytes)
+    }
+}
+
+impl InFile {
+    fn open(&self) -> io::Result<Arc<File>> {
+        // A panic while it was held leaves an address that is valid or dead.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.upgrade() {
+            return Ok(file);
+        }
+        let file = File::open(&self.path)?;
+        let end = u64::try_from(self.length).map_or(u64::MAX, |it| it.saturating_add(self.offset));
+        if file.metadata()?.len() < end {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let file = Arc::new(file);
+        *open = Arc::downgrade(&file);
+        Ok(file)
     }
 }
 
@@ -67,23 +102,30 @@ pub(crate) type Forms = BTreeMap<Compression, Body>;
 
 #[cfg(test)]
 mod tests {
+    use super::super::pieces::Pieces;
     use super::*;
 
     #[test]
-    fn a_document_in_a_file_is_in_memory_once_while_it_is_sent() {
+    fn answers_share_the_open_file_of_a_document_and_read_it_as_they_are_sent() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, "labels\0body and more").unwrap();
         let body = Body::in_file(path.clone(), 7, 4);
-        let (one, other) = (body.load().unwrap(), body.load().unwrap());
-        assert_eq!(&*one, b"body");
-        assert!(Arc::ptr_eq(&one, &other));
-        std::fs::write(&path, "lab").unwrap();
-        // It is still being sent.
-        assert!(body.load().is_ok());
-        drop((one, other));
-        assert!(body.load().is_err());
+        let (one, other) = (body.part().unwrap(), body.part().unwrap());
+        match (&one, &other) {
+            (Part::File { file: one, .. }, Part::File { file: other, .. }) => {
+                assert!(Arc::ptr_eq(one, other));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(body.read().unwrap(), b"body");
+        // A file that is removed is read by those who have it open.
         std::fs::remove_file(&path).unwrap();
-        assert!(body.load().is_err());
+        assert!(body.part().is_ok());
+        assert_eq!(Pieces::one(one).next(100).unwrap(), b"body");
+        drop(other);
+        assert!(body.part().is_err());
+        std::fs::write(&path, "lab").unwrap();
+        assert!(body.part().is_err() && body.read().is_err());
     }
 }

@@ -1,10 +1,79 @@
 //! Streams of clients that behave and of some that do not.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::clock::ManualClock;
 use crate::hs_dir::testing::Service;
 use crate::testing::{now, secs};
 use tokio::io::DuplexStream;
+
+/// MiB of memory that the process has.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+    kib.parse::<usize>().unwrap() >> 10
+}
+
+/// Has `server` keep as many microdescriptors as one request may name, 10 MB; a request for all of them.
+fn large_request(server: &CacheServer) -> String {
+    let digests: Vec<[u8; 32]> = (0..512_u32)
+        .map(|number| {
+            let mut digest = [7; 32];
+            digest[..4].copy_from_slice(&number.to_be_bytes());
+            digest
+        })
+        .collect();
+    server.documents.with_microdescs(|store| {
+        for (digest, byte) in digests.iter().zip((b'a'..=b'z').cycle()) {
+            let filling = char::from(byte).to_string().repeat(20_000);
+            store.add(*digest, &format!("onion-key\n{filling}\n"), now());
+        }
+    });
+    let path = crate::microdesc::path(&digests);
+    format!("GET {} HTTP/1.0\r\n", path.strip_suffix(".z").unwrap())
+}
+
+/// Streams by this circuit of this hop that send `request` and read nothing.
+async fn unread(
+    server: &CacheServer,
+    (hop, circuit): (PreviousHop, u128),
+    request: &str,
+    count: usize,
+) -> Vec<(DuplexStream, tokio::task::JoinHandle<()>)> {
+    let mut streams = Vec::new();
+    for _ in 0..count {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let asker = Asker {
+            hop,
+            circuit,
+            ..Asker::direct(PEER, None)
+        };
+        let serving = server.clone();
+        let task = tokio::spawn(async move { serving.serve(theirs, asker).await });
+        let mut stream = ours;
+        stream.write_all(request.as_bytes()).await.unwrap();
+        settle().await;
+        streams.push((stream, task));
+    }
+    streams
+}
+
+/// The status lines of those of `streams` that are answered so far, and how many there are of each.
+async fn statuses(
+    streams: Vec<(DuplexStream, tokio::task::JoinHandle<()>)>,
+) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for (mut stream, _) in streams {
+        let mut head = [0; 20];
+        let read = stream.read(&mut head).await.unwrap();
+        let status = String::from_utf8_lossy(&head[..read]).into_owned();
+        let status = status.split_once("\r\n").map_or(&*status, |(line, _)| line);
+        *counts.entry(status.to_owned()).or_default() += 1;
+    }
+    counts
+}
 
 const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
 
@@ -36,10 +105,9 @@ fn open_as(
     let (ours, theirs) = tokio::io::duplex(1024);
     let server = server.clone();
     let asker = Asker {
-        peer: PEER,
         hop,
         by_relay,
-        room: None,
+        ..Asker::direct(PEER, None)
     };
     let task = tokio::spawn(async move { server.serve(theirs, asker).await });
     (ours, task)
@@ -430,12 +498,7 @@ async fn descriptors_are_dropped_when_their_lifetimes_end() {
 async fn ask_port(server: &CacheServer, path: &str, room: Option<usize>) -> String {
     let (mut stream, theirs) = tokio::io::duplex(1024);
     let server = server.clone();
-    let asker = Asker {
-        peer: PEER,
-        hop: PreviousHop::at(PEER),
-        by_relay: false,
-        room,
-    };
+    let asker = Asker::direct(PEER, room);
     tokio::spawn(async move { server.serve(theirs, asker).await });
     let request = format!("GET {path} HTTP/1.0\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -488,4 +551,105 @@ async fn documents_wait_while_there_is_no_room_to_write_them() {
     // What is not there costs nothing.
     let answer = ask_port(&server, "/tor/none", Some(0)).await;
     assert!(answer.starts_with("HTTP/1.0 404 "), "{answer}");
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_hold_what_is_being_sent_and_are_counted() {
+    let (server, _) = server();
+    let request = large_request(&server);
+    let before = resident();
+    let streams = unread(&server, (relay(1), 1), &format!("{request}\r\n"), 64).await;
+    // As whole texts, the answers have 640 MiB.
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 160, "{grown} MiB more for 64 answers");
+    let held = server.budget.held();
+    assert_eq!(held.len(), 64);
+    assert!(
+        held.iter()
+            .all(|(hop, bytes)| *hop == relay(1) && (1..64 << 10).contains(bytes))
+    );
+    drop(streams);
+    settle().await;
+    assert_eq!(server.budget.total(), 0);
+    assert_eq!(server.places.len(), 0);
+}
+
+#[tokio::test]
+async fn past_what_all_answers_may_hold_one_hop_is_refused_and_others_are_served() {
+    let (server, _) = server();
+    let request = large_request(&server);
+    let compressed = format!("{request}Accept-Encoding: x-zstd\r\n\r\n");
+    server.budget.set_most(8 << 20);
+    let streams = unread(&server, (relay(1), 1), &compressed, 64).await;
+    assert!(server.budget.total() <= 8 << 20);
+    // Other hops are served, and other circuits of the hop.
+    let mut others = unread(&server, (relay(2), 1), &compressed, 3).await;
+    others.extend(unread(&server, (relay(1), 2), &compressed, 1).await);
+    assert_eq!(
+        statuses(others).await,
+        BTreeMap::from([("HTTP/1.0 200 OK".to_owned(), 4)])
+    );
+    let others = unread(&server, (relay(2), 1), &compressed, 8).await;
+    let own = unread(&server, (relay(1), 1), &compressed, 1).await;
+    let counts = statuses(own).await;
+    assert_eq!(
+        counts,
+        BTreeMap::from([("HTTP/1.0 503 Directo".to_owned(), 1)])
+    );
+    let small = ask(&server, relay(1)).await;
+    assert!(small.starts_with("HTTP/1.0 200 OK"), "{small}");
+    let ended = streams
+        .iter()
+        .filter(|(_, task)| task.is_finished())
+        .count();
+    let counts = statuses(streams).await;
+    let answered = counts["HTTP/1.0 200 OK"];
+    assert!((4..32).contains(&answered), "{counts:?}");
+    assert_eq!(counts["HTTP/1.0 503 Directo"] + answered, 64);
+    assert!((4..12).contains(&ended), "{ended} gave way");
+    drop(others);
+}
+
+#[tokio::test]
+async fn when_memory_is_short_the_heaviest_answers_end() {
+    let (server, _) = server();
+    let request = large_request(&server);
+    let light = unread(&server, (relay(1), 1), &format!("{request}\r\n"), 3).await;
+    let compressed = format!("{request}Accept-Encoding: deflate\r\n\r\n");
+    let heavy = unread(&server, (relay(2), 1), &compressed, 3).await;
+    let mut most = 2;
+    server.budget.end(|_, _| {
+        most -= 1;
+        most >= 0
+    });
+    settle().await;
+    let ended = |streams: &[(DuplexStream, tokio::task::JoinHandle<()>)]| {
+        streams
+            .iter()
+            .filter(|(_, task)| task.is_finished())
+            .count()
+    };
+    assert_eq!((ended(&light), ended(&heavy)), (0, 2));
+    assert_eq!(server.budget.held().len(), 4);
+}
+
+#[tokio::test]
+async fn a_request_that_comes_slowly_is_counted() {
+    let (server, _) = server();
+    let head = format!("GET /tor/{}", "a".repeat(30_000));
+    let streams = unread(&server, (relay(1), 1), &head, 2).await;
+    let held = server.budget.held();
+    assert!(
+        held.iter()
+            .all(|(_, bytes)| (30_000..100_000).contains(bytes)),
+        "{held:?}"
+    );
+    assert_eq!(held.len(), 2);
+    server.budget.set_most(50_000);
+    let refused = unread(&server, (relay(1), 1), &head, 1).await;
+    assert_eq!(
+        statuses(refused).await,
+        BTreeMap::from([("HTTP/1.0 503 Directo".to_owned(), 1)])
+    );
+    drop(streams);
 }

@@ -19,7 +19,7 @@ use tor_netdoc::doc::netstatus::ConsensusFlavor;
 use crate::cache::{self, CacheError};
 use crate::cache_server::{Body, CachedDocuments, Forms};
 use crate::command::Severity;
-use crate::compress::{Compression, Effort, compress, decode};
+use crate::compress::{Compression, Effort, best_effort_memory, compress, decode};
 use crate::consdiff::{self, ConsensusDigest, full_digest};
 use labels::{Kind, Labels};
 
@@ -46,6 +46,9 @@ const OF_DIFF: [Compression; 4] = [
     Compression::Zstd,
     Compression::Lzma,
 ];
+/// Memory that making a diff takes, in lengths of a consensus: the older one, packed and not; the lines of both, by place
+/// and by number; the diff, and what it makes of the older one.
+const DIFF_MEMORY: usize = 7;
 /// That of older consensuses (`RETAIN_CONSENSUS_COMPRESSED_WITH_METHOD`).
 const KEPT: Compression = Compression::Deflate;
 /// The first number that a file has for its name (C tor `FNAME_MIN_NUM`).
@@ -123,11 +126,13 @@ impl ConsensusCache {
         let mut messages = Vec::new();
         let stopped = || stop.load(Ordering::Relaxed);
         self.read();
+        let _text = documents.begin_work(new.text.len());
         let full = full_digest(new.text.as_bytes());
         for compression in OF_CONSENSUS {
             if stopped() {
                 return messages;
             }
+            let _work = documents.begin_work(best_effort_memory(new.text.len(), compression));
             let labels = Labels {
                 kind: Kind::Consensus(new.digest),
                 status: new.status.clone(),
@@ -155,7 +160,7 @@ impl ConsensusCache {
             if stopped() {
                 break;
             }
-            match self.diff(&base, new, &full) {
+            match self.diff(&base, new, &full, documents) {
                 Ok(forms) => documents.set_diff(new, base.digest, forms),
                 Err(DiffError::Base) => self.remove(|entry| entry.number == base.number),
                 Err(DiffError::Make(error)) => messages.push((
@@ -195,7 +200,13 @@ impl ConsensusCache {
     }
 
     /// The diff from `base` to `new`, from files or made now.
-    fn diff(&mut self, base: &Base, new: &NewConsensus, full: &str) -> Result<Forms, DiffError> {
+    fn diff(
+        &mut self,
+        base: &Base,
+        new: &NewConsensus,
+        full: &str,
+        documents: &CachedDocuments,
+    ) -> Result<Forms, DiffError> {
         let kind = Kind::Diff {
             from: base.digest,
             from_valid_after: base.valid_after,
@@ -209,13 +220,15 @@ impl ConsensusCache {
         if !forms.is_empty() {
             return Ok(forms);
         }
+        let work = documents.begin_work(DIFF_MEMORY * new.text.len());
         let text = self.text(base.number).ok_or(DiffError::Base)?;
         if ConsensusDigest::of(&text) != base.digest {
             return Err(DiffError::Base);
         }
         let diff = consdiff::make(&text, &new.text).map_err(DiffError::Make)?;
-        drop(text);
+        drop((text, work));
         for compression in OF_DIFF {
+            let _work = documents.begin_work(best_effort_memory(diff.len(), compression));
             let labels = Labels {
                 kind: kind.clone(),
                 status: new.status.clone(),
@@ -236,8 +249,8 @@ impl ConsensusCache {
     /// The text of an older consensus.
     fn text(&self, number: u32) -> Option<String> {
         let entry = self.entries().find(|entry| entry.number == number)?;
-        let packed = self.body(entry).load().ok()?;
-        let text = decode(packed.to_vec(), KEPT, MAX_CONSENSUS).ok()?;
+        let packed = self.body(entry).read().ok()?;
+        let text = decode(packed, KEPT, MAX_CONSENSUS).ok()?;
         String::from_utf8(text).ok()
     }
 

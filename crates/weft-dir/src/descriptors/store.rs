@@ -23,6 +23,9 @@ const MAX_HELD: usize = 60_000;
 /// Bytes of both files (which are read with [`cache::MAX_FILE`] at most each).
 const MAX_BYTES: usize = 60 << 20;
 
+/// Memory of one: its place in the map, whose nodes are between half full and full.
+const ENTRY: usize = (size_of::<DescriptorDigest>() + size_of::<Stored>()) * 7 / 4;
+
 /// A document in a file. The file stays open while there is one, also when another takes its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
@@ -35,9 +38,10 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// Bytes of its text.
-    pub(crate) fn length(&self) -> usize {
-        self.length
+    /// Its file, where its text begins there, and how long that is.
+    pub(crate) fn place(&self) -> (Arc<File>, u64, usize) {
+        let offset = u64::try_from(self.offset).unwrap_or(u64::MAX);
+        (self.file.clone(), offset, self.length)
     }
 
     /// Its text.
@@ -45,9 +49,9 @@ impl Stored {
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; self.length];
-        let offset = u64::try_from(self.offset).unwrap_or(u64::MAX);
-        self.file.read_exact_at(&mut bytes, offset)?;
+        let (file, offset, length) = self.place();
+        let mut bytes = vec![0; length];
+        file.read_exact_at(&mut bytes, offset)?;
         Ok(bytes)
     }
 }
@@ -79,6 +83,11 @@ impl DescriptorStore {
     /// One of them.
     pub(crate) fn get(&self, digest: &DescriptorDigest) -> Option<&Stored> {
         self.held.get(digest)
+    }
+
+    /// Bytes of memory that it takes to know where they stand.
+    pub(crate) fn memory(&self) -> usize {
+        self.held.len() * ENTRY
     }
 
     /// The name of the journal.

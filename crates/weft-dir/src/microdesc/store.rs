@@ -18,6 +18,10 @@ const SMALL_JOURNAL: usize = 16_384;
 /// Microdescriptors held; the real network has 10,000 in a week.
 const MAX_HELD: usize = 100_000;
 
+/// Memory of one besides its text: its place in the map, whose nodes are between half full and full, and the counters of
+/// an `Arc`.
+const ENTRY: usize = (size_of::<MdDigest>() + size_of::<Held>()) * 7 / 4 + 16;
+
 /// A microdescriptor.
 #[derive(Clone, Debug)]
 struct Held {
@@ -31,6 +35,8 @@ struct Held {
 pub struct MicrodescStore {
     /// All of them.
     held: BTreeMap<MdDigest, Held>,
+    /// Bytes of their texts.
+    bytes: usize,
     /// What has come since the files were written.
     unsaved: Vec<MdDigest>,
     /// Bytes in `cached-microdescs`.
@@ -50,6 +56,11 @@ impl MicrodescStore {
     /// How many are held.
     pub fn len(&self) -> usize {
         self.held.len()
+    }
+
+    /// Bytes of memory that they take.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes + self.held.len() * ENTRY
     }
 
     /// Whether none is held.
@@ -95,6 +106,7 @@ impl MicrodescStore {
         if self.held.len() >= MAX_HELD {
             return false;
         }
+        self.bytes += text.len();
         let text = Arc::from(text);
         self.held.insert(digest, Held { text, last_listed });
         self.unsaved.push(digest);
@@ -120,12 +132,14 @@ impl MicrodescStore {
         let Some(oldest) = valid_after.checked_sub(KEEP) else {
             return;
         };
-        let dropped = &mut self.dropped;
+        let mut dropped = 0;
         self.held.retain(|_, held| {
             let keep = held.last_listed >= oldest;
-            *dropped += if keep { 0 } else { held.text.len() };
+            dropped += if keep { 0 } else { held.text.len() };
             keep
         });
+        self.dropped += dropped;
+        self.bytes = self.bytes.saturating_sub(dropped);
     }
 
     /// Writes what has come: to the end of the journal, or all anew when that has grown too long
@@ -223,6 +237,7 @@ mod tests {
         assert_eq!(store.len(), 2);
         store.listed([digest(0)].iter(), now() + 8 * day);
         assert!(store.get(&digest(0)).is_some() && store.get(&digest(1)).is_none());
+        assert_eq!(store.memory(), text(0).len() + ENTRY);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! HTTP/1.0 for an authority: descriptors in, documents out (dir-spec 4, 6), bounded in every
-//! direction: requests at once, shared by the addresses that they come from; bytes of a request, time.
+//! direction: requests at once, shared by the addresses that they come from; bytes of a request, time, and the bytes that
+//! all streams hold ([`Budget`]).
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -20,8 +21,11 @@ use super::reach::TESTS_AT_ONCE;
 use super::storage::Storage;
 use super::{Answer, AuthorityConfig, PrivateAuthority, ReachabilityTest};
 use crate::PairSocket;
+use crate::budget::{Budget, Charge};
+use crate::cache_server::{Asker, BUSY, Part, Pieces};
 use crate::clock::{Clock, SystemClock};
 use crate::command::Severity;
+use crate::compress::Compression;
 use crate::http::{head_may_end, http_date, parse_date};
 use crate::sockets::Sockets;
 
@@ -38,6 +42,8 @@ const MAX_BODY: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// After an answer, time for the peer to close.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// Bytes of an answer made and written at once.
+const CHUNK: usize = 16 << 10;
 /// Headers looked at.
 const MAX_HEADERS: usize = 64;
 /// Streams that wait to be served.
@@ -72,6 +78,8 @@ pub struct AuthorityServer {
     /// A relay came or changed, or a test ended.
     posted: Arc<Notify>,
     places: Arc<Places<IpAddr, oneshot::Sender<()>>>,
+    /// What their streams hold.
+    budget: Arc<Budget>,
     /// Connections to the DirPort.
     sockets: Arc<Sockets>,
     storage: Option<Arc<Mutex<Storage>>>,
@@ -87,6 +95,7 @@ impl AuthorityServer {
             clock,
             posted: Arc::default(),
             places: Places::new(AT_ONCE, ANSWERED_AT_ONCE),
+            budget: Arc::default(),
             sockets: Arc::default(),
             storage: None,
             busy: Arc::default(),
@@ -187,7 +196,8 @@ impl AuthorityServer {
             }
             let (server, open) = (self.clone(), self.sockets.count(Some(peer.ip())));
             tokio::spawn(async move {
-                server.serve_limited(stream, peer.ip(), true).await;
+                let asker = Asker::direct(peer.ip(), None);
+                server.serve_limited(stream, asker, true).await;
                 drop(open);
             });
         }
@@ -198,10 +208,15 @@ impl AuthorityServer {
         self.busy.store(busy, Ordering::Relaxed);
     }
 
-    /// Answers one request, of `peer`, as BEGIN_DIR streams have them. One that has not come whole may have to give way
+    /// What its streams hold.
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Answers one request, of `asker`, as BEGIN_DIR streams have them. One that has not come whole may have to give way
     /// to another.
-    pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr) {
-        self.serve_limited(stream, peer, false).await;
+    pub async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin, asker: Asker) {
+        self.serve_limited(stream, asker, false).await;
     }
 
     /// The same; `limited`: at the DirPort, which gets less where the bandwidth is used up. Circuits have limits of their
@@ -209,23 +224,41 @@ impl AuthorityServer {
     pub(super) async fn serve_limited(
         &self,
         mut stream: impl AsyncRead + AsyncWrite + Unpin,
-        peer: IpAddr,
+        asker: Asker,
         limited: bool,
     ) {
+        let peer = asker.peer;
         let (stays, mut lost) = oneshot::channel();
         let Some((place, _)) = self.places.take(network(peer), stays) else {
             return;
         };
+        let (charge, ended) = self.budget.charge(asker.hop, asker.circuit);
         let exchange = async {
-            let request = read_request(&mut stream).await?;
+            let request = read_request(&mut stream, &charge).await?;
             if !place.keep() {
                 return Ok(());
             }
-            let answer = match request {
-                Ok(request) => self.answer(&request, peer, limited),
-                Err(refused) => encode(&refused, Coding::Identity, self.clock.wall(), peer, false),
+            let (head, mut body) = match &request {
+                Ok(request) => self.answer(request, peer, limited),
+                Err(refused) => encode(refused, Compression::Identity, self.clock.wall(), peer),
             };
-            stream.write_all(&answer).await?;
+            drop(request);
+            let mut chunk = head.into_bytes();
+            if !charge.set(chunk.capacity() + body.memory()) {
+                let now = self.clock.wall();
+                let busy = encode(&Answer::short(503, BUSY), Compression::Identity, now, peer);
+                (chunk, body) = (busy.0.into_bytes(), busy.1);
+                charge.set(chunk.capacity());
+            }
+            // The first write carries head and body, so that a small answer is one cell or two.
+            chunk.extend(body.next(CHUNK).unwrap_or_default());
+            loop {
+                stream.write_all(&chunk).await?;
+                chunk = match body.next(CHUNK) {
+                    Some(chunk) => chunk,
+                    None => break,
+                };
+            }
             stream.shutdown().await
         };
         tokio::select! {
@@ -233,7 +266,9 @@ impl AuthorityServer {
             _ = exchange => {}
             () = self.clock.sleep(PATIENCE) => {}
             _ = &mut lost => return,
+            _ = ended => return,
         }
+        drop(charge);
         // A close with unread bytes would be a reset, which may overtake the answer.
         let mut rest = [0; 512];
         let drain = async { while matches!(stream.read(&mut rest).await, Ok(1..)) {} };
@@ -244,15 +279,15 @@ impl AuthorityServer {
         }
     }
 
-    fn answer(&self, request: &Request, peer: IpAddr, limited: bool) -> Vec<u8> {
+    fn answer(&self, request: &Request, peer: IpAddr, limited: bool) -> (String, Pieces) {
         let now = self.clock.wall();
         if limited
             && request.upload.is_none()
             && self.busy.load(Ordering::Relaxed)
             && !self.authority().answers_under_load(peer)
         {
-            let busy = Answer::short(503, "Directory busy, try again later");
-            return encode(&busy, Coding::Identity, now, peer, false);
+            let busy = Answer::short(503, BUSY);
+            return encode(&busy, Compression::Identity, now, peer);
         }
         let answer = match &request.upload {
             Some(_) if request.path != "/tor/" => Answer::short(404, "Not found"),
@@ -274,13 +309,13 @@ impl AuthorityServer {
         let old = request.since.zip(answer.modified);
         if answer.status == 200 && old.is_some_and(|(since, modified)| modified <= since) {
             let unchanged = Answer::short(304, "Not modified");
-            return encode(&unchanged, Coding::Identity, now, peer, false);
+            return encode(&unchanged, Compression::Identity, now, peer);
         }
         let coding = match answer.page {
-            true => Coding::Identity,
+            true => Compression::Identity,
             false => request.coding,
         };
-        encode(&answer, coding, now, peer, true)
+        encode(&answer, coding, now, peer)
     }
 }
 
@@ -293,19 +328,13 @@ struct Request {
     /// `If-Modified-Since`.
     since: Option<SystemTime>,
     /// How the answer may be compressed.
-    coding: Coding,
-}
-
-/// How an answer is compressed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Coding {
-    Identity,
-    Deflate,
+    coding: Compression,
 }
 
 /// Reads a request; the inner error is an answer.
 async fn read_request(
     stream: &mut (impl AsyncRead + Unpin),
+    charge: &Charge,
 ) -> io::Result<Result<Request, Answer>> {
     let bad = |reason: &'static str| Ok(Err(Answer::short(400, reason)));
     let mut bytes = Vec::new();
@@ -313,6 +342,9 @@ async fn read_request(
         let before = bytes.len();
         if stream.read_buf(&mut bytes).await? == 0 {
             return bad("Bad request");
+        }
+        if !charge.set(bytes.capacity()) {
+            return Ok(Err(Answer::short(503, BUSY)));
         }
         if head_may_end(&bytes, before) {
             match parse_head(&bytes) {
@@ -329,13 +361,17 @@ async fn read_request(
         if length > MAX_BODY {
             return bad("Router descriptor was too large.");
         }
-        let end = begin + length;
-        while bytes.len() < end {
+        bytes.drain(..begin);
+        while bytes.len() < length {
             if stream.read_buf(&mut bytes).await? == 0 {
                 return bad("Bad request");
             }
+            if !charge.set(bytes.capacity()) {
+                return Ok(Err(Answer::short(503, BUSY)));
+            }
         }
-        request.upload = bytes.get(begin..end).map(<[u8]>::to_vec);
+        bytes.truncate(length);
+        request.upload = Some(bytes);
     }
     Ok(Ok(request))
 }
@@ -387,8 +423,8 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Answer> {
         }
     }
     let coding = match accepted.unwrap_or(compressed) {
-        true => Coding::Deflate,
-        false => Coding::Identity,
+        true => Compression::Deflate,
+        false => Compression::Identity,
     };
     let request = Request {
         path: path.to_owned(),
@@ -399,21 +435,12 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Answer> {
     Ok(Some((request, begin, length)))
 }
 
-/// The bytes of an answer.
-fn encode(answer: &Answer, coding: Coding, now: SystemTime, peer: IpAddr, body: bool) -> Vec<u8> {
-    let plain: Vec<u8> = match body {
-        true => answer.body.iter().flat_map(|part| part.bytes()).collect(),
-        false => Vec::new(),
-    };
-    let compressed = (coding == Coding::Deflate && !plain.is_empty()).then(|| {
-        let mut encoder =
-            flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(&plain)?;
-        encoder.finish()
-    });
-    let (content, name) = match compressed {
-        Some(Ok(compressed)) => (compressed, "deflate"),
-        _ => (plain, "identity"),
+/// The head of an answer, and its body.
+fn encode(answer: &Answer, coding: Compression, now: SystemTime, peer: IpAddr) -> (String, Pieces) {
+    let parts: Vec<Part> = answer.body.iter().cloned().map(Part::Text).collect();
+    let (content, coding) = match parts.is_empty() {
+        true => (Pieces::none(), Compression::Identity),
+        false => Pieces::new(parts, coding),
     };
     let mut head = format!("HTTP/1.0 {} {}\r\n", answer.status, answer.reason);
     if let Some(date) = http_date(now) {
@@ -421,11 +448,14 @@ fn encode(answer: &Answer, coding: Coding, now: SystemTime, peer: IpAddr, body: 
     }
     if answer.status == 200 {
         head += &format!(
-            "Content-Type: text/{}\r\nX-Your-Address-Is: {peer}\r\nContent-Encoding: {name}\r\n\
-             Content-Length: {}\r\n",
+            "Content-Type: text/{}\r\nX-Your-Address-Is: {peer}\r\nContent-Encoding: {}\r\n",
             if answer.page { "html" } else { "plain" },
-            content.len()
+            coding.name(),
         );
+        // What is compressed while it is sent ends with the stream, as C tor's does.
+        if coding == Compression::Identity {
+            head += &format!("Content-Length: {}\r\n", content.length());
+        }
         if answer.not_new {
             head += "X-Descriptor-Not-New: Yes\r\n";
         }
@@ -434,14 +464,12 @@ fn encode(answer: &Answer, coding: Coding, now: SystemTime, peer: IpAddr, body: 
             None => head += "Pragma: no-cache\r\n",
         }
     }
-    let mut bytes = (head + "\r\n").into_bytes();
-    bytes.extend_from_slice(&content);
-    bytes
+    (head + "\r\n", content)
 }
 
 /// An authority on a thread of its own. Dropping it ends it.
 pub struct AuthorityHandle {
-    streams: Option<mpsc::Sender<(UnixStream, IpAddr)>>,
+    streams: Option<mpsc::Sender<(UnixStream, Asker)>>,
     pub(super) server: AuthorityServer,
     thread: Option<JoinHandle<()>>,
 }
@@ -485,7 +513,7 @@ impl AuthorityHandle {
             server.keep_files(folder, &log)?;
         }
         let shared = server.clone();
-        let (streams, mut waiting) = mpsc::channel::<(UnixStream, IpAddr)>(QUEUE);
+        let (streams, mut waiting) = mpsc::channel::<(UnixStream, Asker)>(QUEUE);
         let run = async move {
             for listener in listeners {
                 let (server, allowed) = (server.clone(), allowed.clone());
@@ -493,12 +521,12 @@ impl AuthorityHandle {
             }
             let (voting, voting_log) = (server.clone(), log.clone());
             tokio::spawn(async move { voting.vote(voting_log, tester).await });
-            while let Some((stream, peer)) = waiting.recv().await {
+            while let Some((stream, asker)) = waiting.recv().await {
                 let Ok(stream) = PairSocket::from_std(stream) else {
                     continue;
                 };
                 let server = server.clone();
-                tokio::spawn(async move { server.serve(stream, peer).await });
+                tokio::spawn(async move { server.serve(stream, asker).await });
             }
             server.save(&log, true);
         };
@@ -533,12 +561,17 @@ impl AuthorityHandle {
         self.server.set_busy(busy);
     }
 
-    /// Answers the request that comes on this stream (non-blocking), of `peer`: BEGIN_DIR. Closed
+    /// What its streams hold.
+    pub fn budget(&self) -> &Budget {
+        self.server.budget()
+    }
+
+    /// Answers the request that comes on this stream (non-blocking), of `asker`: BEGIN_DIR. Closed
     /// unheard where too many wait.
-    pub fn serve(&self, stream: UnixStream, peer: IpAddr) {
+    pub fn serve(&self, stream: UnixStream, asker: Asker) {
         if let Some(streams) = &self.streams {
             // The peer sees its stream end.
-            let _ = streams.try_send((stream, peer));
+            let _ = streams.try_send((stream, asker));
         }
     }
 }

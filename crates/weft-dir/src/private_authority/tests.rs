@@ -26,6 +26,7 @@ use weft_policy::FlagThresholds;
 
 use super::server::{AT_ONCE, AuthorityServer};
 use super::*;
+use crate::cache_server::Asker;
 use crate::certs::Certs;
 use crate::clock::ManualClock;
 use crate::consensus::{REASONABLY_LIVE, verify};
@@ -512,7 +513,8 @@ async fn ask(server: &AuthorityServer, request: &[u8]) -> Vec<u8> {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = server.clone();
     let serving = tokio::spawn(async move {
-        server.serve(theirs, Ipv4Addr::LOCALHOST.into()).await;
+        let asker = Asker::direct(Ipv4Addr::LOCALHOST.into(), None);
+        server.serve(theirs, asker).await;
     });
     ours.write_all(request).await.unwrap();
     ours.shutdown().await.unwrap();
@@ -710,7 +712,8 @@ async fn silent_connections_keep_no_request_out() {
     for _ in 0..AT_ONCE + 1 {
         let (ours, theirs) = tokio::io::duplex(64);
         let server = server.clone();
-        tokio::spawn(async move { server.serve(theirs, Ipv4Addr::LOCALHOST.into()).await });
+        let asker = Asker::direct(Ipv4Addr::LOCALHOST.into(), None);
+        tokio::spawn(async move { server.serve(theirs, asker).await });
         silent.push(ours);
     }
     // The newest has its place, so they all had one.
@@ -722,4 +725,43 @@ async fn silent_connections_keep_no_request_out() {
     // The oldest gave way.
     let mut nothing = Vec::new();
     assert_eq!(silent[0].read_to_end(&mut nothing).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_unread_answers_hold_is_counted_and_past_the_bound_requests_are_refused() {
+    let mut authority = authority();
+    upload(&mut authority, 1);
+    let server = AuthorityServer::new(authority, Arc::new(ManualClock::new(now())));
+    let ask = async |peer: [u8; 4], count: usize| {
+        let mut streams = Vec::new();
+        for _ in 0..count {
+            let (mut ours, theirs) = tokio::io::duplex(64);
+            let server = server.clone();
+            let asker = Asker::direct(peer.into(), None);
+            let request = "GET /tor/server/all HTTP/1.0\r\nAccept-Encoding: deflate\r\n\r\n";
+            let serving = tokio::spawn(async move { server.serve(theirs, asker).await });
+            ours.write_all(request.as_bytes()).await.unwrap();
+            let mut status = [0; 12];
+            let read = ours.read_exact(&mut status).await;
+            let status = read.map(|_| String::from_utf8_lossy(&status).into_owned());
+            streams.push((ours, serving, status.unwrap_or_default()));
+        }
+        streams
+    };
+    server.budget().set_most(4 << 20);
+    let streams = ask([203, 0, 113, 1], 32).await;
+    let served = streams
+        .iter()
+        .filter(|(.., status)| status.ends_with("200"));
+    assert!((4..32).contains(&served.count()));
+    let refused = streams
+        .iter()
+        .filter(|(.., status)| status.ends_with("503"));
+    assert!(refused.count() > 0);
+    let total = server.budget().total();
+    assert!((1 << 20..=4 << 20).contains(&total), "{total}");
+    // Others are served, and one of those that do not read ends for it.
+    let (.., status) = ask([203, 0, 113, 2], 1).await.pop().unwrap();
+    assert!(status.ends_with("200"), "{status}");
+    drop(streams);
 }

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use super::{Config, DirectoryTask, EventSink};
 use crate::PairSocket;
+use crate::budget::Budget;
 use crate::cache_server::{Asker, CacheServer, CachedDocuments, Places, Requests};
 use crate::clock::SystemClock;
 use crate::command::Command;
@@ -45,6 +46,7 @@ pub struct DirectoryHandle {
     places: Arc<Places>,
     documents: Arc<CachedDocuments>,
     hs_dir: Arc<HsDir>,
+    budget: Arc<Budget>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -93,6 +95,7 @@ impl DirectoryHandle {
         let documents = task.documents();
         let server = CacheServer::new(documents.clone(), served, clock);
         let places = server.places().clone();
+        let budget = server.budget().clone();
         let requests = server.requests().clone();
         let thread = std::thread::Builder::new()
             .name("directory".into())
@@ -114,6 +117,7 @@ impl DirectoryHandle {
             places,
             documents,
             hs_dir,
+            budget,
             thread: Some(thread),
         })
     }
@@ -152,6 +156,11 @@ impl DirectoryHandle {
     /// Descriptors of onion services that are kept.
     pub fn hs_dir(&self) -> &HsDir {
         &self.hs_dir
+    }
+
+    /// What streams and connections of those who ask hold.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Sends a command without waiting.

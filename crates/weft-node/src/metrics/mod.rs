@@ -18,7 +18,7 @@ mod weft;
 
 pub(crate) use server::MetricsServer;
 pub(crate) use snapshot::{
-    ListenerCounts, METRICS, MainCounts, Snapshot, Snapshots, TypedConnections,
+    DirectoryMemory, ListenerCounts, METRICS, MainCounts, Snapshot, Snapshots, TypedConnections,
 };
 
 #[cfg(test)]
@@ -143,6 +143,11 @@ mod tests {
                 pruned: 37,
                 ..HsDirCounts::default()
             }),
+            directory: Some(DirectoryMemory {
+                answers: 51,
+                documents: 52,
+                work: 53,
+            }),
             client: Some(ClientCounts {
                 open: 7,
                 probes: ProbeCounts {
@@ -252,6 +257,9 @@ mod tests {
             "weft_main_stuck_messages{thread=\"1\"} 42",
             "weft_hsdir_descriptors 31",
             "weft_hsdir_bytes 32",
+            "weft_directory_bytes{held=\"answers\"} 51",
+            "weft_directory_bytes{held=\"documents\"} 52",
+            "weft_directory_bytes{held=\"work\"} 53",
             "weft_hsdir_uploads_total{result=\"stored\"} 33",
             "weft_hsdir_uploads_total{result=\"not_newer\"} 34",
             "weft_hsdir_fetches_total{result=\"not_found\"} 35",

@@ -38,6 +38,17 @@ impl Snapshots {
     }
 }
 
+/// Bytes of memory that the directory of a relay holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DirectoryMemory {
+    /// Requests and answers of open streams.
+    pub answers: usize,
+    /// Documents.
+    pub documents: usize,
+    /// Compressions and diffs that are being made.
+    pub work: usize,
+}
+
 /// The numbers of the MetricsPort at one moment. Counters are since the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
@@ -66,6 +77,8 @@ pub(crate) struct Snapshot {
     pub flags: RelayFlags,
     /// What the directory of onion services counts, on a relay.
     pub hs_dir: Option<HsDirCounts>,
+    /// What the directory holds, on a relay.
+    pub directory: Option<DirectoryMemory>,
     /// What the client counts, where there is one.
     pub client: Option<ClientCounts>,
     /// What the relay states of its bandwidth, with AbraWeights.

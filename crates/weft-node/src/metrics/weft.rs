@@ -8,7 +8,7 @@ use weft_core::message::Report;
 use weft_dir::hs_dir::HsDirCounts;
 use weft_exit::{ExitCounts, QueryKind};
 
-use super::snapshot::Snapshot;
+use super::snapshot::{DirectoryMemory, Snapshot};
 use super::text::{Kind, Text};
 use crate::client::ClientCounts;
 
@@ -23,6 +23,9 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     onion_services(text, snapshot);
     if let Some(counts) = &snapshot.hs_dir {
         hs_dir(text, counts);
+    }
+    if let Some(memory) = &snapshot.directory {
+        directory(text, memory);
     }
     if let Some(counts) = &snapshot.abra {
         abra(text, snapshot, counts);
@@ -127,6 +130,23 @@ fn onion_services(text: &mut Text, snapshot: &Snapshot) {
         ("held", padding.drops_held),
     ] {
         text.sample(&[("result", result)], count);
+    }
+}
+
+/// What the directory holds.
+fn directory(text: &mut Text, memory: &DirectoryMemory) {
+    text.family(
+        "weft_directory_bytes",
+        Kind::Gauge,
+        "Bytes of memory that the directory holds: answers being sent (counted for MaxMemInQueues), documents, and \
+         compressions and diffs of a new consensus while they are made",
+    );
+    for (held, bytes) in [
+        ("answers", memory.answers),
+        ("documents", memory.documents),
+        ("work", memory.work),
+    ] {
+        text.sample(&[("held", held)], bytes);
     }
 }
 

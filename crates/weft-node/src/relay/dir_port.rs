@@ -12,7 +12,6 @@ use weft_core::controller::FamilyCounts;
 use weft_core::routable;
 use weft_dir::cache_server::Asker;
 use weft_log::RateLimit;
-use weft_share::PreviousHop;
 
 use super::Relay;
 use crate::logging::safe_client;
@@ -109,12 +108,7 @@ impl Relay {
             }
             return;
         }
-        let asker = Asker {
-            peer: peer.ip(),
-            hop: PreviousHop::at(peer.ip()),
-            by_relay: false,
-            room: self.write_room(peer.ip(), now),
-        };
+        let asker = Asker::direct(peer.ip(), self.write_room(peer.ip(), now));
         self.count_other_files();
         if let Some(directory) = &self.directory.handle
             && !self.shutdown.is_under_way()

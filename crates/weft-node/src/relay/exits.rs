@@ -306,20 +306,21 @@ impl Relay {
         let (_, addr) = self.controller.peer_of(connection);
         let from = addr.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let hop = self.controller.previous_hop(connection);
+        let asker = Asker {
+            peer: from,
+            hop,
+            circuit: at.addr.half.number(),
+            by_relay: !from_client,
+            // Circuits have limits of their own.
+            room: None,
+        };
         // An authority answers itself: it has more than a cache, and has it first.
         let serve = |theirs| match (&self.directory.authority, &self.directory.handle) {
             (Some(authority), _) => {
-                authority.handle.serve(theirs, from);
+                authority.handle.serve(theirs, asker);
                 true
             }
             (None, Some(directory)) if self.options.directory.cache => {
-                let asker = Asker {
-                    peer: from,
-                    hop,
-                    by_relay: !from_client,
-                    // Circuits have limits of their own.
-                    room: None,
-                };
                 directory.serve(theirs, asker)
             }
             (None, _) => false,

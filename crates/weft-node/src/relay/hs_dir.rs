@@ -1,16 +1,23 @@
-//! The directory of onion services that the relay is: its bounds, and its part in the node's memory.
+//! The directories that the relay is, of documents and of onion services: their bounds, and their part in the node's memory.
 
 use std::time::Instant;
 
 use weft_config::Options;
+use weft_core::ledger::{Cause, Cut, Held};
+use weft_dir::budget::Budget;
 use weft_dir::hs_dir::{HsDir, Limits};
 use weft_dir::params::Params;
+use weft_dir::task::DirectoryHandle;
 
 use super::Relay;
+use crate::metrics::DirectoryMemory;
 use crate::notice;
 
 /// The part of `MaxMemInQueues` that descriptors may take where torrc has no bound (C tor `hs_cache_get_max_bytes`).
 const PART: u64 = 5;
+
+/// The part of it that streams of a directory may hold for requests and answers.
+const ANSWERS_PART: u64 = 16;
 
 /// The bounds, where the node may hold `max_memory` bytes.
 fn limits(options: &Options, consensus: &Params, max_memory: u64) -> Limits {
@@ -35,8 +42,7 @@ impl Relay {
             return;
         };
         hs_dir.set_limits(limits);
-        let (memory, pruned) = (hs_dir.memory(), hs_dir.counts().pruned);
-        self.controller.set_cache_memory(memory.spare, memory.fixed);
+        let pruned = hs_dir.counts().pruned;
         let before = std::mem::replace(&mut self.directory.pruned, pruned);
         if pruned > before
             && let Some(more) = self.log_limits.pruned.check(now)
@@ -50,14 +56,52 @@ impl Relay {
         }
     }
 
-    /// Memory is short: descriptors are dropped before circuits are closed.
-    pub(super) fn relieve_hs_dir(&mut self) {
-        let Some(hs_dir) = self.hs_dir() else {
-            return;
-        };
-        hs_dir.relieve();
-        let memory = hs_dir.memory();
-        self.controller.set_cache_memory(memory.spare, memory.fixed);
+    /// What answers of the cache hold, and those of the authority.
+    fn budgets(&self) -> impl Iterator<Item = &Budget> {
+        let cache = self.directory.handle.iter().map(DirectoryHandle::budget);
+        let authority = self.directory.authority.iter();
+        cache.chain(authority.map(|authority| authority.handle.budget()))
+    }
+
+    /// Bounds what answers hold, and counts it with the node's memory.
+    pub(super) fn count_directory(&mut self) {
+        let most = self.controller.max_memory() / ANSWERS_PART;
+        let mut answers = Vec::new();
+        for budget in self.budgets() {
+            budget.set_most(usize::try_from(most).unwrap_or(usize::MAX));
+            answers.extend(budget.held());
+        }
+        let memory = self.hs_dir().map(HsDir::memory).unwrap_or_default();
+        self.controller
+            .set_cache_memory(memory.spare, memory.fixed, answers);
+    }
+
+    /// What the directory holds, for the metrics.
+    pub(super) fn directory_memory(&self) -> Option<DirectoryMemory> {
+        let documents = self.directory.handle.as_ref()?.documents();
+        Some(DirectoryMemory {
+            answers: self.budgets().map(Budget::total).sum(),
+            documents: documents.memory(),
+            work: documents.work(),
+        })
+    }
+
+    /// Memory is short: descriptors are dropped before circuits are closed, and with these the answers of `cut` end.
+    pub(super) fn relieve_directory(&mut self, mut cut: Cut) {
+        if let Some(hs_dir) = self.hs_dir() {
+            hs_dir.relieve();
+        }
+        for budget in self.budgets() {
+            budget.end(|hop, bytes| {
+                let (cause, held) = (Cause::Hop(hop), Held::kept(bytes));
+                let ends = cut.includes(cause, held);
+                if ends {
+                    cut.closed(cause, held);
+                }
+                ends
+            });
+        }
+        self.count_directory();
     }
 }
 

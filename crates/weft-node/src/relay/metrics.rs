@@ -204,6 +204,7 @@ impl Relay {
                 .handle
                 .as_ref()
                 .map(|directory| directory.hs_dir().counts()),
+            directory: self.directory_memory(),
             client: metrics.client,
             abra: self
                 .options

@@ -72,13 +72,14 @@ impl Relay {
                 used,
                 allowed,
                 to_free,
+                answers,
             } => {
-                self.relieve_hs_dir();
+                self.relieve_directory(answers.clone());
                 if let Some(more) = self.log_limits.memory.check(now) {
                     self.overloaded();
                     tracing::warn!(
-                        "We are low on memory ({} of MaxMemInQueues {} MB): circuits, streams and \
-                         links that hold most for longest are closed, to free {} MB{more}",
+                        "We are low on memory ({} of MaxMemInQueues {} MB): circuits, streams, \
+                         links and directory answers that hold most for longest are closed, to free {} MB{more}",
                         used >> 20,
                         allowed >> 20,
                         to_free.div_ceil(1 << 20),

@@ -77,6 +77,7 @@ impl Relay {
         self.test_bandwidth(now);
         self.tick_exits(now);
         self.tick_hs_dir(now);
+        self.count_directory();
         self.tick_dir_port(now);
         self.turn_bridge_transports(now);
         self.share_limits();

@@ -33,7 +33,7 @@ pub(super) fn find(held: &Held, kind: DocumentKind, which: &str, now: SystemTime
             lifetime = ALL_LIFETIME;
             let own = search.own().map(|(_, own)| text(own));
             let others = held.current.keys().filter_map(|id| search.current(id));
-            own.into_iter().chain(others.map(Part::Stored)).collect()
+            own.into_iter().chain(others.map(Part::from)).collect()
         }
         Some(("fp", ids)) => {
             let mut ids: Vec<RsaIdentity> = identities(ids).collect();
@@ -58,7 +58,7 @@ pub(super) fn find(held: &Held, kind: DocumentKind, which: &str, now: SystemTime
     if parts.len() == 1 && lifetime.is_zero() {
         lifetime = ONE_LIFETIME;
     }
-    Found::Parts(parts, lifetime)
+    Found::Documents(parts, lifetime)
 }
 
 fn text(own: &Own) -> Part {
@@ -83,7 +83,7 @@ impl<'a> Search<'a> {
     }
 
     /// What the consensus lists of another.
-    fn current(&self, id: &RsaIdentity) -> Option<Stored> {
+    fn current(&self, id: &RsaIdentity) -> Option<&'a Stored> {
         let digest = self.held.current.get(id)?;
         let descriptor = self.held.descriptors.get(digest)?;
         let found = match self.kind {
@@ -91,13 +91,13 @@ impl<'a> Search<'a> {
             DocumentKind::ExtraInfo => self.held.extra_infos.get(&descriptor.extra_info?)?,
         };
         let is_young = found.published + MAX_AGE >= self.now;
-        is_young.then(|| found.clone())
+        is_young.then_some(found)
     }
 
     fn by_id(&self, id: &RsaIdentity) -> Option<Part> {
         match self.own().filter(|(own, _)| *own == id) {
             Some((_, own)) => Some(text(own)),
-            None => self.current(id).map(Part::Stored),
+            None => self.current(id).map(Part::from),
         }
     }
 
@@ -109,6 +109,6 @@ impl<'a> Search<'a> {
             DocumentKind::Descriptor => &self.held.descriptors,
             DocumentKind::ExtraInfo => &self.held.extra_infos,
         };
-        store.get(digest).cloned().map(Part::Stored)
+        store.get(digest).map(Part::from)
     }
 }

@@ -6,27 +6,42 @@ use std::time::SystemTime;
 use memchr::memmem;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::super::documents::{CachedDocuments, Held};
+use super::super::documents::{CachedDocuments, Held, Own};
 use super::super::pieces::{Part, Pieces};
 use super::{Found, descriptors};
 use crate::compress::Compression;
-use crate::descriptors::DocumentKind;
+use crate::descriptors::{DocumentKind, Stored};
 
 /// Where a descriptor's signature begins.
 const SIGNATURE: &[u8] = b"\nrouter-signature";
 /// Lines of an extra-info document that old descriptors had, in the order in which C tor puts them there.
 const HISTORIES: [&[u8]; 2] = [b"\nread-history ", b"\nwrite-history "];
 
+/// A descriptor that is shown.
+enum Shown<'a> {
+    Own(&'a Own),
+    Other(&'a Stored),
+}
+
+impl From<Shown<'_>> for Part {
+    fn from(shown: Shown<'_>) -> Self {
+        match shown {
+            Shown::Own(own) => Part::Text(own.text.clone()),
+            Shown::Other(stored) => Part::from(stored),
+        }
+    }
+}
+
 impl CachedDocuments {
     /// The descriptor of a relay: our own, or what the consensus lists.
     pub fn descriptor_of(&self, relay: &RsaIdentity) -> Option<Vec<u8>> {
-        let part = descriptor(&self.held(), relay)?;
+        let part = descriptor(&self.held(), relay).map(Part::from)?;
         read(part)
     }
 
     /// The descriptors that the consensus lists, and our own.
     pub fn descriptors(&self) -> Vec<u8> {
-        let parts = all(&self.held());
+        let parts = all(&self.held()).into_iter().map(Part::from).collect();
         join(parts)
     }
 
@@ -35,9 +50,9 @@ impl CachedDocuments {
     pub fn descriptors_with_histories(&self) -> Vec<u8> {
         let parts: Vec<(Part, Option<Part>)> = {
             let held = self.held();
-            let with_extra = |part: Part| {
-                let extra = extra_info_of(&held, &part);
-                (part, extra)
+            let with_extra = |shown: Shown<'_>| {
+                let extra = extra_info_of(&held, &shown);
+                (Part::from(shown), extra)
             };
             all(&held).into_iter().map(with_extra).collect()
         };
@@ -64,7 +79,7 @@ impl CachedDocuments {
             let held = self.held();
             match &held.own {
                 Some((_, _, Some(own))) if own.digest == *digest => Part::Text(own.text.clone()),
-                _ => Part::Stored(held.extra_infos.get(digest)?.clone()),
+                _ => Part::from(held.extra_infos.get(digest)?),
             }
         };
         read(part)
@@ -74,22 +89,22 @@ impl CachedDocuments {
     pub fn servers(&self, which: &str, now: SystemTime) -> Option<Vec<u8>> {
         let found = descriptors::find(&self.held(), DocumentKind::Descriptor, which, now);
         match found {
-            Found::Parts(parts, _) => Some(join(parts)),
+            Found::Documents(parts, _) => Some(join(parts)),
             _ => None,
         }
     }
 }
 
-fn descriptor(held: &Held, relay: &RsaIdentity) -> Option<Part> {
+fn descriptor<'a>(held: &'a Held, relay: &RsaIdentity) -> Option<Shown<'a>> {
     if let Some((_, own, _)) = held.own.as_ref().filter(|(id, ..)| id == relay) {
-        return Some(Part::Text(own.text.clone()));
+        return Some(Shown::Own(own));
     }
     let stored = held.descriptors.get(held.current.get(relay)?)?;
-    Some(Part::Stored(stored.clone()))
+    Some(Shown::Other(stored))
 }
 
 /// Ours, and those of others that the consensus lists.
-fn all(held: &Held) -> Vec<Part> {
+fn all(held: &Held) -> Vec<Shown<'_>> {
     let own = held.own.as_ref().map(|(id, ..)| *id);
     let listed = held.current.keys().copied();
     let others = listed.filter(|id| Some(*id) != own);
@@ -98,15 +113,15 @@ fn all(held: &Held) -> Vec<Part> {
 }
 
 /// The extra-info document that belongs to a descriptor.
-fn extra_info_of(held: &Held, descriptor: &Part) -> Option<Part> {
+fn extra_info_of(held: &Held, descriptor: &Shown<'_>) -> Option<Part> {
     match descriptor {
-        Part::Text(_) => {
+        Shown::Own(_) => {
             let (_, _, own) = held.own.as_ref()?;
             Some(Part::Text(own.as_ref()?.text.clone()))
         }
-        Part::Stored(stored) => {
+        Shown::Other(stored) => {
             let found = held.extra_infos.get(&stored.extra_info?)?;
-            Some(Part::Stored(found.clone()))
+            Some(Part::from(found))
         }
     }
 }
@@ -126,10 +141,9 @@ fn histories(extra: &[u8]) -> Vec<u8> {
 
 /// A document's text; `None`: its file cannot be read any more.
 fn read(part: Part) -> Option<Vec<u8>> {
-    match part {
-        Part::Text(text) => Some(text.as_bytes().to_vec()),
-        Part::Stored(stored) => stored.read().ok(),
-    }
+    let length = part.length();
+    let text = join(vec![part]);
+    (text.len() == length).then_some(text)
 }
 
 /// Documents, one after the other.

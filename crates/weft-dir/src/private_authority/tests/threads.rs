@@ -22,7 +22,8 @@ async fn under_load_only_relays_are_answered_at_the_dirport() {
             let (mut ours, theirs) = tokio::io::duplex(1 << 20);
             let server = server.clone();
             let serving = tokio::spawn(async move {
-                server.serve_limited(theirs, peer.into(), limited).await;
+                let asker = Asker::direct(peer.into(), None);
+                server.serve_limited(theirs, asker, limited).await;
             });
             let request = format!("GET {MICRODESC} HTTP/1.0\r\n\r\n");
             ours.write_all(request.as_bytes()).await.unwrap();

@@ -15,7 +15,6 @@ use weft_dir::clock::SystemClock;
 use weft_dir::command::{DirectoryOptions, Event};
 use weft_dir::http::{self, Limits, Request, Response};
 use weft_dir::task::{Config, DirectoryHandle};
-use weft_share::PreviousHop;
 
 /// No step takes longer on a machine that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -243,12 +242,7 @@ impl Node {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let peer = stream.peer_addr().unwrap().ip();
-                let asker = Asker {
-                    peer,
-                    hop: PreviousHop::at(peer),
-                    by_relay: false,
-                    room: None,
-                };
+                let asker = Asker::direct(peer, None);
                 dir_port.serve(stream, asker);
             }
         });
