@@ -21,7 +21,7 @@ pub struct Admitted<T> {
 struct Item<G, M, T> {
     group: G,
     member: M,
-    proven: bool,
+    turn: Turn,
     item: T,
 }
 
@@ -53,11 +53,12 @@ impl<M: Copy + Ord> Group<M> {
 ///
 /// At the bound:
 /// - the group that holds most gives way to one that would still hold less; in it the member that
-///   holds most; of its items the oldest that is not [proven](Self::prove), else the oldest;
+///   holds most; of its items the one that has not been [proven](Self::prove) for longest, else the
+///   oldest;
 /// - among equals, and in place of the asker's own, only an item that is not proven gives way, the
-///   oldest. What is of use proves itself soon; what was made to fill the bound never does. So a flood
-///   that comes by as many owners as there are places, or by the same hop as others, has to be as
-///   fast as the places are many to keep anybody out.
+///   one that has not been for longest. What is of use proves itself soon; what was made to fill the
+///   bound never does. So a flood that comes by as many owners as there are places, or by the same
+///   hop as others, has to be as fast as the places are many to keep anybody out.
 #[derive(Debug)]
 pub struct Shares<G, M, T> {
     last_ticket: u64,
@@ -99,6 +100,12 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Shares<G, M, T> {
         self.ranks.held(group)
     }
 
+    /// Items of the group that holds most.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.ranks.greatest().map_or(0, |(rank, _)| rank.held)
+    }
+
     /// An item that is still held.
     #[must_use]
     pub fn get(&self, ticket: Ticket) -> Option<&T> {
@@ -127,31 +134,50 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Shares<G, M, T> {
         };
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
+        let turn = Turn {
+            proven: false,
+            since: self.last_ticket,
+            ticket,
+        };
         let held = Item {
             group,
             member,
-            proven: false,
+            turn,
             item,
         };
         self.items.insert(ticket, held);
-        let proven = false;
-        self.add(group, member, Turn { proven, ticket });
+        self.add(group, member, turn);
         Ok(Admitted { ticket, displaced })
     }
 
     /// An item has shown that it is of use: it gives way only to an owner that holds less, and after
     /// the owner's other items.
     pub fn prove(&mut self, ticket: Ticket) {
+        self.set_proven(ticket, true, ticket.0);
+    }
+
+    /// An item is not of use any more: it gives way as if it had come now.
+    pub fn unprove(&mut self, ticket: Ticket) {
+        self.last_ticket += 1;
+        self.set_proven(ticket, false, self.last_ticket);
+    }
+
+    fn set_proven(&mut self, ticket: Ticket, proven: bool, since: u64) {
         let Some(item) = self.items.get_mut(&ticket) else {
             return;
         };
-        if std::mem::replace(&mut item.proven, true) {
+        if item.turn.proven == proven {
             return;
         }
+        let turn = Turn {
+            proven,
+            since,
+            ticket,
+        };
+        let before = std::mem::replace(&mut item.turn, turn);
         let (group, member) = (item.group, item.member);
-        let turn = |proven| Turn { proven, ticket };
-        self.take(group, member, turn(false));
-        self.add(group, member, turn(true));
+        self.take(group, member, before);
+        self.add(group, member, turn);
     }
 
     /// An item is over. `None`: it has left before.
@@ -159,10 +185,10 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Shares<G, M, T> {
         let Item {
             group,
             member,
-            proven,
+            turn,
             item,
         } = self.items.remove(&ticket)?;
-        self.take(group, member, Turn { proven, ticket });
+        self.take(group, member, turn);
         Some(item)
     }
 

@@ -77,6 +77,32 @@ fn a_flood_by_as_many_owners_as_there_are_places_rotates() {
 }
 
 #[test]
+fn what_is_of_use_no_more_gives_way_after_what_has_not_been_for_longer() {
+    let mut shares = Small::default();
+    let tickets: Vec<Ticket> = (0..4)
+        .map(|item| shares.admit(1, 1, 4, item).unwrap().ticket)
+        .collect();
+    for ticket in &tickets {
+        shares.prove(*ticket);
+    }
+    assert_eq!(shares.admit(1, 1, 4, 9), Err(9));
+    for index in [2, 0] {
+        shares.unprove(tickets[index]);
+    }
+    // Once more changes nothing.
+    shares.unprove(tickets[2]);
+    assert_eq!(admit(&mut shares, 1, 1, 4, 10), Some(2));
+    assert_eq!(admit(&mut shares, 2, 1, 4, 20), Some(0));
+    assert_eq!((shares.most(), shares.held(2)), (3, 1));
+    shares.prove(tickets[1]);
+    assert_eq!(
+        admit(&mut shares, 2, 1, 4, 21),
+        Some(10),
+        "not what is of use"
+    );
+}
+
+#[test]
 fn each_group_is_served_in_turn_and_its_oldest_item_first() {
     let mut shares = Small::default();
     for (group, member, item) in [
@@ -107,6 +133,7 @@ fn an_ipv6_client_is_its_network_and_a_mapped_one_its_ipv4_address() {
 enum Op {
     Admit(u8, u8),
     Prove(usize),
+    Unprove(usize),
     Release(usize),
     Serve,
     Bound(usize),
@@ -118,6 +145,7 @@ fn op() -> impl Strategy<Value = Op> {
         // One that asks for everything.
         8 => (0..2u8).prop_map(|member| Op::Admit(0, member)),
         3 => any::<usize>().prop_map(Op::Prove),
+        1 => any::<usize>().prop_map(Op::Unprove),
         4 => any::<usize>().prop_map(Op::Release),
         2 => Just(Op::Serve),
         1 => (0..40usize).prop_map(Op::Bound),
@@ -171,6 +199,11 @@ proptest! {
                 Op::Prove(index) => {
                     if let Some((_, ticket)) = pick(&model, index) {
                         shares.prove(ticket);
+                    }
+                }
+                Op::Unprove(index) => {
+                    if let Some((_, ticket)) = pick(&model, index) {
+                        shares.unprove(ticket);
                     }
                 }
                 Op::Release(index) => {
