@@ -70,6 +70,12 @@ pub struct Link {
     pub(crate) last_empty: Instant,
     /// Since when no circuit has used the link.
     pub idle_since: Option<Instant>,
+    /// The controller knows that.
+    pub(crate) idle_reported: bool,
+    /// Its part of the range of times that a link may be idle.
+    pub(crate) idle_part: u8,
+    /// It leads to a relay of the consensus, at an address of that relay's.
+    pub(crate) listed_relay: bool,
 
     /// Cells chosen to be written next, in order.
     pub out: VecDeque<Box<Cell>>,
@@ -126,6 +132,9 @@ impl Link {
             padding,
             last_empty: now,
             idle_since: Some(now),
+            idle_reported: false,
+            idle_part: 0,
+            listed_relay: false,
             out: VecDeque::new(),
             destroys: VecDeque::new(),
             circuits: HashMap::with_hasher(CircIdHash(hash_seed | 1)),
@@ -171,6 +180,7 @@ impl Link {
     pub fn add(&mut self, circ_id: u32, slot: HalfKey) {
         self.circuits.insert(circ_id, slot);
         self.idle_since = None;
+        self.idle_reported = false;
     }
 
     /// Takes a half off the link.

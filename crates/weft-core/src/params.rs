@@ -8,6 +8,10 @@ use crate::padding::PaddingParams;
 use crate::stream_dos::StreamDosParams;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
+/// The shortest time after which a link without circuits is closed that leads to no relay of the
+/// consensus: C tor's `CONNTIMEOUT_CLIENTS_BASE`.
+const IDLE_OTHERS: Duration = Duration::from_secs(180);
+
 /// The parameters of every connection thread of this relay. Replaced whole when one changes.
 #[derive(Clone, Debug)]
 pub struct RelayParams {
@@ -44,10 +48,9 @@ pub struct RelayParams {
     /// How long a half waits for an onionskin's answer, for the controller to join it, or for
     /// CREATED2.
     pub wait: Duration,
-    /// A link to a relay without circuits is closed after this time.
+    /// A link without circuits to a relay of the consensus, at an address of that relay's, is
+    /// closed after this time, a quarter more or less.
     pub idle_relay_link: Duration,
-    /// A link to a client without circuits is closed after this time.
-    pub idle_client_link: Duration,
     /// A link on which nothing was written for so long gets a PADDING cell, and one whose peer takes
     /// nothing for ten times as long is closed (`KeepalivePeriod`).
     pub keepalive: Duration,
@@ -92,7 +95,6 @@ impl RelayParams {
             circuit_priority_half_life: Duration::from_secs(30),
             wait: Duration::from_secs(60),
             idle_relay_link: Duration::from_secs(3600),
-            idle_client_link: Duration::from_secs(1800),
             keepalive: Duration::from_secs(300),
             padding: PaddingParams::default(),
             circpad: CircpadParams::default(),
@@ -104,5 +106,22 @@ impl RelayParams {
             sendme_emit: 1,
             sendme_accept: 0,
         }
+    }
+
+    /// How long a link without circuits may stay open, where it has this part (of 256) of the range
+    /// of times. As in C tor (`channelpadding_get_channel_idle_timeout`), what is not `listed` has
+    /// 3 to 4.5 minutes, whatever its peer has proved.
+    pub(crate) fn idle_limit(&self, listed: bool, part: u8) -> Duration {
+        let within = |low: Duration, range: Duration| low + range * u32::from(part) / 256;
+        match listed {
+            true => within(self.idle_relay_link * 3 / 4, self.idle_relay_link / 2),
+            false => within(IDLE_OTHERS, IDLE_OTHERS / 2),
+        }
+    }
+
+    /// How long a link without circuits may stay open at most.
+    pub fn longest_idle(&self) -> Duration {
+        self.idle_limit(true, u8::MAX)
+            .max(self.idle_limit(false, u8::MAX))
     }
 }

@@ -34,6 +34,7 @@ impl RelayController {
             self.refuse_create(half, DestroyReason::RESOURCELIMIT);
             return;
         }
+        self.note_used(connection);
         let create = Create {
             half,
             request,
@@ -96,7 +97,7 @@ impl RelayController {
 
     pub(super) fn on_extend(&mut self, request: ExtendRequest, now: Instant) {
         let spread = self.spreads(&request.rsa);
-        let open = self.connections.best_for(&request, now, spread);
+        let open = self.best_for(&request, now);
         let open = open.map(|id| (id, self.connections.circuits_on(id)));
         if let Some((id, circuits)) = open
             && (circuits == 0 || !spread)
@@ -157,6 +158,36 @@ impl RelayController {
         }
     }
 
+    /// The best open connection for an extension.
+    pub(super) fn best_for(
+        &mut self,
+        request: &ExtendRequest,
+        now: Instant,
+    ) -> Option<ConnectionId> {
+        let spread = match self.params.sharing {
+            Sharing::PerCircuit { per_relay, .. } | Sharing::Auto { per_relay, .. } => {
+                self.spreads(&request.rsa).then_some(per_relay)
+            }
+            Sharing::All => None,
+        };
+        self.connections.best_for(request, now, spread)
+    }
+
+    /// A link gets a circuit.
+    pub(super) fn note_used(&mut self, connection: ConnectionId) {
+        self.displaceable.note_used(connection);
+        self.connections.opening.unlisted.note_used(connection);
+    }
+
+    /// A link has had no circuit since then, as its thread, which has made `joins`, reports.
+    pub(super) fn on_idle(&mut self, connection: ConnectionId, since: Instant, joins: u64) {
+        if self.connections.is_idle(connection, joins) {
+            self.displaceable.note_idle(connection, since);
+            let unlisted = &mut self.connections.opening.unlisted;
+            unlisted.note_idle(connection, since);
+        }
+    }
+
     /// Whether there may be a further connection to this relay.
     fn may_open_another(&self, rsa: RsaIdentity) -> bool {
         match self.params.sharing {
@@ -184,9 +215,10 @@ impl RelayController {
                 .opening
                 .start_listed(connection, (rsa, addr));
         } else {
-            // Clients can ask for connections that lead nowhere: these leave room for others.
+            // Clients can ask for connections that lead nowhere, or to themselves: these leave room
+            // for others.
             let bound = match self.is_full() {
-                true => self.connections.opening.unlisted(),
+                true => self.connections.opening.unlisted.len(),
                 false => self.params.max_connections / 4,
             };
             let opening = &mut self.connections.opening;
@@ -232,6 +264,7 @@ impl RelayController {
 
     /// Asks the thread that owns a link to make the forward half of an extension.
     pub(super) fn join(&mut self, connection: ConnectionId, request: ExtendRequest) {
+        self.note_used(connection);
         match self.connections.join(connection) {
             Some(thread) => self.send(
                 thread,

@@ -11,6 +11,7 @@ use crate::message::ExtendRequest;
 use super::ConnectionCounts;
 use super::network::Network;
 use super::opening::{Opening, Served};
+use super::relay_links::{Place, RelayLinks};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 /// A connection this old takes no new circuits, so that its keys come to an end: C tor's
@@ -62,12 +63,12 @@ pub(super) struct Connection {
     stated: bool,
     /// It was accepted, and its address is charged for it.
     pub(super) counted_for_dos: bool,
-    /// It takes no new circuits: its TLS keys near their end, and there are no others for it, or its far end does not answer.
-    pub(super) worn: bool,
     /// The circuits on it.
     load: Load,
     /// Lost packets hold it up, by its thread's latest report.
     lossy: bool,
+    /// Its thread knows that it leads to a relay of the consensus, at an address of that relay's.
+    listed: bool,
 }
 
 /// The circuits of a connection: as its thread has reported, and those on their way there.
@@ -90,10 +91,30 @@ impl Load {
 }
 
 impl Connection {
-    /// Whether a new circuit may begin on it. One that is too old or too worn keeps the circuits
-    /// that it has until they end, and then expires.
-    fn takes_new_circuits(&self, now: Instant) -> bool {
-        !self.worn && now.saturating_duration_since(self.since) < TOO_OLD
+    /// Whether it is too old for new circuits. It keeps the circuits that it has until they end,
+    /// and then expires.
+    fn is_too_old(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= TOO_OLD
+    }
+
+    /// Its place among the open links to relays.
+    fn place(&self) -> Option<Place> {
+        match self.state {
+            State::Relay {
+                rsa,
+                ed25519,
+                canonical,
+            } => Some((rsa, (!canonical).then(|| self.addr.ip()), ed25519)),
+            _ => None,
+        }
+    }
+
+    /// Whether it leads to a relay of the consensus, at an address of that relay's.
+    fn is_listed(&self, network: &Network) -> bool {
+        match &self.state {
+            State::Relay { rsa, canonical, .. } => *canonical && network.lists(rsa),
+            _ => false,
+        }
     }
 
     /// Whether the peer is a client, as far as is known: a relay is what the consensus lists.
@@ -139,8 +160,8 @@ pub(super) struct Connections {
     last_id: u64,
     /// By identifier.
     all: BTreeMap<ConnectionId, Connection>,
-    /// Open connections to relays by RSA identity, oldest first.
-    relays: BTreeMap<RsaIdentity, Vec<ConnectionId>>,
+    /// Open connections to relays.
+    relays: RelayLinks,
     /// Connections that are being opened, and the requests that wait for them.
     pub(super) opening: Opening,
     /// How many there are of each kind.
@@ -185,7 +206,7 @@ impl Connections {
 
     /// Whether an open connection leads to this relay.
     pub(super) fn has_relay(&self, rsa: &RsaIdentity) -> bool {
-        self.relays.contains_key(rsa)
+        self.relays.open(rsa) > 0
     }
 
     /// An identifier.
@@ -215,9 +236,9 @@ impl Connections {
                 accepted,
                 stated: false,
                 counted_for_dos: accepted,
-                worn: false,
                 load: Load::default(),
                 lossy: false,
+                listed: false,
             },
         );
     }
@@ -265,16 +286,22 @@ impl Connections {
         let State::Relay { rsa, .. } = connection.state else {
             return None;
         };
-        let addr = connection.addr;
-        let was_lossy = self.is_lossy(&rsa);
-        self.all.get_mut(&id)?.lossy = lossy;
-        (lossy && !was_lossy).then_some(addr)
+        let was_lossy = self.relays.any_lossy(&rsa);
+        if std::mem::replace(&mut connection.lossy, lossy) != lossy {
+            self.relays.set_lossy(&rsa, lossy);
+        }
+        (lossy && !was_lossy).then_some(connection.addr)
     }
 
     /// Whether lost packets hold up an open connection to this relay. The others take the same way.
     pub(super) fn is_lossy(&self, rsa: &RsaIdentity) -> bool {
-        let mut ids = self.relays.get(rsa).into_iter().flatten();
-        ids.any(|id| self.all.get(id).is_some_and(|one| one.lossy))
+        self.relays.any_lossy(rsa)
+    }
+
+    /// Whether a link has no circuit on its way, where its thread, which has made `joins`, has
+    /// reported none.
+    pub(super) fn is_idle(&self, id: ConnectionId, joins: u64) -> bool {
+        self.all.get(&id).is_some_and(|one| one.load.sent == joins)
     }
 
     /// Circuits on a connection.
@@ -284,13 +311,13 @@ impl Connections {
 
     /// Connections to this relay, open or being opened.
     pub(super) fn count_to(&self, rsa: RsaIdentity) -> usize {
-        self.relays.get(&rsa).map_or(0, Vec::len) + self.opening.count_to(rsa)
+        self.relays.open(&rsa) + self.opening.count_to(rsa)
     }
 
-    /// A connection takes no new circuits: its keys near their end, or its far end does not answer.
-    pub(super) fn wear_out(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.all.get_mut(&id) {
-            connection.worn = true;
+    /// A connection takes no new circuits any more: its keys near their end, or its far end does not answer.
+    pub(super) fn retire(&mut self, id: ConnectionId) {
+        if let Some(place) = self.all.get(&id).and_then(Connection::place) {
+            self.relays.retire(id, place);
         }
     }
 
@@ -320,13 +347,16 @@ impl Connections {
             ed25519,
             canonical,
         };
-        self.relays.entry(rsa).or_default().push(id);
+        if let Some(place) = connection.place() {
+            self.relays.opened(id, place);
+        }
         let serves_others = canonical && !spread;
         self.opening.opened(id, rsa, ed25519, serves_others)
     }
 
     /// A connection gives way to another one. The thread that owns it, unless it is over already.
     pub(super) fn displaced(&mut self, id: ConnectionId) -> Option<ThreadId> {
+        self.retire(id);
         let connection = self.all.get_mut(&id)?;
         if let State::Connecting { rsa } = connection.state {
             connection.state = State::Displaced { rsa };
@@ -349,6 +379,24 @@ impl Connections {
         changed
     }
 
+    /// The links for which it is new that they lead to relays of the consensus, or do not.
+    pub(super) fn list(&mut self, network: &Network) -> Vec<(ConnectionId, bool)> {
+        let all = self.all.iter_mut();
+        let changed = all.filter_map(|(id, one)| {
+            let listed = one.is_listed(network);
+            let is_new = std::mem::replace(&mut one.listed, listed) != listed;
+            is_new.then_some((*id, listed))
+        });
+        changed.collect()
+    }
+
+    /// The same of one link.
+    pub(super) fn list_one(&mut self, id: ConnectionId, network: &Network) -> Option<bool> {
+        let one = self.all.get_mut(&id)?;
+        let listed = one.is_listed(network);
+        (std::mem::replace(&mut one.listed, listed) != listed).then_some(listed)
+    }
+
     /// Notes that an accepted connection's address is not charged for it any more. False: it was not.
     pub(super) fn discharge(&mut self, id: ConnectionId) -> bool {
         self.all
@@ -366,8 +414,9 @@ impl Connections {
             _ => None,
         };
         let waiting = self.opening.remove(id);
-        if let State::Relay { rsa, .. } = connection.state {
-            forget(&mut self.relays, rsa, id);
+        self.opening.unlisted.release(id);
+        if let Some(place) = connection.place() {
+            self.relays.closed(id, place, connection.lossy);
         }
         Some(Closed {
             addr: connection.addr,
@@ -378,58 +427,194 @@ impl Connections {
     }
 
     /// The best open connection for an extension: to the right identities, canonical or at an
-    /// address that the client named, and neither too old nor worn. Where circuits do not share (`spread`), the
-    /// one with the fewest; then canonical before others, then the oldest, so that duplicates fall idle and
-    /// expire.
+    /// address that the client named, and neither too old nor worn. Where circuits do not share, it
+    /// is one of those with the fewest among the `spread` that come first; then canonical before
+    /// others, then the oldest, so that duplicates fall idle and expire.
     pub(super) fn best_for(
-        &self,
+        &mut self,
         request: &ExtendRequest,
         now: Instant,
-        spread: bool,
+        spread: Option<usize>,
     ) -> Option<ConnectionId> {
-        let mut best: Option<((usize, bool), ConnectionId)> = None;
-        for id in self.relays.get(&request.rsa).into_iter().flatten() {
-            let Some(connection) = self.all.get(id) else {
+        let named = request.addrs.iter().map(|addr| Some(addr.ip()));
+        let mut best: Option<(usize, ConnectionId)> = None;
+        for addr in std::iter::once(None).chain(named) {
+            let (rsa, ed25519) = (request.rsa, request.ed25519);
+            let first = loop {
+                let first = self.relays.usable(rsa, ed25519, addr).next();
+                let is_too_old =
+                    |id: ConnectionId| self.all.get(&id).is_none_or(|one| one.is_too_old(now));
+                match first {
+                    // The oldest are the first.
+                    Some((place, id)) if is_too_old(id) => self.relays.retire(id, place),
+                    _ => break first.map(|(_, id)| id),
+                }
+            };
+            let Some(most) = spread else {
+                if first.is_some() {
+                    return first;
+                }
                 continue;
             };
-            let State::Relay {
-                ed25519, canonical, ..
-            } = connection.state
-            else {
-                continue;
-            };
-            let right_identity = request.ed25519.is_none_or(|wanted| wanted == ed25519);
-            let named = request
-                .addrs
-                .iter()
-                .any(|addr| addr.ip() == connection.addr.ip());
-            if !right_identity || !(canonical || named) || !connection.takes_new_circuits(now) {
-                continue;
-            }
-            let load = if spread {
-                connection.load.circuits()
-            } else {
-                0
-            };
-            let rank = (load, !canonical);
-            if best.is_none_or(|(best_rank, _)| rank < best_rank) {
-                best = Some((rank, *id));
+            for (_, id) in self.relays.usable(rsa, ed25519, addr).take(most) {
+                let load = self.circuits_on(id);
+                if best.is_none_or(|(fewest, _)| load < fewest) {
+                    best = Some((load, id));
+                }
             }
         }
         best.map(|(_, id)| id)
     }
 }
 
-/// Strikes a connection out of one identity's list.
-fn forget(
-    lists: &mut BTreeMap<RsaIdentity, Vec<ConnectionId>>,
-    identity: RsaIdentity,
-    id: ConnectionId,
-) {
-    if let Some(list) = lists.get_mut(&identity) {
-        list.retain(|other| *other != id);
-        if list.is_empty() {
-            lists.remove(&identity);
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use weft_cell::circ_msg::CreateRequest;
+
+    use super::*;
+    use crate::address::OriginId;
+    use crate::message::Requester;
+
+    /// What happens to the connections.
+    #[derive(Clone, Debug)]
+    enum Op {
+        Open {
+            rsa: u8,
+            ed25519: u8,
+            addr: u8,
+            canonical: bool,
+        },
+        /// Circuits are sent to one.
+        Load(usize, usize),
+        Lossy(usize, bool),
+        Retire(usize),
+        Close(usize),
+        /// Days pass.
+        Wait(u8),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            5 => (0..2_u8, 0..2_u8, 0..3_u8, any::<bool>()).prop_map(
+                |(rsa, ed25519, addr, canonical)| Op::Open { rsa, ed25519, addr, canonical }
+            ),
+            3 => (any::<usize>(), 0..4_usize).prop_map(|(which, load)| Op::Load(which, load)),
+            2 => (any::<usize>(), any::<bool>()).prop_map(|(which, lossy)| Op::Lossy(which, lossy)),
+            1 => any::<usize>().prop_map(Op::Retire),
+            2 => any::<usize>().prop_map(Op::Close),
+            1 => (0..4_u8).prop_map(Op::Wait),
+        ]
+    }
+
+    fn identity(rsa: u8) -> RsaIdentity {
+        RsaIdentity([rsa; 20])
+    }
+
+    fn at(addr: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, addr], 9001))
+    }
+
+    fn extension(rsa: u8, ed25519: u8, addr: u8) -> ExtendRequest {
+        ExtendRequest {
+            from: Requester::Origin(OriginId(1)),
+            addrs: vec![at(addr)],
+            rsa: [rsa; 20].into(),
+            ed25519: Some([ed25519; 32].into()),
+            create: Arc::new(CreateRequest::Fast { x: [0; 20] }),
+        }
+    }
+
+    impl Connections {
+        /// What [`best_for`](Self::best_for) finds, by looking at all of them.
+        fn best_of_all(
+            &self,
+            retired: &[ConnectionId],
+            (rsa, ed25519, addr): (u8, u8, u8),
+            now: Instant,
+            spread: bool,
+        ) -> Option<ConnectionId> {
+            let fits = self.all.iter().filter_map(|(id, one)| {
+                let State::Relay {
+                    rsa: of,
+                    ed25519: ed,
+                    canonical,
+                } = one.state
+                else {
+                    return None;
+                };
+                let is_right = of == identity(rsa) && ed == Ed25519Identity([ed25519; 32]);
+                let is_there = canonical || one.addr.ip() == at(addr).ip();
+                let is_fresh = !retired.contains(id) && !one.is_too_old(now);
+                let load = if spread { one.load.circuits() } else { 0 };
+                (is_right && is_there && is_fresh).then_some((load, !canonical, *id))
+            });
+            fits.min().map(|(_, _, id)| id)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_a_look_at_all_links_finds(
+            ops in proptest::collection::vec(op(), 1..80),
+        ) {
+            let mut connections = Connections::default();
+            let (mut now, mut ids, mut retired) = (Instant::now(), Vec::new(), Vec::new());
+            for op in ops {
+                let pick = |which: usize| ids.get(which % ids.len().max(1)).copied();
+                match op {
+                    Op::Open { rsa, ed25519, addr, canonical } => {
+                        let id = connections.fresh_id();
+                        let (rsa, ed25519) = (identity(rsa), Ed25519Identity([ed25519; 32]));
+                        connections.add(id, ThreadId(0), at(addr), State::Accepted, now);
+                        connections.opened_by_relay(id, rsa, ed25519, canonical, false);
+                        ids.push(id);
+                    }
+                    Op::Load(which, load) => if let Some(id) = pick(which) {
+                        connections.loaded(id, load, 0, false);
+                    },
+                    Op::Lossy(which, lossy) => if let Some(id) = pick(which) {
+                        let load = connections.circuits_on(id);
+                        connections.loaded(id, load, 0, lossy);
+                    },
+                    Op::Retire(which) => if let Some(id) = pick(which) {
+                        connections.retire(id);
+                        retired.push(id);
+                    },
+                    Op::Close(which) => if let Some(id) = pick(which) {
+                        connections.remove(id);
+                        ids.retain(|one| *one != id);
+                    },
+                    Op::Wait(days) => now += Duration::from_secs(u64::from(days) * 24 * 3600),
+                }
+                for rsa in 0..2 {
+                    let leads_there = |one: &&Connection| {
+                        one.place().is_some_and(|(of, ..)| of == identity(rsa))
+                    };
+                    let links = connections.all.values().filter(leads_there);
+                    let links: Vec<&Connection> = links.collect();
+                    let lossy = links.iter().any(|one| one.lossy);
+                    prop_assert_eq!(connections.count_to(identity(rsa)), links.len());
+                    prop_assert_eq!(connections.is_lossy(&identity(rsa)), lossy);
+                    for (ed25519, addr) in [(0, 0), (1, 1), (0, 2)] {
+                        for spread in [None, Some(100)] {
+                            let request = extension(rsa, ed25519, addr);
+                            let found = connections.best_for(&request, now, spread);
+                            let target = (rsa, ed25519, addr);
+                            let spread = spread.is_some();
+                            let best = connections.best_of_all(&retired, target, now, spread);
+                            prop_assert_eq!(found, best);
+                        }
+                    }
+                }
+            }
+            for id in ids {
+                connections.remove(id);
+            }
+            let empty = format!("{:?}", RelayLinks::default());
+            prop_assert_eq!(format!("{:?}", connections.relays), empty);
         }
     }
 }

@@ -1,11 +1,14 @@
-//! Connections that peers cause, and which of them is closed when the process has no more files: links
-//! that it accepts, and the sockets of an exit's streams.
+//! Connections that peers cause, and which of them is closed when there are too many: links that a
+//! listener accepts, the sockets of an exit's streams, and connections that circuits have this node
+//! open to addresses that the consensus does not list.
 //!
-//! A peer with many addresses or streams could use up the files. At the bound the hop that has most
-//! connections gives way to one that has fewer. A link whose handshake is over does not give way to
-//! equals, so that silent links are closed first.
+//! A peer with many addresses, identities or streams could use up the files. Each connection is
+//! part of the share of the hop that caused it, until it is closed, whatever its peer proves. At
+//! the bound the hop that has most gives way to one that has fewer. A link without circuits gives
+//! way to equals, too, the one that has had none for longest first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use weft_share::{PreviousHop, Shares, Ticket};
 
@@ -14,9 +17,13 @@ use crate::address::{ConnectionId, HalfAddr};
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Displaceable {
-    /// By hop, and by the circuit that asked for a stream.
+    /// By hop, and by the circuit that asked for a stream. Links that have circuits are proven.
     shares: Shares<PreviousHop, Option<HalfAddr>, ConnectionId>,
     tickets: BTreeMap<ConnectionId, Ticket>,
+    /// Links without circuits, as far as their threads have reported it, and since when they have
+    /// none.
+    idle: BTreeMap<ConnectionId, Instant>,
+    by_idle_time: BTreeSet<(Instant, ConnectionId)>,
 }
 
 impl Displaceable {
@@ -41,6 +48,7 @@ impl Displaceable {
         let displaced = admitted.displaced.map(|(_, other)| other);
         if let Some(other) = displaced {
             self.tickets.remove(&other);
+            self.forget_idle(other);
         }
         Ok(displaced)
     }
@@ -51,17 +59,46 @@ impl Displaceable {
         self.shares.owner(*ticket).map(|(hop, _)| hop)
     }
 
-    /// A link's handshake is over.
-    pub(super) fn prove(&mut self, id: ConnectionId) {
+    /// Whether no hop holds more than this one.
+    pub(super) fn holds_most(&self, hop: PreviousHop) -> bool {
+        self.shares.held(hop) >= self.shares.most()
+    }
+
+    /// A link has a circuit.
+    pub(super) fn note_used(&mut self, id: ConnectionId) {
         if let Some(ticket) = self.tickets.get(&id) {
             self.shares.prove(*ticket);
+            self.forget_idle(id);
         }
+    }
+
+    /// An open link has had no circuit since then.
+    pub(super) fn note_idle(&mut self, id: ConnectionId, since: Instant) {
+        let Some(ticket) = self.tickets.get(&id) else {
+            return;
+        };
+        self.shares.unprove(*ticket);
+        self.forget_idle(id);
+        self.idle.insert(id, since);
+        self.by_idle_time.insert((since, id));
+    }
+
+    /// The link that has had no circuit for longest, and since when.
+    pub(super) fn longest_idle(&self) -> Option<(Instant, ConnectionId)> {
+        self.by_idle_time.first().copied()
     }
 
     /// It is closed, or displaceable no more: its peer is a relay that the consensus lists.
     pub(super) fn release(&mut self, id: ConnectionId) {
         if let Some(ticket) = self.tickets.remove(&id) {
             self.shares.release(ticket);
+            self.forget_idle(id);
+        }
+    }
+
+    fn forget_idle(&mut self, id: ConnectionId) {
+        if let Some(since) = self.idle.remove(&id) {
+            self.by_idle_time.remove(&(since, id));
         }
     }
 }

@@ -19,6 +19,7 @@ mod network;
 mod onionskins;
 mod opening;
 mod origins;
+mod relay_links;
 mod rendezvous;
 mod transfers;
 mod tunnels;
@@ -273,7 +274,12 @@ impl RelayController {
                 my_addr,
             } => self.on_opened(connection, &peer, canonical, clock_skew, my_addr, now),
             ToController::LinkStep { connection, step } => self.on_link_step(connection, step),
-            ToController::LinkWorn { connection } => self.connections.wear_out(connection),
+            ToController::LinkWorn { connection } => self.connections.retire(connection),
+            ToController::LinkIdle {
+                connection,
+                since,
+                joins,
+            } => self.on_idle(connection, since, joins),
             ToController::LinkLoad {
                 connection,
                 circuits,
@@ -371,6 +377,17 @@ impl RelayController {
                 false => self.dos.connection_is_relay(addr, now),
             }
         }
+        for (connection, listed) in self.connections.list(&self.network) {
+            self.send_listed(connection, listed);
+        }
+    }
+
+    /// Notifies the thread of a link that its peer is a relay of the consensus, or none.
+    fn send_listed(&mut self, connection: ConnectionId, listed: bool) {
+        if let Some(thread) = self.connections.opened_on(connection) {
+            let message = FromController::LinkListed { connection, listed };
+            self.send(thread, message);
+        }
     }
 
     /// The hop whose share everything is part of that comes by a connection.
@@ -446,16 +463,28 @@ impl RelayController {
     }
 
     /// Admits a connection that a peer caused: a link from this hop, or an edge for this circuit of it.
-    /// At the bound another one is closed for it. False: there is no room.
+    /// At the bound another one is closed for it: the link that has had no circuit for longest,
+    /// unless no hop holds more than this one. False: there is no room.
     fn admit(&mut self, id: ConnectionId, hop: PreviousHop, circuit: Option<HalfAddr>) -> bool {
         let bound = self.unlisted_bound();
         let open = self.open_files();
         let others = open.saturating_sub(self.displaceable.len());
         // Displaced connections stay open until their threads have closed them.
-        let room = match open < bound + self.lent() {
+        let mut room = match open < bound + self.lent() {
             true => bound.saturating_sub(others),
             false => 0,
         };
+        let unlisted = &mut self.connections.opening.unlisted;
+        let idle = [self.displaceable.longest_idle(), unlisted.longest_idle()];
+        let idle = idle.into_iter().flatten().min().map(|(_, idle)| idle);
+        let idle = idle.filter(|_| self.displaceable.len() >= room && room > 0);
+        if let Some(idle) = idle.filter(|_| !self.displaceable.holds_most(hop)) {
+            self.displaceable.release(idle);
+            unlisted.release(idle);
+            room = self.displaceable.len() + 1;
+            self.counts.open_displaced += 1;
+            self.close_connection(idle);
+        }
         let Ok(displaced) = self.displaceable.admit(hop, circuit, id, room) else {
             self.counts.refused_full += 1;
             return false;
@@ -612,6 +641,9 @@ impl RelayController {
         let served = self
             .connections
             .opened_by_relay(id, *rsa, *ed25519, canonical, spread);
+        if let Some(listed) = self.connections.list_one(id, &self.network) {
+            self.send_listed(id, listed);
+        }
         for request in served.join {
             self.join(id, request);
         }
@@ -654,7 +686,6 @@ impl RelayController {
         if was_exempt && !self.admit(id, PreviousHop::at(addr), None) {
             self.close_connection(id);
         }
-        self.displaceable.prove(id);
     }
 
     /// A connection is gone. `failure` applies if it was no link yet.
@@ -682,8 +713,7 @@ impl RelayController {
         }
         for request in closed.waiting {
             // Another connection to the same relay may have come up meanwhile.
-            let spread = self.spreads(&request.rsa);
-            match self.connections.best_for(&request, now, spread) {
+            match self.best_for(&request, now) {
                 Some(other) => self.join(other, request),
                 None => self.extend_failed(&request, reason),
             }

@@ -2,14 +2,16 @@
 //!
 //! There is one for each relay and address, or one for each circuit ([`Sharing`](super::Sharing)). One to an address that the consensus lists for the relay
 //! is always admitted: there are only so many of these, and they lead somewhere. Any client can name
-//! any other address: such attempts share a bound by the hop that asked, and so do the extensions that
-//! wait, for whatever they wait.
+//! any other address, and be there: such connections share a bound by the hop that asked, from the
+//! attempt until they are closed, and so do the extensions that wait, for whatever they wait.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use weft_share::{PreviousHop, Shares, Ticket};
 
+use super::displaceable::Displaceable;
 use crate::address::ConnectionId;
 use crate::message::ExtendRequest;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
@@ -26,7 +28,7 @@ type Target = (RsaIdentity, SocketAddr);
 struct Attempt {
     target: Target,
     /// The hop whose share it is part of; `None`: the address is listed.
-    share: Option<(PreviousHop, Ticket)>,
+    hop: Option<PreviousHop>,
     /// The requests that wait, oldest first.
     waiting: BTreeSet<Ticket>,
 }
@@ -35,8 +37,16 @@ struct Attempt {
 #[derive(Debug)]
 struct Waiting {
     connection: ConnectionId,
-    hop: PreviousHop,
     request: ExtendRequest,
+}
+
+/// Identities that an extension must lead to. No ed25519 identity: any.
+type Wanted = (RsaIdentity, Option<Ed25519Identity>);
+
+impl Waiting {
+    fn wanted(&self) -> Wanted {
+        (self.request.rsa, self.request.ed25519)
+    }
 }
 
 /// See the module.
@@ -44,9 +54,12 @@ struct Waiting {
 pub(super) struct Opening {
     attempts: BTreeMap<ConnectionId, Attempt>,
     by_target: BTreeSet<(Target, ConnectionId)>,
-    /// Attempts that lead to addresses that are not listed.
-    unlisted: Shares<PreviousHop, (), ConnectionId>,
+    /// Attempts by the relay that they are to lead to.
+    to: BTreeMap<RsaIdentity, usize>,
+    /// Connections to addresses that are not listed, being opened or open.
+    pub(super) unlisted: Displaceable,
     waiting: Shares<PreviousHop, (), Waiting>,
+    wanted: BTreeMap<Wanted, BTreeSet<Ticket>>,
 }
 
 /// What gave way.
@@ -68,11 +81,6 @@ pub(super) struct Served {
 }
 
 impl Opening {
-    /// Attempts whose addresses are not listed.
-    pub(super) fn unlisted(&self) -> usize {
-        self.unlisted.len()
-    }
-
     /// The connection to this relay, at one of these addresses, that is being opened; of several that
     /// for which the fewest wait, and how many these are.
     pub(super) fn find(
@@ -88,7 +96,7 @@ impl Opening {
 
     /// How many connections to this relay are being opened.
     pub(super) fn count_to(&self, rsa: RsaIdentity) -> usize {
-        self.attempts_to(rsa).count()
+        self.to.get(&rsa).copied().unwrap_or_default()
     }
 
     fn attempts_at(&self, target: Target) -> impl Iterator<Item = ConnectionId> {
@@ -96,20 +104,20 @@ impl Opening {
         self.by_target.range(range).map(|(_, id)| *id)
     }
 
-    fn attempts_to(&self, rsa: RsaIdentity) -> impl Iterator<Item = ConnectionId> {
-        let all = self.by_target.range(((rsa, FIRST), ConnectionId(0))..);
-        all.take_while(move |((of, _), _)| *of == rsa)
-            .map(|(_, id)| *id)
-    }
-
     /// A connection to a listed address is being opened.
     pub(super) fn start_listed(&mut self, id: ConnectionId, target: Target) {
-        self.attempts.insert(id, Attempt::new(target));
+        let attempt = Attempt {
+            target,
+            hop: None,
+            waiting: BTreeSet::new(),
+        };
+        self.attempts.insert(id, attempt);
         self.by_target.insert((target, id));
+        *self.to.entry(target.0).or_default() += 1;
     }
 
-    /// A connection to any other address is being opened for this hop, where there may be `bound`.
-    /// `None`: there is no room for it.
+    /// A connection to any other address is being opened for this hop, where there may be `bound`,
+    /// open ones included. `None`: there is no room for it.
     pub(super) fn start(
         &mut self,
         id: ConnectionId,
@@ -117,31 +125,30 @@ impl Opening {
         hop: PreviousHop,
         bound: usize,
     ) -> Option<Displaced> {
-        if bound == 0 {
-            return None;
-        }
+        let mut admitted = self.unlisted.admit(hop, None, id, bound).ok()?;
         self.start_listed(id, target);
         let mut displaced = Displaced::default();
         let (mut id, mut hop) = (id, hop);
-        while let Ok(admitted) = self.unlisted.admit(hop, (), bound, id) {
+        loop {
             if let Some(attempt) = self.attempts.get_mut(&id) {
-                attempt.share = Some((hop, admitted.ticket));
+                attempt.hop = Some(hop);
             }
-            let Some((_, other)) = admitted.displaced else {
+            let Some(other) = admitted else {
                 return Some(displaced);
             };
             // It was asked for by the hop that gives way. If others wait for it, too, it is theirs.
-            let Some(next) = self.leave(other, &mut displaced.extensions) else {
-                self.remove(other);
+            let next = self.leave(other, &mut displaced.extensions);
+            let next = next.and_then(|hop| {
+                let admitted = self.unlisted.admit(hop, None, other, bound);
+                admitted.ok().map(|admitted| (hop, admitted))
+            });
+            let Some(next) = next else {
+                displaced.extensions.extend(self.remove(other));
                 displaced.connections.push(other);
                 return Some(displaced);
             };
-            (id, hop) = (other, next);
+            (id, (hop, admitted)) = (other, next);
         }
-        // One that another hop waited for, and that found no place.
-        displaced.extensions.extend(self.remove(id));
-        displaced.connections.push(id);
-        Some(displaced)
     }
 
     /// Has an extension wait for a connection that is being opened. What gives way fails.
@@ -153,20 +160,19 @@ impl Opening {
     ) -> Option<ExtendRequest> {
         let waiting = Waiting {
             connection,
-            hop,
             request,
         };
+        let wanted = waiting.wanted();
         match self.waiting.admit(hop, (), MAX_WAITING, waiting) {
             Err(refused) => Some(refused.request),
             Ok(admitted) => {
+                let wanted = self.wanted.entry(wanted).or_default();
+                wanted.insert(admitted.ticket);
                 if let Some(attempt) = self.attempts.get_mut(&connection) {
                     attempt.waiting.insert(admitted.ticket);
                 }
                 let (ticket, other) = admitted.displaced?;
-                if let Some(attempt) = self.attempts.get_mut(&other.connection) {
-                    attempt.waiting.remove(&ticket);
-                }
-                Some(other.request)
+                Some(self.waits_no_more(ticket, other))
             }
         }
     }
@@ -190,20 +196,10 @@ impl Opening {
         if !serves_others {
             return served;
         }
-        let others: Vec<ConnectionId> = self.attempts_to(rsa).collect();
-        for other in others {
-            let Some(attempt) = self.attempts.get_mut(&other) else {
-                continue;
-            };
-            let shares = &mut self.waiting;
-            attempt.waiting.retain(|ticket| {
-                let wanted = shares.get(*ticket).map(|one| one.request.ed25519);
-                let fits = wanted.is_some_and(|ed| ed.is_none_or(|wanted| wanted == ed25519));
-                if fits && let Some(one) = shares.release(*ticket) {
-                    served.join.push(one.request);
-                }
-                !fits
-            });
+        for ed25519 in [None, Some(ed25519)] {
+            for ticket in self.wanted.remove(&(rsa, ed25519)).into_iter().flatten() {
+                served.join.extend(self.take_waiting(ticket));
+            }
         }
         served
     }
@@ -214,45 +210,56 @@ impl Opening {
             return Vec::new();
         };
         self.by_target.remove(&(attempt.target, id));
-        if let Some((_, ticket)) = attempt.share {
-            self.unlisted.release(ticket);
+        if let Entry::Occupied(mut count) = self.to.entry(attempt.target.0) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
         }
         let waiting = attempt.waiting.into_iter();
-        let waiting = waiting.filter_map(|ticket| self.waiting.release(ticket));
-        waiting.map(|one| one.request).collect()
+        let waiting = waiting.filter_map(|ticket| self.take_waiting(ticket));
+        waiting.collect()
+    }
+
+    /// An extension waits no more.
+    fn take_waiting(&mut self, ticket: Ticket) -> Option<ExtendRequest> {
+        let waiting = self.waiting.release(ticket)?;
+        Some(self.waits_no_more(ticket, waiting))
+    }
+
+    /// Forgets an extension that has left the shares.
+    fn waits_no_more(&mut self, ticket: Ticket, waiting: Waiting) -> ExtendRequest {
+        if let Entry::Occupied(mut wanted) = self.wanted.entry(waiting.wanted()) {
+            wanted.get_mut().remove(&ticket);
+            if wanted.get().is_empty() {
+                wanted.remove();
+            }
+        }
+        if let Some(attempt) = self.attempts.get_mut(&waiting.connection) {
+            attempt.waiting.remove(&ticket);
+        }
+        waiting.request
     }
 
     /// The hop that an attempt belongs to loses it, and its extensions fail. The hop that has waited
     /// for it longest of the others.
     fn leave(&mut self, id: ConnectionId, failed: &mut Vec<ExtendRequest>) -> Option<PreviousHop> {
         let attempt = self.attempts.get_mut(&id)?;
-        let (hop, _) = attempt.share.take()?;
-        let mut next = None;
-        let shares = &mut self.waiting;
-        attempt.waiting.retain(|ticket| {
-            let Some(one) = shares.get(*ticket) else {
-                return false;
-            };
-            if one.hop != hop {
-                next.get_or_insert(one.hop);
-                return true;
-            }
-            failed.extend(shares.release(*ticket).map(|one| one.request));
-            false
-        });
-        next
-    }
-}
-
-/// The address before all others.
-const FIRST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
-
-impl Attempt {
-    fn new(target: Target) -> Self {
-        Self {
-            target,
-            share: None,
-            waiting: BTreeSet::new(),
+        let hop = attempt.hop.take()?;
+        let (of_hop, others): (BTreeSet<_>, BTreeSet<_>) = std::mem::take(&mut attempt.waiting)
+            .into_iter()
+            .partition(|ticket| {
+                self.waiting
+                    .owner(*ticket)
+                    .is_some_and(|(of, ())| of == hop)
+            });
+        let next = others
+            .first()
+            .and_then(|ticket| self.waiting.owner(*ticket));
+        attempt.waiting = others;
+        for ticket in of_hop {
+            failed.extend(self.take_waiting(ticket));
         }
+        next.map(|(hop, ())| hop)
     }
 }

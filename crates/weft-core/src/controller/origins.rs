@@ -281,7 +281,7 @@ impl RelayController {
                     None => {}
                 }
             }
-            OriginCommand::RetireLink { connection } => self.connections.wear_out(connection),
+            OriginCommand::RetireLink { connection } => self.connections.retire(connection),
             OriginCommand::Attach {
                 stream,
                 circuit,

@@ -40,6 +40,7 @@ impl LocalConnectionManager {
     pub(super) fn joined(&mut self, key: LinkKey) {
         if let Some(link) = self.links.get_mut(key) {
             link.joins += 1;
+            link.idle_reported = false;
         }
         self.load_changed(key);
     }

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use rand::Rng as _;
+use rand::{Rng as _, RngExt as _};
 use weft_cell::cell_command::OnOpenLink;
 use weft_cell::frame::{self, Frame};
 use weft_cell::link_msg::PaddingNegotiate;
@@ -68,7 +68,7 @@ impl LocalConnectionManager {
         let (peer, role) = (established.peer, established.role);
         let ends = Ends::of(role, &peer);
         let padding = LinkPadding::new(ends, established.link_protocol >= 5, now);
-        let link = Link::new(
+        let mut link = Link::new(
             connection,
             peer,
             addr,
@@ -77,6 +77,7 @@ impl LocalConnectionManager {
             padding,
             now,
         );
+        link.idle_part = self.rng.random();
         let key = self.links.insert(link);
         self.scheduler.link_added(key);
         self.follow_padding_params(key);

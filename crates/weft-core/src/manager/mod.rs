@@ -325,6 +325,13 @@ impl LocalConnectionManager {
                     close.push(connection);
                 }
             },
+            FromController::LinkListed { connection, listed } => {
+                if let Some(link) =
+                    (self.links.of(connection)).and_then(|key| self.links.get_mut(key))
+                {
+                    link.listed_relay = listed;
+                }
+            }
             FromController::ForbidEdge { connection } => {
                 if let Some(edge) = self.edge_of(connection) {
                     self.give_up(edge, EndReason::EXITPOLICY, now);

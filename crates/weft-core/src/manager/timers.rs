@@ -8,7 +8,7 @@ use weft_cell::reason::DestroyReason;
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::ConnectionId;
-use crate::handshake::PeerIdentity;
+use crate::message::ToController;
 use crate::slots::LinkKey;
 
 /// How many times `KeepalivePeriod` a link may stand still with cells to be written, as in C tor.
@@ -77,18 +77,22 @@ impl LocalConnectionManager {
                 expired.push((link.connection, Expiry::Stuck));
                 continue;
             }
-            let mut limit = match link.peer {
-                PeerIdentity::Relay { .. } => self.params.idle_relay_link,
-                PeerIdentity::Unauthenticated => self.params.idle_client_link,
+            let Some(since) = link.idle_since else {
+                continue;
             };
+            let listed = link.listed_relay && !link.role.is_client();
+            let mut limit = self.params.idle_limit(listed, link.idle_part);
             if link.worn {
                 limit = limit.min(IDLE_WORN_LINK);
             }
-            if link
-                .idle_since
-                .is_some_and(|since| now.saturating_duration_since(since) >= limit)
-            {
+            if now.saturating_duration_since(since) >= limit {
                 expired.push((link.connection, Expiry::Idle));
+            } else if !std::mem::replace(&mut link.idle_reported, true) {
+                self.to_controller.push(ToController::LinkIdle {
+                    connection: link.connection,
+                    since,
+                    joins: link.joins,
+                });
             }
         }
         self.link_padding

@@ -225,6 +225,7 @@ impl LocalConnectionManager {
         }
         let connection = match &message {
             FromController::Join { connection, .. }
+            | FromController::LinkListed { connection, .. }
             | FromController::CloseConnection { connection } => *connection,
             _ => return Some(message),
         };
@@ -524,6 +525,7 @@ impl FromController {
             | FromController::AnswerApp { .. }
             | FromController::Detach { .. }
             | FromController::CloseStream { .. }
+            | FromController::LinkListed { .. }
             | FromController::CloseConnection { .. }
             | FromController::ForbidEdge { .. }
             | FromController::CountHoldings

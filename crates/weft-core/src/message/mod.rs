@@ -13,6 +13,7 @@ mod tunnels;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::abra::{Capacity, Rates};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr, ThreadId};
@@ -342,6 +343,15 @@ pub enum ToController {
         /// The connection.
         connection: ConnectionId,
     },
+    /// A link has had no circuit for a while.
+    LinkIdle {
+        /// The connection.
+        connection: ConnectionId,
+        /// When it lost its last circuit, or opened.
+        since: Instant,
+        /// [`FromController::Join`]s carried out for it, or refused.
+        joins: u64,
+    },
     /// How many circuits a link carries and whether lost packets hold it up, where the controller wants that
     /// ([`RelayParams::report_load`](crate::params::RelayParams::report_load)) and it has changed.
     LinkLoad {
@@ -602,6 +612,14 @@ pub enum FromController {
     CloseConnection {
         /// The connection.
         connection: ConnectionId,
+    },
+    /// Whether a link leads to a relay of the consensus, at an address of that relay's: it may be
+    /// idle for longer. At first it does not.
+    LinkListed {
+        /// The connection.
+        connection: ConnectionId,
+        /// Whether it does.
+        listed: bool,
     },
     /// End the stream of this edge: a new exit policy forbids its destination.
     ForbidEdge {

@@ -8,6 +8,7 @@ use weft_cell::circ_msg::CreateRequest;
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::address::ConnectionId;
 use weft_core::controller::{FamilyCounts, Handled, HandshakeCounts};
 
 #[test]
@@ -332,18 +333,77 @@ fn a_draining_relay_refuses_new_circuits_and_keeps_the_old() {
     world.expect(circuit.client.0, ChanCmd::CREATED_FAST);
 }
 
+/// Lets minutes pass. The links that closed in each of them.
+fn closed_by_minute(world: &mut World, minutes: u64) -> Vec<(u64, ConnectionId)> {
+    let mut closed = Vec::new();
+    for minute in 1..=minutes {
+        for _ in 0..60 {
+            world.now += Duration::from_secs(1);
+            world.tick();
+        }
+        closed.extend(world.closed.drain(..).map(|id| (minute, id)));
+    }
+    closed
+}
+
 #[test]
 fn links_without_circuits_expire_and_links_with_circuits_do_not() {
     let (mut world, circuit) = spliced(2, 0, 1, 4);
-    let idle_client = world.link_on(0, CLIENT);
-    let idle_relay = world.link_on(1, relay_identity(5));
+    world.list(&[5, 6]);
+    let links = |world: &mut World, peer| -> Vec<ConnectionId> {
+        let links = (0..8).map(|thread| world.link_on(thread % 2, peer));
+        links.collect()
+    };
+    let clients = links(&mut world, CLIENT);
+    // An identity proves nothing: anybody can make one.
+    let made_up = links(&mut world, relay_identity(77));
+    let relays = links(&mut world, relay_identity(5));
     world.settle();
-    world.pass(Duration::from_secs(1801));
-    assert_eq!(world.closed, vec![idle_client]);
-    world.pass(Duration::from_secs(1800));
-    assert_eq!(world.closed, vec![idle_client, idle_relay]);
+    // C tor: 3 to 4.5 minutes, and what the consensus has, a quarter more or less.
+    let closed = closed_by_minute(&mut world, 80);
+    let minutes = |of: &[ConnectionId]| -> Vec<u64> {
+        let of_these = closed.iter().filter(|(_, id)| of.contains(id));
+        of_these.map(|(minute, _)| *minute).collect()
+    };
+    for (of, from, to) in [(&clients, 3, 5), (&made_up, 3, 5), (&relays, 45, 75)] {
+        let minutes = minutes(of);
+        assert_eq!(minutes.len(), of.len());
+        assert!(
+            minutes.iter().all(|minute| (from..=to).contains(minute)),
+            "{minutes:?}"
+        );
+        assert_ne!(
+            minutes.first(),
+            minutes.last(),
+            "each has a time of its own"
+        );
+    }
     assert!(circuit.next.is_some());
     assert_eq!(world.halves(), 2);
+}
+
+#[test]
+fn how_long_a_link_may_be_idle_follows_the_consensus_wherever_the_link_is() {
+    let mut world = World::new(2, 4);
+    world.list(&[5]);
+    let [listed, other] = [5, 6].map(|relay| world.link_on(0, relay_identity(relay)));
+    world.settle();
+    // One moves while it becomes known.
+    world.moves = 3;
+    world.list(&[6]);
+    world.do_actions();
+    world.settle();
+    world.moves = 0;
+    let closed = closed_by_minute(&mut world, 5);
+    assert_eq!(
+        closed.iter().map(|(_, id)| *id).collect::<Vec<_>>(),
+        [listed]
+    );
+    assert!(world.is_open(other));
+    world.list(&[]);
+    world.do_actions();
+    world.settle();
+    assert_eq!(closed_by_minute(&mut world, 1), [(1, other)]);
 }
 
 #[test]

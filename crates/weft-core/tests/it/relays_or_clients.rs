@@ -90,10 +90,12 @@ fn a_relay_is_not_kept_out_by_as_many_connections_as_others_may_have() {
         let addr = SocketAddr::new(std::net::IpAddr::V4((0x0a00_0000 + n).into()), 1);
         world.controller.accepted(addr, world.now)
     };
-    // One by each of as many addresses as there is room for, all past their handshakes.
+    // One by each of as many addresses as there is room for, all with circuits.
     for n in 0..300 {
         let (id, thread) = accept(&mut world, n).unwrap();
         world.open(id, usize::from(thread.0), false, CLIENT);
+        let create = CreateRequest::Fast { x: [0; 20] };
+        world.receive(id, &create.encode(0x8000_0001).unwrap());
     }
     world.settle();
     assert_eq!(accept(&mut world, 1000), None);

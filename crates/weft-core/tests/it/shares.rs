@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use crate::world::{
     CLIENT, Circuit, Connect, OWN_ED, OWN_RSA, World, controller_params, extend, relay_identity,
 };
-use weft_cell::circ_msg::CreateRequest;
+use weft_cell::circ_msg::{CreateRequest, Extend2};
 use weft_cell::link_msg::Destroy;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::End;
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::ConnectionId;
 use weft_core::dos::DosParams;
+use weft_core::handshake::PeerIdentity;
 use weft_core::manager::MAX_REQUESTS;
 use weft_core::params::RelayParams;
 use weft_core::slots::HalfKey;
@@ -113,9 +114,9 @@ fn dead_addresses_do_not_keep_others_from_any_relay() {
     }
     // The attacker's next ones displace its own.
     let ended = extend_nowhere(&mut world, attacker, 60, 60..70);
-    assert_eq!(ended.len(), 9, "the unlisted relay's place is free again");
+    assert_eq!(ended.len(), 10, "the unlisted relay keeps its place");
     assert!(world.take(client).is_none());
-    assert_eq!(world.controller.counts().connections_displaced, 25);
+    assert_eq!(world.controller.counts().connections_displaced, 26);
     world.audit();
 }
 
@@ -231,7 +232,8 @@ fn a_listed_relay_is_reached_when_there_are_as_many_connections_as_others_may_ha
     world.list(&[9]);
     let client = world.link_on(0, CLIENT);
     for _ in 1..30 {
-        world.link_from("127.0.0.2:1", 0, CLIENT);
+        let link = world.link_from("127.0.0.2:1", 0, CLIENT);
+        use_link(&mut world, link, 0x8000_0001);
     }
     world.settle();
     let peer = "127.0.0.2:1".parse().unwrap();
@@ -310,8 +312,14 @@ fn streams_of_one_hop_do_not_use_up_an_exit_s_files() {
     }
 }
 
+/// Has a client make a circuit.
+fn use_link(world: &mut World, link: ConnectionId, circ_id: u32) {
+    let create = CreateRequest::Fast { x: [0; 20] };
+    world.receive(link, &create.encode(circ_id).unwrap());
+}
+
 #[test]
-fn silent_links_give_way_to_others_and_open_ones_do_not() {
+fn silent_links_give_way_to_others_and_those_with_circuits_do_not() {
     let mut world = World::new(1, 1);
     world
         .controller
@@ -319,6 +327,9 @@ fn silent_links_give_way_to_others_and_open_ones_do_not() {
     let open: Vec<ConnectionId> = (1..=100)
         .map(|client| world.link_from(&format!("127.0.1.{client}:1"), 0, CLIENT))
         .collect();
+    for link in &open {
+        use_link(&mut world, *link, 0x8000_0001);
+    }
     world.settle();
     // As many addresses as connections, and none sends anything.
     let accept = |world: &mut World, net: u8, client: u16| {
@@ -334,6 +345,7 @@ fn silent_links_give_way_to_others_and_open_ones_do_not() {
     for (client, oldest) in (0..200).zip(&silent) {
         let newcomer = accept(&mut world, 3, client).unwrap();
         world.open(newcomer, 0, false, CLIENT);
+        use_link(&mut world, newcomer, 0x8000_0001);
         world.carry_to_controller();
         let closed = weft_core::message::ToController::LinkClosed {
             connection: *oldest,
@@ -346,6 +358,176 @@ fn silent_links_give_way_to_others_and_open_ones_do_not() {
     assert!(accept(&mut world, 4, 0).is_none());
     assert!(open.iter().all(|link| world.is_open(*link)));
     assert_eq!(world.controller.counts().refused_full, 1);
+}
+
+/// A client's link from an address, if the relay has a place for it, with a circuit.
+fn client_in_use(world: &mut World, addr: &str) -> Option<ConnectionId> {
+    let addr = addr.parse().unwrap();
+    let (link, thread) = world.controller.accepted(addr, world.now)?;
+    world.open(link, usize::from(thread.0), false, CLIENT);
+    use_link(world, link, 0x8000_0001);
+    world.settle();
+    world.close_as_asked();
+    Some(link)
+}
+
+/// The end of a circuit of a client's.
+fn end_circuit(world: &mut World, link: ConnectionId, circ_id: u32) {
+    let reason = DestroyReason::NONE;
+    world.receive(link, &Destroy { reason }.encode(circ_id));
+    world.settle();
+}
+
+#[test]
+fn the_link_that_has_had_no_circuit_for_longest_gives_way_to_newcomers() {
+    let mut world = World::new(1, 1);
+    // Thirty are for anybody.
+    let params = controller_params(32, DosParams::default());
+    world.controller.set_params(params);
+    let mut links: Vec<ConnectionId> = (0..22)
+        .map(|n| client_in_use(&mut world, &format!("127.0.1.{n}:1")).unwrap())
+        .collect();
+    let greedy = "127.0.9.9:1";
+    links.extend((0..8).map(|_| client_in_use(&mut world, greedy).unwrap()));
+    // Idle, and which of them for longer.
+    for index in [7, 3, 5] {
+        end_circuit(&mut world, links[index], 0x8000_0001);
+        world.pass(std::time::Duration::from_secs(1));
+    }
+    use_link(&mut world, links[3], 0x8000_0002);
+    world.settle();
+    // Who has most takes nobody else's place.
+    assert_eq!(client_in_use(&mut world, greedy), None);
+    let mut newcomers = Vec::new();
+    for (n, idle) in [7, 5].into_iter().enumerate() {
+        assert!(world.is_open(links[idle]));
+        newcomers.extend(client_in_use(&mut world, &format!("127.0.2.{n}:1")));
+        assert_eq!(newcomers.len(), n + 1);
+        assert!(!world.is_open(links[idle]));
+    }
+    // No link is idle any more.
+    newcomers.extend(client_in_use(&mut world, "127.0.2.9:1"));
+    let is_open = |id: &&ConnectionId| world.is_open(**id);
+    assert_eq!(links[22..].iter().filter(is_open).count(), 7);
+    assert_eq!(links[..22].iter().filter(is_open).count(), 20);
+    assert_eq!(newcomers.iter().filter(is_open).count(), 3);
+    world.audit();
+}
+
+/// A relay that somebody makes up.
+fn made_up(number: u32) -> PeerIdentity {
+    let (mut rsa, mut ed25519) = ([0xee; 20], [0xed; 32]);
+    rsa[..4].copy_from_slice(&number.to_be_bytes());
+    ed25519[..4].copy_from_slice(&number.to_be_bytes());
+    PeerIdentity::Relay {
+        rsa: rsa.into(),
+        ed25519: ed25519.into(),
+    }
+}
+
+/// EXTEND2 to a relay that somebody makes up.
+fn extend_to_made_up(number: u32) -> Vec<u8> {
+    let PeerIdentity::Relay { rsa, ed25519 } = made_up(number) else {
+        unreachable!("a relay");
+    };
+    let message = Extend2 {
+        ipv4: Some("127.0.9.9:9001".parse().unwrap()),
+        rsa: Some(rsa),
+        ed25519: Some(ed25519),
+        handshake_type: 2,
+        handshake: vec![1; 84],
+        ..Extend2::default()
+    };
+    message.encode().unwrap()
+}
+
+#[test]
+fn open_connections_to_made_up_relays_leave_the_files_to_others() {
+    let mut world = World::new(1, 1);
+    // Three hundred are for anybody, and a quarter of all for relays that nobody knows.
+    let params = controller_params(320, DosParams::default());
+    world.controller.set_params(params);
+    world.list(&[5]);
+    let attacker = client_in_use(&mut world, "127.0.0.66:1").unwrap();
+    world.expect(attacker, ChanCmd::CREATED_FAST);
+    let mut honest: Vec<ConnectionId> = (0..3)
+        .map(|n| client_in_use(&mut world, &format!("127.0.1.{n}:1")).unwrap())
+        .collect();
+    let initiated = |world: &World| world.controller.open_connections().initiated.ipv4;
+    for number in 0..240 {
+        let circ_id = 0x8000_0002 + number;
+        let mut circuit = Circuit::create(&mut world, attacker, circ_id);
+        let message = extend_to_made_up(number);
+        circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+        world.settle();
+        let connect = world.connects.pop().expect("one of its own gives way");
+        world.open(connect.connection, 0, true, made_up(number));
+        world.settle();
+        world.expect(connect.connection, ChanCmd::CREATE2);
+        // The circuit is not needed any more.
+        end_circuit(&mut world, attacker, circ_id);
+        while world.take(attacker).is_some() {}
+        if number % 8 == 7 {
+            world.pass(std::time::Duration::from_millis(250));
+        }
+        world.close_as_asked();
+        assert!(initiated(&world) <= 80);
+    }
+    assert_eq!(initiated(&world), 80);
+    assert_eq!(world.controller.counts().connections_displaced, 160);
+    // Everybody has a place: what the attacker's circuits left gives way.
+    for n in 0..290 {
+        let addr = format!("127.0.{}.{}:1", 2 + n / 250, n % 250);
+        honest.extend(client_in_use(&mut world, &addr));
+    }
+    assert_eq!(honest.len(), 293);
+    assert!(honest.iter().all(|link| world.is_open(*link)));
+    assert_eq!(initiated(&world), 6);
+    // The rest closes soon.
+    for _ in 0..5 {
+        world.now += std::time::Duration::from_secs(60);
+        world.tick();
+    }
+    assert_eq!(initiated(&world), 0);
+    world.audit();
+}
+
+#[test]
+fn connections_to_made_up_relays_that_are_in_use_do_not_displace_each_other() {
+    let mut world = World::new(1, 1);
+    // Eight of them may lead to relays that nobody knows.
+    let params = controller_params(32, DosParams::default());
+    world.controller.set_params(params);
+    world.list(&[5]);
+    let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+    let client = world.link_from("127.0.0.67:1", 0, CLIENT);
+    let extend = |world: &mut World, link, number| {
+        let mut circuit = Circuit::create(world, link, 0x8000_0001 + number);
+        let message = extend_to_made_up(number);
+        circuit.send(world, 0, RelayCmd::EXTEND2, &message);
+        world.settle();
+        let connect = world.connects.pop()?;
+        world.open(connect.connection, 0, true, made_up(number));
+        world.settle();
+        world.close_as_asked();
+        Some(connect.connection)
+    };
+    let mut opened = Vec::new();
+    for number in 0..8 {
+        opened.extend(extend(&mut world, attacker, number));
+    }
+    assert_eq!(opened.len(), 8);
+    assert_eq!(extend(&mut world, attacker, 8), None);
+    assert_eq!(destroyed(&mut world, attacker), [0x8000_0009]);
+    // Another client has half of them.
+    for number in 20..24 {
+        let connection = extend(&mut world, client, number).expect("a place");
+        assert!(world.is_open(connection));
+    }
+    assert_eq!(extend(&mut world, client, 24), None);
+    let open = opened.iter().filter(|id| world.is_open(**id)).count();
+    assert_eq!(open, 4);
+    world.audit();
 }
 
 #[test]

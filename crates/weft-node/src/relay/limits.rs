@@ -64,7 +64,6 @@ pub(super) fn relay_params(
             Some(true) => consensus.nf_conntimeout_relays.min(IDLE_PER_CIRCUIT),
             None => consensus.nf_conntimeout_relays.min(IDLE_AUTO),
         },
-        idle_client_link: consensus.nf_conntimeout_clients,
         serve_abra: options.network.abra_weights,
         serve_conflux: options.circuits.conflux.unwrap_or(consensus.cfx_enabled),
         serve_mtor: options.network.multipath_exit,

@@ -227,7 +227,7 @@ impl World {
     pub(crate) fn idle_link(&self) -> Duration {
         let params = self.nodes.iter().flat_map(|node| &node.threads);
         params
-            .map(|thread| thread.manager.params().idle_relay_link)
+            .map(|thread| thread.manager.params().longest_idle())
             .max()
             .unwrap_or_default()
     }
