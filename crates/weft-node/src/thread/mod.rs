@@ -390,7 +390,7 @@ impl ConnectionThread {
             return Duration::ZERO;
         }
         let mut until = self.last_tick + TICK;
-        if !self.reading.queue.is_empty() {
+        if self.has_to_read() {
             match self.reading.blocked_until {
                 Some(at) => until = until.min(at),
                 None => return Duration::ZERO,

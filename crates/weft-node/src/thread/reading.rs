@@ -10,6 +10,7 @@ use weft_core::address::ConnectionId;
 use weft_core::handshake::{HANDSHAKE_TIMEOUT, LinkHandshake, PeerIdentity, Role};
 use weft_core::origin::LinkFailure;
 use weft_core::scheduler::kist::KnownLimit;
+use weft_share::{PreviousHop, Shares};
 
 use super::close_reason::CloseReason;
 use super::connection::{Connection, Handshaking, Phase, Proxying};
@@ -23,6 +24,12 @@ use weft_tls::records::{self, Content, MAX_RECORD};
 pub(super) const READ_PER_TURN: usize = 128 * 1024;
 /// Bytes read from all sockets in one turn: what they bring is written before more is read.
 const READ_PER_TURN_IN_ALL: usize = 1024 * 1024;
+
+/// Sockets whose handshakes are gone on with in one turn: a ClientHello costs a signature, as much
+/// as hundreds of cells.
+pub(super) const HANDSHAKES_PER_TURN: usize = 4;
+/// Bytes that are read for one of them: the largest record.
+const READ_PER_HANDSHAKE: usize = 16 * 1024;
 
 /// Connections whose memory is fetched at once: so many fit the nearest caches, with what else a cell needs.
 pub(super) const TOUCHED: usize = 64;
@@ -39,6 +46,8 @@ pub(super) struct Listed {
 pub(super) struct Reading {
     /// Sockets that may have bytes, in the order in which they will be read.
     pub(super) queue: VecDeque<Listed>,
+    /// Of these, the ones in a handshake, which have their turn by the hop at the other end.
+    pub(super) handshakes: Shares<PreviousHop, (), Listed>,
     /// The bandwidth that all connections share is out of tokens until then: nothing is read.
     pub(super) blocked_until: Option<Instant>,
     /// Sockets that may have bytes but must wait for bandwidth of their own, and until when.
@@ -55,6 +64,7 @@ impl Reading {
     pub(super) fn new() -> Self {
         Reading {
             queue: VecDeque::new(),
+            handshakes: Shares::default(),
             blocked_until: None,
             rate_limited: VecDeque::new(),
             resume_at: None,
@@ -158,7 +168,13 @@ impl ConnectionThread {
         self.sockets.handshakes.push_back((deadline, id));
     }
 
-    /// Reads the sockets that may have bytes, a bounded amount each and in all.
+    /// Whether sockets wait to be read for which no event will come.
+    pub(super) fn has_to_read(&self) -> bool {
+        !self.reading.queue.is_empty() || !self.reading.handshakes.is_empty()
+    }
+
+    /// Reads the sockets that may have bytes, a bounded amount each and in all: those of links, and
+    /// then those of a few handshakes.
     pub(super) fn read_sockets(&mut self, now: Instant) {
         if self.is_stuck() {
             return;
@@ -166,82 +182,103 @@ impl ConnectionThread {
         self.resume_rate_limited(now);
         self.reading.blocked_until = None;
         self.touch_readable();
-        let direction = Direction::Read;
         let mut in_all = 0;
         for _ in 0..self.reading.queue.len() {
             let Some(listed) = self.reading.queue.pop_front() else {
                 break;
             };
-            let Some(connection) = self
-                .sockets
-                .all
-                .get_mut(listed.token)
-                .filter(|connection| connection.id == listed.id)
-            else {
+            let Some(connection) = self.sockets.listed(listed) else {
                 continue;
             };
-            if let Phase::Open(link, _) = &connection.phase
-                && self.manager.is_leaving(*link)
-            {
-                // The thread where it goes reads on.
-                connection.listed = false;
-                continue;
-            }
-            let taken = connection
-                .allowance
-                .take(&mut self.limit, direction, READ_PER_TURN, now);
-            let grant = match taken {
-                Ok(grant) => grant,
-                Err(refused) => {
-                    let until = now + refused.wait.min(TICK);
-                    if refused.common {
-                        // No connection gets tokens now: all wait in their order.
-                        self.reading.queue.push_front(listed);
-                        self.reading.blocked_until = Some(until);
-                        break;
-                    }
-                    self.reading.rate_limited.push_back((until, listed));
-                    self.reading.resume_at = Some(
-                        self.reading
-                            .resume_at
-                            .map_or(until, |other| other.min(until)),
-                    );
-                    continue;
+            match &connection.phase {
+                Phase::Handshake(_) => {
+                    let hop = PreviousHop::at(connection.peer.ip());
+                    // There are as many as sockets: each is listed once.
+                    let admitted = self.reading.handshakes.admit(hop, (), usize::MAX, listed);
+                    debug_assert!(admitted.is_ok_and(|admitted| admitted.displaced.is_none()));
                 }
-            };
-            let mut used = 0;
-            let result = self.service(listed.token, grant, &mut used, now);
-            in_all += used;
-            self.moved += used;
-            self.writing.runs.gathered(used);
-            self.reports.link_reads += u64::from(used > 0);
-            if let Some(connection) = self.sockets.all.get_mut(listed.token) {
-                connection
-                    .allowance
-                    .settle(&mut self.limit, direction, grant, used);
-                self.reports
-                    .count(connection, &self.params, direction, used);
-                let written = std::mem::take(&mut connection.handshake_written);
-                if written > 0 {
-                    // Nothing was granted: it is owed.
-                    connection
-                        .allowance
-                        .settle(&mut self.limit, Direction::Write, 0, written);
-                    self.reports
-                        .count(connection, &self.params, Direction::Write, written);
+                Phase::Open(link, _) if self.manager.is_leaving(*link) => {
+                    // The thread where it goes reads on.
+                    connection.listed = false;
                 }
-                connection.listed = connection.readable && result.is_ok();
-                if connection.listed {
-                    self.reading.queue.push_back(listed);
+                Phase::Open(..) | Phase::Transition => {
+                    in_all += self.read_socket(listed, READ_PER_TURN, now);
                 }
             }
-            if let Err(reason) = result {
-                self.close(listed.token, &reason, now);
-            }
-            if in_all >= READ_PER_TURN_IN_ALL {
+            if in_all >= READ_PER_TURN_IN_ALL || self.reading.blocked_until.is_some() {
                 break;
             }
         }
+        let mut left = HANDSHAKES_PER_TURN;
+        while left > 0
+            && self.reading.blocked_until.is_none()
+            && let Some(listed) = self.reading.handshakes.serve()
+        {
+            if self.sockets.listed(listed).is_some() {
+                self.read_socket(listed, READ_PER_HANDSHAKE, now);
+                left -= 1;
+            }
+        }
+    }
+
+    /// Reads a socket, as far as bandwidth allows, and handles what came. Returns how many bytes
+    /// came.
+    fn read_socket(&mut self, listed: Listed, most: usize, now: Instant) -> usize {
+        let direction = Direction::Read;
+        let Some(connection) = self.sockets.all.get_mut(listed.token) else {
+            return 0;
+        };
+        let taken = connection
+            .allowance
+            .take(&mut self.limit, direction, most, now);
+        let grant = match taken {
+            Ok(grant) => grant,
+            Err(refused) => {
+                let until = now + refused.wait.min(TICK);
+                if refused.common {
+                    // No connection gets tokens now: all wait in their order.
+                    self.reading.queue.push_front(listed);
+                    self.reading.blocked_until = Some(until);
+                    return 0;
+                }
+                self.reading.rate_limited.push_back((until, listed));
+                self.reading.resume_at = Some(
+                    self.reading
+                        .resume_at
+                        .map_or(until, |other| other.min(until)),
+                );
+                return 0;
+            }
+        };
+        let mut used = 0;
+        let result = self.service(listed.token, grant, &mut used, now);
+        self.moved += used;
+        self.writing.runs.gathered(used);
+        self.reports.link_reads += u64::from(used > 0);
+        if let Some(connection) = self.sockets.all.get_mut(listed.token) {
+            connection
+                .allowance
+                .settle(&mut self.limit, direction, grant, used);
+            self.reports
+                .count(connection, &self.params, direction, used);
+            let written = std::mem::take(&mut connection.handshake_written);
+            if written > 0 {
+                // Nothing was granted: it is owed.
+                connection
+                    .allowance
+                    .settle(&mut self.limit, Direction::Write, 0, written);
+                self.reports
+                    .count(connection, &self.params, Direction::Write, written);
+            }
+            connection.listed = connection.readable && result.is_ok();
+            if connection.listed {
+                self.reading.queue.push_back(listed);
+            }
+        }
+        if let Err(reason) = result {
+            self.close(listed.token, &reason, now);
+        }
+        used
     }
 
     /// Reads of the first connections in the queue what their bytes will need. Of thousands of links nothing is in

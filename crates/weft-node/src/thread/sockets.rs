@@ -8,6 +8,7 @@ use weft_core::address::ConnectionId;
 use weft_core::slots::{LinkKey, SlotKey as _};
 
 use super::connection::Connection;
+use super::reading::Listed;
 
 /// The connections of links by token, and the indexes to find them.
 #[derive(Debug, Default)]
@@ -24,6 +25,12 @@ pub(super) struct LinkSockets {
 }
 
 impl LinkSockets {
+    /// The connection of a socket in a list, unless it is closed.
+    pub(super) fn listed(&mut self, listed: Listed) -> Option<&mut Connection> {
+        let connection = self.all.get_mut(listed.token)?;
+        (connection.id == listed.id).then_some(&mut **connection)
+    }
+
     /// Notes which connection a link has.
     pub(super) fn note_link(&mut self, link: LinkKey, token: usize) {
         let index = link.index();

@@ -24,6 +24,7 @@ use weft_sync::wake::WakeFlag;
 
 use super::edges::{AdoptEdge, AdoptKind, EDGES_PER_TURN, EdgeSocket};
 use super::mesh::{MainEnds, ThreadEnds, WakeUp, mesh};
+use super::reading::HANDSHAKES_PER_TURN;
 use super::*;
 use weft_tls::{LinkLifetimes, LinkSession};
 
@@ -101,8 +102,18 @@ impl Bench {
 
     /// Gives the thread a connection; returns its other end. Both sockets hold little.
     fn connect(&mut self) -> std::net::TcpStream {
+        self.connect_as(FIRST, Ipv4Addr::LOCALHOST)
+    }
+
+    /// The same, with this identifier and from this address.
+    fn connect_as(&mut self, id: ConnectionId, from: Ipv4Addr) -> std::net::TcpStream {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let client = client.unwrap();
+        client.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+        let at = listener.local_addr().unwrap();
+        client.connect(&at.into()).unwrap();
+        let client = std::net::TcpStream::from(client);
         let (accepted, peer) = listener.accept().unwrap();
         for socket in [&client, &accepted] {
             socket.set_nonblocking(true).unwrap();
@@ -110,8 +121,11 @@ impl Bench {
             socket.set_send_buffer_size(16 * 1024).unwrap();
             socket.set_recv_buffer_size(16 * 1024).unwrap();
         }
-        self.main
-            .send(ToThread::Adopt(Box::new(responder(accepted, peer))));
+        let adopt = Adopt {
+            id,
+            ..responder(accepted, peer)
+        };
+        self.main.send(ToThread::Adopt(Box::new(adopt)));
         self.main.flush();
         self.turn();
         client
@@ -444,6 +458,48 @@ fn streams_that_speak_at_once_are_read_some_in_each_turn() {
         let left = MANY.saturating_sub(turn * EDGES_PER_TURN);
         assert_eq!(bench.thread.edges.to_read(), left);
         assert!(left == 0 || bench.thread.wait_time(now).is_zero());
+    }
+}
+
+#[test]
+fn handshakes_that_begin_at_once_go_on_in_turns_by_address() {
+    const MANY: usize = 40;
+    let mut bench = Bench::new();
+    let mut rng = ChaCha12Rng::seed_from_u64(4);
+    let mut session = LinkTls::client().unwrap().connect(&mut rng).unwrap();
+    let mut hello = Vec::new();
+    while session.tls().wants_write() {
+        session.tls().write_tls(&mut hello).unwrap();
+    }
+    // The last one comes from another address than the others.
+    let mut crowd: Vec<_> = (1..=MANY)
+        .map(|number| {
+            let from = Ipv4Addr::new(127, 0, 0, if number == MANY { 2 } else { 1 });
+            let id = ConnectionId(u64::try_from(number).unwrap());
+            (number, bench.connect_as(id, from))
+        })
+        .collect();
+    for (_, socket) in &mut crowd {
+        socket.write_all(&hello).unwrap();
+    }
+    // The event loop reports all of them in the first turn.
+    let mut turns = 0;
+    while !crowd.is_empty() {
+        bench.turn();
+        turns += 1;
+        let waited = crowd.len();
+        crowd.retain_mut(|(_, socket)| socket.read(&mut [0; 4096]).is_err());
+        let answered = waited - crowd.len();
+        assert_eq!(answered, waited.min(HANDSHAKES_PER_TURN), "in turn {turns}");
+        assert!(
+            crowd.iter().all(|(number, _)| *number != MANY),
+            "an address waits for others"
+        );
+        let wait = bench.thread.wait_time(Instant::now());
+        assert!(
+            crowd.is_empty() || wait.is_zero(),
+            "no event comes for the others"
+        );
     }
 }
 
