@@ -32,15 +32,6 @@ pub enum Compression {
     Lzma,
 }
 
-/// How much time compression takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// What one answer needs (C tor `LOW_COMPRESSION`; zlib's is 5 there).
-    Low,
-    /// What is made once and sent often (`BEST_COMPRESSION`).
-    Best,
-}
-
 impl Compression {
     /// From best to worst, for what is made once (C tor `srv_meth_pref_precompressed`).
     pub(crate) const BEST_FIRST: [Self; 5] = [
@@ -89,12 +80,9 @@ pub(crate) fn best_effort_memory(length: usize, compression: Compression) -> usi
     encoder + length
 }
 
-/// `bytes`, compressed; `None` where that fails, or where C tor would take the result for an attack.
-pub(crate) fn compress(bytes: &[u8], compression: Compression, effort: Effort) -> Option<Vec<u8>> {
-    let zlib_level = match effort {
-        Effort::Low => flate2::Compression::fast(),
-        Effort::Best => flate2::Compression::best(),
-    };
+/// `bytes`, compressed as well as C tor does what is made once and sent often (`BEST_COMPRESSION`); `None` where that fails, or where C tor would take the result for an attack.
+pub(crate) fn compress(bytes: &[u8], compression: Compression) -> Option<Vec<u8>> {
+    let zlib_level = flate2::Compression::best();
     let compressed = match compression {
         Compression::Identity => return Some(bytes.to_vec()),
         Compression::Deflate => {
@@ -109,20 +97,12 @@ pub(crate) fn compress(bytes: &[u8], compression: Compression, effort: Effort) -
         }
         Compression::Zstd => {
             // C tor `memory_level` of compress_zstd.c.
-            let level = match effort {
-                Effort::Low => 1,
-                Effort::Best => 9,
-            };
-            zstd::bulk::compress(bytes, level).ok()?
+            zstd::bulk::compress(bytes, 9).ok()?
         }
         Compression::Lzma => {
             // C tor `memory_level` of compress_lzma.c.
-            let preset = match effort {
-                Effort::Low => 2,
-                Effort::Best => 6,
-            };
-            let mut options = lzma_rust2::LzmaOptions::with_preset(preset);
-            // The encoder's memory is some eleven times its dictionary, which is 8 MiB for the best effort: no
+            let mut options = lzma_rust2::LzmaOptions::with_preset(6);
+            // The encoder's memory is some eleven times its dictionary, which is 8 MiB of that preset: no
             // larger than what there is to look back at.
             let whole = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
             let enough = whole.checked_next_power_of_two().unwrap_or(u32::MAX);
@@ -200,28 +180,26 @@ mod tests {
     #[test]
     fn what_is_compressed_in_any_way_is_read_again() {
         for compression in Compression::BEST_FIRST {
-            for effort in [Effort::Low, Effort::Best] {
-                for text in [text(), b"short\n".to_vec(), Vec::new()] {
-                    let packed = compress(&text, compression, effort).unwrap();
+            for text in [text(), b"short\n".to_vec(), Vec::new()] {
+                let packed = compress(&text, compression).unwrap();
+                assert!(
+                    compression == Compression::Identity
+                        || text.len() < 100
+                        || packed.len() < text.len()
+                );
+                let read = decode(packed.clone(), compression, text.len()).unwrap();
+                assert_eq!(read, text, "{compression:?}");
+                if text.len() > 100 && compression != Compression::Identity {
+                    let short = decode(packed.clone(), compression, text.len() - 1);
                     assert!(
-                        compression == Compression::Identity
-                            || text.len() < 100
-                            || packed.len() < text.len()
+                        matches!(short, Err(HttpError::TooLarge { .. })),
+                        "{short:?}"
                     );
-                    let read = decode(packed.clone(), compression, text.len()).unwrap();
-                    assert_eq!(read, text, "{compression:?}");
-                    if text.len() > 100 && compression != Compression::Identity {
-                        let short = decode(packed.clone(), compression, text.len() - 1);
-                        assert!(
-                            matches!(short, Err(HttpError::TooLarge { .. })),
-                            "{short:?}"
-                        );
-                        let cut = decode(packed[..packed.len() / 2].to_vec(), compression, 1 << 20);
-                        assert!(
-                            cut.is_err() || cut.unwrap().len() < text.len(),
-                            "{compression:?}"
-                        );
-                    }
+                    let cut = decode(packed[..packed.len() / 2].to_vec(), compression, 1 << 20);
+                    assert!(
+                        cut.is_err() || cut.unwrap().len() < text.len(),
+                        "{compression:?}"
+                    );
                 }
             }
             assert_eq!(
@@ -237,7 +215,7 @@ mod tests {
     fn what_c_tor_would_take_for_an_attack_is_not_made() {
         let zeros = vec![b'0'; SMALL];
         for compression in Compression::BEST_FIRST {
-            let made = compress(&zeros, compression, Effort::Low).is_some();
+            let made = compress(&zeros, compression).is_some();
             assert_eq!(
                 made,
                 compression == Compression::Identity,
@@ -259,7 +237,7 @@ mod tests {
                 state.to_le_bytes()[0]
             };
             let body: Vec<u8> = (0..length).map(|_| byte()).collect();
-            let lzma = compress(&body, Compression::Lzma, Effort::Best).unwrap();
+            let lzma = compress(&body, Compression::Lzma).unwrap();
             assert_eq!(lzma[1..5], u32::to_le_bytes(dictionary), "{length}");
             assert_eq!(lzma[..3], [0x5d, 0, 0], "{length}");
             assert_eq!(decode(lzma, Compression::Lzma, body.len()).unwrap(), body);
@@ -269,7 +247,7 @@ mod tests {
     #[test]
     fn a_window_or_dictionary_that_is_too_large_is_refused() {
         // 64 MiB of dictionary.
-        let mut lzma = compress(b"x", Compression::Lzma, Effort::Low).unwrap();
+        let mut lzma = compress(b"x", Compression::Lzma).unwrap();
         lzma[1..5].copy_from_slice(&(64_u32 << 20).to_le_bytes());
         assert!(decode(lzma, Compression::Lzma, 100).is_err());
         // A frame without content size, whose window is 2 GiB.

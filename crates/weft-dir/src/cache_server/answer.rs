@@ -83,7 +83,7 @@ impl Answer {
     ) -> Self {
         let found = find(&documents.held(), request, now);
         // What is made while it is sent, or read from a file of many, ends with the stream, as C tor's does.
-        let mut length = None;
+        let length;
         let (body, coding, lifetime, vary) = match found {
             Found::Short(status, reason) => return Self::short(status, reason, now),
             Found::Stored(documents, lifetime) => {

@@ -19,7 +19,7 @@ use tor_netdoc::doc::netstatus::ConsensusFlavor;
 use crate::cache::{self, CacheError};
 use crate::cache_server::{Body, CachedDocuments, Forms};
 use crate::command::Severity;
-use crate::compress::{Compression, Effort, best_effort_memory, compress, decode};
+use crate::compress::{Compression, best_effort_memory, compress, decode};
 use crate::consdiff::{self, ConsensusDigest, full_digest};
 use labels::{Kind, Labels};
 
@@ -319,7 +319,7 @@ impl ConsensusCache {
         if let Some(entry) = self.entries().find(is_it) {
             return Some(Ok(self.body(entry)));
         }
-        let body = compress(text, labels.compression, Effort::Best)?;
+        let body = compress(text, labels.compression)?;
         let file = labels.write(&body);
         let number = self.unused_number();
         if let Err(error) = cache::write(&self.directory, &number.to_string(), &file) {

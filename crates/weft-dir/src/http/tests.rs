@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::compress::{Effort, compress};
+use crate::compress::compress;
 use proptest::prelude::*;
 use std::io::Write;
 use std::net::IpAddr;
@@ -356,7 +356,7 @@ fn a_body_of_many_compressed_streams_or_half_of_one_ends() {
         if compression == Compression::Identity {
             continue;
         }
-        let one = compress(&[b'0'; 60_000], compression, Effort::Low).unwrap();
+        let one = compress(&[b'0'; 60_000], compression).unwrap();
         // Each is small enough; together they are 60 MB.
         let many = decode(one.repeat(1000), compression, 1 << 20);
         let small =

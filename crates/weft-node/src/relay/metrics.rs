@@ -182,6 +182,7 @@ impl Relay {
     /// All metrics, as of now.
     fn snapshot(&mut self) -> Snapshot {
         let connections = self.typed_connections();
+        let directory = self.directory_memory();
         let metrics = &mut self.metrics;
         let threads = metrics.from_threads.len();
         let from_threads = std::mem::replace(&mut metrics.from_threads, vec![0; threads]);
@@ -204,7 +205,7 @@ impl Relay {
                 .handle
                 .as_ref()
                 .map(|directory| directory.hs_dir().counts()),
-            directory: self.directory_memory(),
+            directory,
             client: metrics.client,
             abra: self
                 .options

@@ -1,7 +1,7 @@
 use super::*;
 use crate::cache_server::{Body, Parsed, parse};
 use crate::certs::Certs;
-use crate::compress::{Effort, compress, decode};
+use crate::compress::{compress, decode};
 use crate::consdiff::ConsensusDigest;
 use crate::consensus::{REASONABLY_LIVE, verify};
 use crate::consensus_cache::{NewConsensus, Status};
@@ -27,7 +27,7 @@ fn directory() -> (CachedDocuments, TestAuthority) {
     let new = new_consensus(ConsensusFlavor::Microdesc, &text, verified.signers);
     documents.set_consensus(&new);
     for compression in [Compression::Deflate, Compression::Zstd, Compression::Lzma] {
-        let body = compress(text.as_bytes(), compression, Effort::Best).unwrap();
+        let body = compress(text.as_bytes(), compression).unwrap();
         documents.set_form(&new, compression, Body::Memory(body.into()));
     }
     documents.set_certs(&certs);
@@ -198,7 +198,7 @@ fn diffs_are_served_to_those_who_have_what_they_begin_at() {
     let new = new_consensus(ConsensusFlavor::Microdesc, &text, vec![authority.id()]);
     let from = ConsensusDigest([0xab; 32]);
     let forms = [Compression::Identity, Compression::Gzip, Compression::Lzma].map(|compression| {
-        let body = compress(b"the diff", compression, Effort::Best).unwrap();
+        let body = compress(b"the diff", compression).unwrap();
         (compression, Body::Memory(body.into()))
     });
     documents.set_diff(&new, from, forms.into());
