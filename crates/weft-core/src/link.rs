@@ -70,12 +70,6 @@ pub struct Link {
     pub(crate) last_empty: Instant,
     /// Since when no circuit has used the link.
     pub idle_since: Option<Instant>,
-    /// The controller knows that.
-    pub(crate) idle_reported: bool,
-    /// Its part of the range of times that a link may be idle.
-    pub(crate) idle_part: u8,
-    /// It leads to a relay of the consensus, at an address of that relay's.
-    pub(crate) listed_relay: bool,
 
     /// Cells chosen to be written next, in order.
     pub out: VecDeque<Box<Cell>>,
@@ -105,6 +99,12 @@ pub struct Link {
     pub(crate) written: u64,
     /// Since when cells and DESTROYs wait, noted at each timer.
     waits: Waits,
+    /// The controller knows since when no circuit has used the link.
+    pub(crate) idle_reported: bool,
+    /// Its part of the range of times that a link may be idle.
+    pub(crate) idle_part: u8,
+    /// It leads to a relay of the consensus, at an address of that relay's.
+    pub(crate) listed_relay: bool,
 }
 
 impl Link {
