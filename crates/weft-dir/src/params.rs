@@ -114,8 +114,8 @@ params! {
     /// Bytes that a descriptor of an onion service must be shorter than.
     hs_v3_max_descriptor_size: u32 = "HSV3MaxDescriptorSize", 50_000, 1, MAX, count;
     /// Whether a descriptor carries a TAP onion key that is never used; without a rule, whether the
-    /// consensus is of a method below [`METHOD_WITHOUT_TAP`].
-    publish_dummy_tap_key: bool = "publish-dummy-tap-key", 0, 0, 1, flag;
+    /// consensus is of a method below [`METHOD_WITHOUT_TAP`]. While there is no consensus it does.
+    publish_dummy_tap_key: bool = "publish-dummy-tap-key", 1, 0, 1, flag;
     /// Whether a descriptor carries the `family` line.
     publish_family_list: bool = "publish-family-list", 1, 0, 1, flag;
     /// Whether relays publish without having found their IPv4 ORPort reachable.
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn without_a_rule_there_is_no_tap_key_from_method_36_on() {
         let mut raw = NetParams::new();
-        assert!(!Params::default().publish_dummy_tap_key);
+        assert!(Params::default().publish_dummy_tap_key);
         let is_wanted = |raw: &NetParams<i32>, method| {
             Params::from_consensus(raw, method).publish_dummy_tap_key
         };

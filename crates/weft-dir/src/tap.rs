@@ -2,7 +2,7 @@
 //!
 //! Authorities before C tor 0.4.9.12 refuse descriptors without one ("Missing TAP key in descriptor."), later ones those
 //! with one. The consensus decides, by its parameter `publish-dummy-tap-key` or its method; without a consensus there is
-//! none. Beyond C tor, an authority that refuses one form gets the other: the rule may change at the authorities before
+//! one. Beyond C tor, an authority that refuses one form gets the other: the rule may change at the authorities before
 //! it does in the consensus that this relay has, and a relay that nobody lists does not learn of it.
 
 /// The form of our descriptor. No I/O.

@@ -18,7 +18,7 @@ const DEFLATE_MEMORY: usize = (320 + 32 + 96) << 10;
 /// The same for zstd's, whose blocks are as long as its window.
 const ZSTD_MEMORY: usize = (ZSTD_CONTEXT + 32 + 64) << 10;
 /// KiB of zstd's own memory (`ZSTD_sizeof_CCtx`).
-const ZSTD_CONTEXT: usize = 512;
+const ZSTD_CONTEXT: usize = 544;
 /// zstd looks back at 2^16 bytes: with the window of its first level the encoder has twice the memory.
 const ZSTD_WINDOW_LOG: u32 = 16;
 
@@ -230,12 +230,12 @@ impl std::fmt::Debug for Pieces {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::compress::decode;
 
     /// Lines that compress as keys in base64 do.
-    fn noise(length: usize) -> Vec<u8> {
+    pub(in crate::cache_server) fn noise(length: usize) -> Vec<u8> {
         let mut state = 1_u64;
         let mut digit = || {
             state = state

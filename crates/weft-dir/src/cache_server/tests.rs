@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::pieces::tests::noise;
 use super::*;
 use crate::clock::ManualClock;
 use crate::hs_dir::testing::Service;
@@ -25,9 +26,10 @@ fn large_request(server: &CacheServer) -> String {
             digest
         })
         .collect();
+    let fillings = String::from_utf8(noise(512 * 20_000)).unwrap();
     server.documents.with_microdescs(|store| {
-        for (digest, byte) in digests.iter().zip((b'a'..=b'z').cycle()) {
-            let filling = char::from(byte).to_string().repeat(20_000);
+        for (number, digest) in digests.iter().enumerate() {
+            let filling = &fillings[number * 20_000..][..20_000];
             store.add(*digest, &format!("onion-key\n{filling}\n"), now());
         }
     });
