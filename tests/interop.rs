@@ -7,7 +7,7 @@
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
 mod private_network {
     use std::io::{Read as _, Write as _};
-    use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, TcpStream};
     use std::path::PathBuf;
     use std::process::Command;
     use std::sync::{Mutex, PoisonError};
@@ -73,8 +73,6 @@ mod private_network {
         /// Whom `EXIT` asks.
         names: NameServer,
         _resolv_conf: TempDir,
-        /// The MetricsPort of `APART`.
-        metrics: SocketAddr,
     }
 
     impl Shared {
@@ -86,7 +84,6 @@ mod private_network {
             let folder = tempfile::tempdir()?;
             let resolv_conf = folder.path().join("resolv.conf");
             std::fs::write(&resolv_conf, names.resolv_conf())?;
-            let metrics = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
             let with = |lines: Vec<String>, exit: bool| TargetOptions {
                 exit,
                 more: lines,
@@ -102,7 +99,7 @@ mod private_network {
                 of_its_own(APART).options(with(
                     vec![
                         "ConnectionPerCircuit 1".to_owned(),
-                        format!("MetricsPort {metrics}"),
+                        "MetricsPort 127.0.0.1:auto".to_owned(),
                         "MetricsPortPolicy accept 127.0.0.1".to_owned(),
                     ],
                     false,
@@ -124,7 +121,6 @@ mod private_network {
                 network: Network::start(config, targets)?,
                 names,
                 _resolv_conf: folder,
-                metrics,
             })
         }
     }
@@ -198,15 +194,14 @@ mod private_network {
 
     #[test]
     fn as_middle_it_gives_each_circuit_a_connection_of_its_own() {
-        shared(|shared| {
-            let Shared {
-                network, metrics, ..
-            } = shared;
+        scenario(|network| {
             let (program, platform) = subject(1);
             interop::is_listed(network, APART, platform, PATIENCE)?;
             let circuits = 8;
             interop::moves(network, APART, &program, Load { circuits, ..LIGHT })?;
-            let mut socket = TcpStream::connect(*metrics)?;
+            let control = network.target(APART)?.node().control_socket();
+            let metrics = Control::connect(&control)?.info("net/listeners/metrics")?;
+            let mut socket = TcpStream::connect(metrics.trim_matches('"'))?;
             socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
             let mut text = String::new();
             socket.read_to_string(&mut text)?;

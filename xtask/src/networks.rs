@@ -1,5 +1,6 @@
-//! Tests that share a private network: one process for each module of `tests/`, in which its tests take turns, and
-//! several of these at a time. A network takes many seconds and starts many nodes, so each test cannot have its own.
+//! Tests of `tests/` that share a private network or a port: one process for each module, in which its tests take
+//! turns, and several of these at a time. A network takes many seconds and starts many nodes, so each test cannot
+//! have its own.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -15,15 +16,12 @@ use crate::machine;
 use crate::nextest::{Ended, Run};
 use crate::test::reason;
 
-/// Module of the tests of `tests/` that need a private network.
-const MODULE: &str = "::private_network::";
-
 /// Name of the program of `tests/`.
 pub(crate) const PROGRAM: &str = "networks";
 
 /// Runs the tests of each module, as many modules at once as there are cores.
 pub(crate) fn run(program: &Path, run: &Run) -> Result<Vec<Ended>> {
-    let modules = modules(program, &run.names)?;
+    let modules = modules(program, run)?;
     let next = AtomicUsize::new(0);
     let worker = || -> Result<Vec<Ended>> {
         let mut ended = Vec::new();
@@ -51,7 +49,7 @@ pub(crate) fn run(program: &Path, run: &Run) -> Result<Vec<Ended>> {
 }
 
 /// The names of the tests by module, the module with most first.
-fn modules(program: &Path, names: &[String]) -> Result<Vec<Vec<String>>> {
+fn modules(program: &Path, run: &Run) -> Result<Vec<Vec<String>>> {
     let output = Command::new(program)
         .args(["--list", "--format", "terse"])
         .output()
@@ -63,24 +61,26 @@ fn modules(program: &Path, names: &[String]) -> Result<Vec<Vec<String>>> {
         output.status,
         String::from_utf8_lossy(&output.stderr).trim_end()
     );
-    let modules = by_module(&String::from_utf8_lossy(&output.stdout), names);
+    let list = String::from_utf8_lossy(&output.stdout);
+    let modules = by_module(&list, &run.networks, &run.names);
     ensure!(
-        !modules.is_empty() || !names.is_empty(),
+        !modules.is_empty() || !run.names.is_empty(),
         "{} has no tests of private networks",
         program.display()
     );
     Ok(modules)
 }
 
-/// The names in a list of libtest's, by module.
-fn by_module(list: &str, names: &[String]) -> Vec<Vec<String>> {
-    let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+/// The names in a list of libtest's that are in modules of these names, by module.
+fn by_module(list: &str, of: &[&str], names: &[String]) -> Vec<Vec<String>> {
+    let mut modules: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for name in list.lines().filter_map(|line| line.strip_suffix(": test")) {
         let wanted = names.is_empty() || names.iter().any(|part| name.contains(part.as_str()));
-        if let Some((module, _)) = name.split_once(MODULE)
-            && wanted
-            && module != "page"
-        {
+        let module = of.iter().find_map(|of| {
+            let (module, _) = name.split_once(&format!("::{of}::"))?;
+            Some((module, *of))
+        });
+        if let Some(module) = module.filter(|(module, _)| wanted && *module != "page") {
             modules.entry(module).or_default().push(name.to_owned());
         }
     }
@@ -210,8 +210,10 @@ mod tests {
     #[test]
     fn tests_of_networks_are_listed_by_module_and_by_name() {
         let list = "a::private_network::x: test\nb::private_network::y: test\n\
-                    b::private_network::z: test\nb::other: test\npage::private_network::p: test\n";
-        let all = by_module(list, &[]);
+                    b::private_network::z: test\nb::other: test\npage::private_network::p: test\n\
+                    b::with_stem::s: test\n";
+        let (networks, stem) = (["private_network"], ["with_stem"]);
+        let all = by_module(list, &networks, &[]);
         assert_eq!(
             all,
             [
@@ -219,15 +221,17 @@ mod tests {
                 vec!["a::private_network::x"]
             ]
         );
-        let one = by_module(list, &["network::z".to_owned()]);
+        let one = by_module(list, &networks, &["network::z".to_owned()]);
         assert_eq!(one, [vec!["b::private_network::z"]]);
-        assert!(by_module(list, &["nothing".to_owned()]).is_empty());
+        assert!(by_module(list, &networks, &["nothing".to_owned()]).is_empty());
+        assert_eq!(by_module(list, &stem, &[]), [vec!["b::with_stem::s"]]);
     }
 
     /// A program that is no test program lists nothing, and that is no success.
     #[test]
     fn a_program_that_lists_no_tests_is_an_error() {
-        modules(Path::new("/bin/false"), &[]).unwrap_err();
-        modules(Path::new("/bin/true"), &[]).unwrap_err();
+        for program in ["/bin/false", "/bin/true"] {
+            modules(Path::new(program), &Run::default()).unwrap_err();
+        }
     }
 }

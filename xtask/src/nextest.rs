@@ -24,8 +24,8 @@ const PROGRESS: usize = 250;
 pub(crate) struct Run {
     /// nextest's expression of the tests, in its own language; empty: none.
     pub(crate) filter: String,
-    /// Also the tests that share a private network ([`networks`]).
-    pub(crate) networks: bool,
+    /// Modules of the tests that share a private network or a port ([`networks`]).
+    pub(crate) networks: Vec<&'static str>,
     /// Substrings of names; empty: all of `filter`.
     pub(crate) names: Vec<String>,
     /// Variables of the tests' environment.
@@ -79,7 +79,7 @@ impl Run {
         if !self.filter.is_empty() {
             ended.extend(self.nextest(&self.filter)?);
         }
-        if self.networks && !interrupt::asked() {
+        if !self.networks.is_empty() && !interrupt::asked() {
             ended.extend(networks::run(&program, self)?);
         }
         ensure!(!interrupt::asked(), "interrupted");

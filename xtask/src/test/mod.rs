@@ -88,12 +88,15 @@ const STEPS: [Step; 14] = [
 /// `cargo xtask fuzz` is there to find more.
 const FUZZ_SEED: u32 = 1;
 
-/// nextest's expression of the tests of `tests/` that share private networks, which `networks` runs.
-const NETWORKS: &str =
-    "binary_id(weft::networks) and test(/::private_network::/) and not test(/^page::/)";
+/// Modules of `tests/` whose tests share a private network, or Stem's ports, which `networks` runs.
+const PRIVATE_NETWORK: &str = "private_network";
+const WITH_STEM: &str = "with_stem";
+
+/// nextest's expression of the tests of these modules.
+const SHARING: &str = "(binary_id(weft::networks) and test(/::(private_network|with_stem)::/) and not test(/^page::/))";
 
 /// nextest's expression of the other tests that need a private network.
-const INTEROP: &str = "test(/(^|::)private_network::/) and not binary_id(weft::networks)";
+const INTEROP: &str = "(test(/(^|::)private_network::/) and not binary_id(weft::networks))";
 
 /// nextest's expression of the tests that measure what a load does in a given time: they are run alone.
 const MEASUREMENTS: &str = "(binary_id(weft::it) and test(/^bench::/))";
@@ -101,8 +104,8 @@ const MEASUREMENTS: &str = "(binary_id(weft::it) and test(/^bench::/))";
 /// Priority of what is run beside networks, from -20 (first) to 19 (last).
 const NICE: &str = "10";
 
-/// nextest's expression of the tests that need Stem or nyx.
-const WITH_STEM: &str = "test(/(^|::)with_stem::/)";
+/// nextest's expression of the tests that need Stem as a library.
+const STEM_ALONE: &str = "(test(/(^|::)with_stem::/) and not binary_id(weft::networks))";
 
 /// nextest's expression of the tests that need a browser.
 const PAGE: &str = "(binary_id(weft::networks) and test(/^page::private_network::/))";
@@ -123,11 +126,20 @@ impl Step {
     pub(crate) fn tests(self) -> Option<String> {
         match self {
             Step::Unit => Some(format!(
-                "not ({NETWORKS}) and not ({INTEROP}) and not {WITH_STEM} and not {PAGE}"
+                "not {SHARING} and not {INTEROP} and not {STEM_ALONE} and not {PAGE}"
             )),
-            Step::Stem => Some(WITH_STEM.to_owned()),
+            Step::Stem => Some(STEM_ALONE.to_owned()),
             Step::Interop => Some(INTEROP.to_owned()),
             Step::Page => Some(PAGE.to_owned()),
+            _ => None,
+        }
+    }
+
+    /// The module whose tests `networks` runs for it.
+    fn sharing(self) -> Option<&'static str> {
+        match self {
+            Step::Interop => Some(PRIVATE_NETWORK),
+            Step::Stem => Some(WITH_STEM),
             _ => None,
         }
     }
@@ -182,7 +194,9 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
         false => Built::new(&tests, args, &mut summary),
     };
     thread::scope(|scope| {
-        let networks = built.as_ref().filter(|built| built.run.networks);
+        let networks = built
+            .as_ref()
+            .filter(|built| !built.run.networks.is_empty());
         let networks = networks.map(|built| {
             scope.spawn(|| {
                 let start = Instant::now();
@@ -205,7 +219,12 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             println!("\n== networks");
             let ended = networks.join();
             let (time, outcome) = ended.map_err(|_| anyhow!("running networks panicked"))?;
-            summary.step("networks", &alone(&[Step::Interop]), time, outcome);
+            summary.step(
+                "networks",
+                &alone(&[Step::Stem, Step::Interop]),
+                time,
+                outcome,
+            );
         }
         Ok::<(), anyhow::Error>(())
     })?;
@@ -296,7 +315,6 @@ pub(crate) type Missing = Vec<(Step, Result<Outcome>)>;
 /// Gets what the tests of these steps need; the result is how they are run, and those that are not.
 pub(crate) fn prepare_tests(steps: &[Step], names: &[String]) -> (nextest::Run, Missing) {
     let mut run = nextest::Run {
-        networks: steps.contains(&Step::Interop),
         names: names.to_vec(),
         variables: vec![(REPORT, report_file().into())],
         ..nextest::Run::default()
@@ -305,7 +323,10 @@ pub(crate) fn prepare_tests(steps: &[Step], names: &[String]) -> (nextest::Run, 
     let mut filters = Vec::new();
     for step in steps {
         match prepare(*step, &mut run) {
-            Ok(None) => filters.extend(step.tests().map(|tests| format!("({tests})"))),
+            Ok(None) => {
+                filters.extend(step.tests().map(|tests| format!("({tests})")));
+                run.networks.extend(step.sharing());
+            }
             Ok(Some(why)) => missing.push((*step, Ok(Outcome::Skipped(why)))),
             Err(error) => missing.push((*step, Err(error))),
         }
