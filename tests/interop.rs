@@ -72,7 +72,8 @@ mod private_network {
         network: Network,
         /// Whom `EXIT` asks.
         names: NameServer,
-        _resolv_conf: TempDir,
+        /// Where their `resolv.conf` is, and the control socket of `APART`.
+        folder: TempDir,
     }
 
     impl Shared {
@@ -100,6 +101,7 @@ mod private_network {
                     vec![
                         "ConnectionPerCircuit 1".to_owned(),
                         "MetricsPort 127.0.0.1:auto".to_owned(),
+                        format!("ControlSocket {}", folder.path().join(APART).display()),
                         "MetricsPortPolicy accept 127.0.0.1".to_owned(),
                     ],
                     false,
@@ -120,7 +122,7 @@ mod private_network {
             Ok(Self {
                 network: Network::start(config, targets)?,
                 names,
-                _resolv_conf: folder,
+                folder,
             })
         }
     }
@@ -194,12 +196,15 @@ mod private_network {
 
     #[test]
     fn as_middle_it_gives_each_circuit_a_connection_of_its_own() {
-        scenario(|network| {
+        shared(|shared| {
+            let Shared {
+                network, folder, ..
+            } = shared;
             let (program, platform) = subject(1);
             interop::is_listed(network, APART, platform, PATIENCE)?;
             let circuits = 8;
             interop::moves(network, APART, &program, Load { circuits, ..LIGHT })?;
-            let control = network.target(APART)?.node().control_socket();
+            let control = folder.path().join(APART);
             let metrics = Control::connect(&control)?.info("net/listeners/metrics")?;
             let mut socket = TcpStream::connect(metrics.trim_matches('"'))?;
             socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
