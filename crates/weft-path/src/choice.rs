@@ -38,7 +38,11 @@ impl Candidate {
     #[must_use]
     pub fn new(stated: impl IntoIterator<Item = Option<f64>>, bandwidth: f64) -> Self {
         Candidate {
-            weight: stated.into_iter().flatten().sum(),
+            // Not `sum`, which makes -0 of nothing.
+            weight: stated
+                .into_iter()
+                .flatten()
+                .fold(0.0, |sum, weight| sum + weight),
             bandwidth,
         }
     }
@@ -135,6 +139,8 @@ mod tests {
     fn what_is_not_stated_weighs_nothing() {
         let one = Candidate::new([None, Some(0.5), None], 7.0);
         assert_eq!(one, of(0.5, 7.0));
+        let none = Candidate::new([None; 3], 7.0);
+        assert_eq!(none.weight.to_string(), "0");
         let share = Candidate::new([None; 3], 7.0).share();
         assert_eq!(share, Candidate::new([Some(0.0); 3], 7.0).share());
     }

@@ -98,9 +98,6 @@ const SHARING: &str = "(binary_id(weft::networks) and test(/::(private_network|w
 /// nextest's expression of the other tests that need a private network.
 const INTEROP: &str = "(test(/(^|::)private_network::/) and not binary_id(weft::networks))";
 
-/// nextest's expression of the tests that measure what a load does in a given time: they are run alone.
-const MEASUREMENTS: &str = "(binary_id(weft::it) and test(/^bench::/))";
-
 /// Priority of what is run beside networks, from -20 (first) to 19 (last).
 const NICE: &str = "10";
 
@@ -170,7 +167,8 @@ impl Step {
 
 /// Runs the steps, all of them even if one fails, and names all that failed at the end.
 ///
-/// Tests that share private networks mostly wait: they are run beside everything else, which gives way to them.
+/// Tests that share private networks mostly wait: they are run beside the steps that run no tests of their own, which
+/// give way to them.
 ///
 /// # Errors
 ///
@@ -193,10 +191,14 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
         true => None,
         false => Built::new(&tests, args, &mut summary),
     };
+    if let Some(built) = &built {
+        let tests = || built.run.nextest(&built.run.filter).map(Outcome::Tests);
+        summary.run(&built.words, &built.alone, tests);
+    }
+    let networks = built
+        .as_ref()
+        .filter(|built| !built.run.networks.is_empty() && !interrupt::asked());
     thread::scope(|scope| {
-        let networks = built
-            .as_ref()
-            .filter(|built| !built.run.networks.is_empty());
         let networks = networks.map(|built| {
             scope.spawn(|| {
                 let start = Instant::now();
@@ -205,10 +207,6 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             })
         });
         giving_way(|| {
-            if let Some(built) = &built {
-                let filter = format!("({}) and not {MEASUREMENTS}", built.run.filter);
-                summary.run(&built.words, &built.alone, || built.nextest(&filter));
-            }
             for step in others {
                 if !interrupt::asked() {
                     summary.run(&step.name(), &alone(&[step]), || step.run(args));
@@ -216,24 +214,18 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             }
         })?;
         if let Some(networks) = networks {
-            println!("\n== networks");
             let ended = networks.join();
             let (time, outcome) = ended.map_err(|_| anyhow!("running networks panicked"))?;
-            summary.step(
-                "networks",
-                &alone(&[Step::Stem, Step::Interop]),
-                time,
-                outcome,
-            );
+            let alone = alone(&[Step::Stem, Step::Interop]);
+            summary.step("networks", &alone, time, outcome);
         }
         Ok::<(), anyhow::Error>(())
     })?;
-    if let Some(built) = built.filter(|_| !interrupt::asked()) {
-        let filter = format!("({}) and {MEASUREMENTS}", built.run.filter);
-        summary.run("measurements", &built.alone, || built.nextest(&filter));
-        if summary.judge().is_ok() {
-            built.run.some(summary.ended())?;
-        }
+    if let Some(built) = &built
+        && !interrupt::asked()
+        && summary.judge().is_ok()
+    {
+        built.run.some(summary.ended())?;
     }
     let report = report_file();
     let report =
@@ -302,10 +294,6 @@ impl Built {
             words: words(&steps),
             alone: alone(&steps),
         })
-    }
-
-    fn nextest(&self, filter: &str) -> Result<Outcome> {
-        self.run.nextest(filter).map(Outcome::Tests)
     }
 }
 
