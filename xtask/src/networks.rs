@@ -12,9 +12,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::machine;
 use crate::nextest::{Ended, Run};
 use crate::test::reason;
+use crate::{interrupt, machine};
 
 /// Name of the program of `tests/`.
 pub(crate) const PROGRAM: &str = "networks";
@@ -25,7 +25,9 @@ pub(crate) fn run(program: &Path, run: &Run) -> Result<Vec<Ended>> {
     let next = AtomicUsize::new(0);
     let worker = || -> Result<Vec<Ended>> {
         let mut ended = Vec::new();
-        while let Some(names) = modules.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while !interrupt::asked()
+            && let Some(names) = modules.get(next.fetch_add(1, Ordering::Relaxed))
+        {
             ended.extend(module(program, names, run)?);
         }
         Ok(ended)
