@@ -4,18 +4,19 @@ use weft_client::{ConfluxParams, PathParams};
 use weft_dir::params::Params;
 use weft_path::PathBiasOptions;
 
-/// Selects what path selection needs. Congestion control is asked for whatever `cc_alg` is: it brings Counter Galois Onion, and a
-/// consensus must not take that from a client (C tor 0.4.9.12). A relay grants it as the consensus or its own
-/// `__AlwaysCongestionControl` has it; without it no conflux set can be built.
+/// `cc_alg` of proposal 324's Vegas.
+const CC_VEGAS: u32 = 2;
+
+/// Selects what path selection needs. `always_congestion_control`: of exits, too, while the consensus has turned it off
+/// (`__AlwaysCongestionControl`).
 pub(super) fn path_params(params: &Params, always_congestion_control: bool) -> PathParams {
     let increment = u8::try_from(params.cc_sendme_inc).unwrap_or(u8::MAX);
     PathParams {
         bias: path_bias(params),
-        congestion: Some(increment),
-        conflux: ConfluxParams {
-            enabled: params.cfx_enabled && (params.cc_alg != 0 || always_congestion_control),
-            ..conflux(params)
-        },
+        congestion: (params.cc_alg == CC_VEGAS
+            || (params.cc_alg == 0 && always_congestion_control))
+            .then_some(increment),
+        conflux: conflux(params),
     }
 }
 
@@ -64,17 +65,12 @@ mod tests {
     }
 
     #[test]
-    fn no_consensus_turns_congestion_control_off_at_a_client() {
+    fn congestion_control_is_asked_for_as_the_consensus_or_torrc_has_it() {
         let mut params = Params::default();
-        for algorithm in [0, 2] {
-            params.cc_alg = algorithm;
-            for always in [false, true] {
-                let used = path_params(&params, always);
-                assert_eq!(used.congestion, Some(31));
-                // Sets count on it, and exits do not grant it then.
-                assert_eq!(used.conflux.enabled, algorithm != 0 || always);
-            }
-        }
+        let asked = |params: &Params, always| path_params(params, always).congestion.is_some();
+        assert!(asked(&params, false) && asked(&params, true));
+        params.cc_alg = 0;
+        assert!(!asked(&params, false) && asked(&params, true));
     }
 
     #[test]
