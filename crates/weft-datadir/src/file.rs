@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "the next test runs it in another process, which is killed"]
+    #[ignore = "the next test runs it (--ignored) in another process, which is killed"]
     fn killed_write() {
         let (at, dir) = given().unwrap();
         interrupted(at, End::Kill, || write_in_parts(&dir)).unwrap();

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "the next test runs it in another process, which is killed"]
+    #[ignore = "the next test runs it (--ignored) in another process, which is killed"]
     fn killed_save() {
         let (at, dir) = given().unwrap();
         let save = || save(&dir.join("torrc"), "UseBridges 1\n");

@@ -28,6 +28,8 @@ const READ_PER_TURN_IN_ALL: usize = 1024 * 1024;
 /// Sockets whose handshakes are gone on with in one turn: a ClientHello costs a signature, as much
 /// as hundreds of cells.
 pub(super) const HANDSHAKES_PER_TURN: usize = 4;
+/// Sockets that are looked at for them, also those that bring nothing.
+const LOOKS_PER_TURN: usize = 4 * HANDSHAKES_PER_TURN;
 /// Bytes that are read for one of them: the largest record.
 const READ_PER_HANDSHAKE: usize = 16 * 1024;
 
@@ -209,14 +211,16 @@ impl ConnectionThread {
                 break;
             }
         }
-        let mut left = HANDSHAKES_PER_TURN;
+        let (mut left, mut looks) = (HANDSHAKES_PER_TURN, LOOKS_PER_TURN);
         while left > 0
+            && looks > 0
             && self.reading.blocked_until.is_none()
             && let Some(listed) = self.reading.handshakes.serve()
         {
             if self.sockets.listed(listed).is_some() {
-                self.read_socket(listed, READ_PER_HANDSHAKE, now);
-                left -= 1;
+                looks -= 1;
+                // One that has been read is looked at once more, and mostly has nothing then.
+                left -= usize::from(self.read_socket(listed, READ_PER_HANDSHAKE, now) > 0);
             }
         }
     }
