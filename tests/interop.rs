@@ -6,8 +6,10 @@
 
 /// The module's name marks the tests that need `tor` and some minutes, for `cargo xtask test`.
 mod private_network {
+    use std::fs::Permissions;
     use std::io::{Read as _, Write as _};
     use std::net::{Ipv4Addr, TcpStream};
+    use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
     use std::process::Command;
     use std::sync::{Mutex, PoisonError};
@@ -82,7 +84,9 @@ mod private_network {
             let (program, _) = subject(1);
             let known = (interop::SERVER_NAME, Ipv4Addr::LOCALHOST);
             let names = NameServer::start(&[known, interop::KNOWN_NAME])?;
-            let folder = tempfile::tempdir()?;
+            let folder = tempfile::Builder::new()
+                .permissions(Permissions::from_mode(0o700))
+                .tempdir()?;
             let resolv_conf = folder.path().join("resolv.conf");
             std::fs::write(&resolv_conf, names.resolv_conf())?;
             let with = |lines: Vec<String>, exit: bool| TargetOptions {
