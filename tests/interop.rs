@@ -72,7 +72,7 @@ mod private_network {
     /// The one network, with what its targets need.
     struct Shared {
         network: Network,
-        /// Whom `EXIT` asks.
+        /// The name server of `EXIT`.
         names: NameServer,
         /// Where their `resolv.conf` is, and the control socket of `APART`.
         folder: TempDir,

@@ -38,12 +38,12 @@ pub struct Transports {
     pub named: BTreeSet<String>,
 }
 
-/// What the descriptor of a bridge has for paths.
+/// The parts of a bridge's descriptor that paths need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DescribedBridge {
-    /// How a circuit leads through it.
+    /// The hop of circuits that it is.
     pub hop: Hop,
-    /// What it states of its families.
+    /// The families that it states.
     pub family: StatedFamily,
 }
 

@@ -14,7 +14,7 @@ use weft_core::address::ConnectionId;
 /// The least time that a first hop has to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a CREATE without an answer leads to.
+/// Consequence of a CREATE without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
     /// The link takes no new circuits.

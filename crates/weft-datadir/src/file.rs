@@ -124,7 +124,7 @@ impl Access {
         }
     }
 
-    /// Private to the owner of the directory of `path`, to whom only root can give it.
+    /// Mode 0600, and the owner of the directory that has `path`. Only root can give a file away.
     ///
     /// # Errors
     ///

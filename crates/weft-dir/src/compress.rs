@@ -9,8 +9,8 @@ use crate::http::HttpError;
 /// Memory of a decoder at most (C tor `MEMORY_LIMIT` of compress_lzma.c), in KiB and bytes.
 const DECODER_MEMORY_KIB: u32 = 16 << 10;
 const DECODER_WINDOW: u64 = 16 << 20;
-/// The smallest dictionary of our encoder, in bytes: C tor tells LZMA by a size whose two low bytes are 0
-/// (`detect_compression_method` of compress.c).
+/// Least size of our encoder's dictionary, in bytes. C tor takes a document for LZMA if the two low bytes of this size
+/// are 0 (`detect_compression_method` of compress.c).
 const LZMA_DICTIONARY_LEAST: u32 = 1 << 16;
 /// C tor takes what grows by more than this for an attack (`MAX_UNCOMPRESSION_FACTOR`).
 const MAX_FACTOR: usize = 25;

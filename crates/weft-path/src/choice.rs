@@ -165,8 +165,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever else states what, a relay that states something instead of nothing does not raise the chance of its own
-        /// circuits, lowers that of no other, and leaves the others' chances in proportion.
+        /// Relays state any weights. One of them then states a weight and before stated none: its own circuits get no better
+        /// chance, the others no worse one, and the others keep their proportions.
         #[test]
         fn a_statement_can_only_lower_the_chance_of_its_own_circuits(
             circuits in proptest::collection::vec(proptest::collection::vec(0..9_usize, 3), 1..12),

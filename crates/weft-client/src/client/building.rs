@@ -493,7 +493,7 @@ fn fate<G>(circuit: &Circuit<G>, end: CircuitEnd, silent: Option<Silence>) -> Ou
     }
 }
 
-/// Whether building took too long.
+/// True for a circuit that was built for too long.
 fn is_late(end: CircuitEnd) -> bool {
     matches!(
         end.reason,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weft_cell::circ_msg::CreateRequest;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_core::address::ConnectionId;
 use weft_core::controller::{ControllerParams, Sharing};
 use weft_core::dos::DosParams;
 use weft_core::handshake::PeerIdentity;
@@ -200,16 +201,15 @@ fn a_link_whose_keys_near_their_end_gets_no_new_circuits_and_expires_when_idle()
     world.audit();
 }
 
-#[test]
-fn a_link_of_a_week_gets_no_new_circuits() {
+/// A link that `end` excludes from new circuits gets none, and keeps those that it has.
+fn only_old_circuits_go_on(end: impl FnOnce(&mut World, ConnectionId)) {
     let mut world = world_with_keepalives();
     let client = world.link_on(0, CLIENT);
     let old = world.link_on(0, relay_identity(5));
     let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
     circuit.extend(&mut world, 5, old);
     let mut other = Circuit::create(&mut world, client, 0x8000_0002);
-    // Past the timers, which a week of would keep busy.
-    world.now += 7 * 24 * 60 * MINUTE;
+    end(&mut world, old);
     let message = Circuit::extend_message(5, &[1; 84]);
     other.send(&mut world, 0, RelayCmd::EXTEND2, &message);
     world.settle();
@@ -217,6 +217,12 @@ fn a_link_of_a_week_gets_no_new_circuits() {
     circuit.send(&mut world, 1, RelayCmd::DATA, b"still here");
     world.settle();
     assert_eq!(circuit.at_next(&mut world).2, b"still here");
+}
+
+#[test]
+fn a_link_of_a_week_gets_no_new_circuits() {
+    // Past the timers, which a week of would keep busy.
+    only_old_circuits_go_on(|world, _| world.now += 7 * 24 * 60 * MINUTE);
 }
 
 /// What a client learns of links.
@@ -277,22 +283,11 @@ fn a_client_learns_how_far_the_links_are_that_its_node_opens() {
     }
 }
 
-/// What a client does with a link whose far end leaves CREATEs unanswered.
+/// A client retires a link whose far end leaves CREATEs unanswered.
 #[test]
 fn a_link_that_is_retired_gets_no_new_circuits_and_keeps_those_that_it_has() {
-    let mut world = world_with_keepalives();
-    let client = world.link_on(0, CLIENT);
-    let old = world.link_on(0, relay_identity(5));
-    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
-    circuit.extend(&mut world, 5, old);
-    let mut other = Circuit::create(&mut world, client, 0x8000_0002);
-    let retire = OriginCommand::RetireLink { connection: old };
-    world.controller.origin(retire, world.now);
-    let message = Circuit::extend_message(5, &[1; 84]);
-    other.send(&mut world, 0, RelayCmd::EXTEND2, &message);
-    world.settle();
-    assert_eq!(world.connects.len(), 1);
-    circuit.send(&mut world, 1, RelayCmd::DATA, b"still here");
-    world.settle();
-    assert_eq!(circuit.at_next(&mut world).2, b"still here");
+    only_old_circuits_go_on(|world, connection| {
+        let retire = OriginCommand::RetireLink { connection };
+        world.controller.origin(retire, world.now);
+    });
 }

@@ -156,8 +156,8 @@ thread_local! {
 }
 
 /// Whether a head may end in `bytes`, of which those from `before` on are new: an empty line has come.
-/// Whoever reads a head parses it only then, so that a head that comes byte by byte is not parsed as often
-/// as it has bytes. One that begins with empty lines is refused, which a parser would skip.
+/// Callers parse a head only then. Otherwise a peer that sends single bytes would have it parsed at each of them.
+/// One that begins with empty lines is refused, which a parser would skip.
 pub(crate) fn head_may_end(bytes: &[u8], before: usize) -> bool {
     let new = bytes.get(before.saturating_sub(2)..).unwrap_or_default();
     let empty_line = |end: &[u8]| new.windows(end.len()).any(|window| window == end);

@@ -1,4 +1,5 @@
-//! [`Fields`]: the one writer of the fields of events and of lines in replies. No value, whoever chose it, ends its field.
+//! [`Fields`] writes all fields of events and of lines in replies. A value that an exit or an application chose cannot end
+//! its field.
 
 use std::fmt::{Display, Write as _};
 

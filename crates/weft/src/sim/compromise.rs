@@ -475,14 +475,7 @@ fn abra_table(what: &str, choices: &abra::Choices, points: &[Point]) -> String {
     );
     for point in points {
         let _ = write!(text, "{:>6.1} %", point.fraction * 100.0);
-        let all = [
-            point.honest,
-            point.lying,
-            point.tiny,
-            point.blind,
-            point.formula,
-        ];
-        for one in all {
+        for one in point.columns() {
             let range = format!("{:.2} ({:.2} to {:.2})", one.median, one.low, one.high);
             let _ = write!(text, "   {range:<20}");
         }

@@ -17,7 +17,7 @@ fn configure(world: &mut World, change: impl FnOnce(&mut ClientConfig)) {
     world.run();
 }
 
-/// How a controller moves a stream.
+/// A way in which a controller moves a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// No controller does.

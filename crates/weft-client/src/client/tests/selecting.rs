@@ -14,7 +14,11 @@ use crate::weights::StatementCounts;
 /// A client that chooses by weight, with some circuits ready. Signatures are not checked: those of statements have tests of
 /// their own (`weft_core::abra`).
 fn choosing() -> World {
-    let mut world = World::new(1, 3, "accept 80,443");
+    by_weight(World::new(1, 3, "accept 80,443"))
+}
+
+/// The same of a world of the test's own.
+fn by_weight(mut world: World) -> World {
     let mut config = world.client.config().clone();
     config.selection = CircuitSelection::Abra;
     config.check_statements = false;
@@ -121,13 +125,7 @@ fn streams_to_the_liar(lie: Option<f64>) -> usize {
     for hop in &mut world.client.chooser().relays {
         hop.bandwidth = 1000;
     }
-    let mut config = world.client.config().clone();
-    config.selection = CircuitSelection::Abra;
-    config.check_statements = false;
-    let now = world.now;
-    world.client.set_config(config, now);
-    world.ready();
-    world.wait(1);
+    let mut world = by_weight(world);
     for exit in 11..=20 {
         let names = [1, 4, exit].map(|number| RelayName::Rsa(rsa(number)));
         let now = world.now;

@@ -40,7 +40,7 @@ fn a_guard_that_does_not_answer_over_an_open_link_is_not_blamed() {
     }
 }
 
-/// What stalled for less than two links, and answers again, was never blamed.
+/// A guard that stalls on one link and answers on the next.
 #[test]
 fn a_guard_that_answers_over_its_next_link_is_never_blamed() {
     let mut world = World::new(1, 3, "accept 80,443");

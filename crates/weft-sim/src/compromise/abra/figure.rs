@@ -112,14 +112,7 @@ pub fn csv(points: &[Point]) -> String {
     text.push('\n');
     for point in points {
         let _ = write!(text, "{}", point.fraction);
-        let all = [
-            point.honest,
-            point.lying,
-            point.tiny,
-            point.blind,
-            point.formula,
-        ];
-        for one in all {
+        for one in point.columns() {
             let _ = write!(
                 text,
                 ",{},{},{},{}",

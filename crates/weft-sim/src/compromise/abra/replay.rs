@@ -41,6 +41,14 @@ pub struct Point {
     pub formula: Quantiles,
 }
 
+impl Point {
+    /// The columns of tables, in their order.
+    #[must_use]
+    pub fn columns(&self) -> [Quantiles; 5] {
+        [self.honest, self.lying, self.tiny, self.blind, self.formula]
+    }
+}
+
 /// The 10th, 50th and 90th percentile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Quantiles {
