@@ -83,15 +83,18 @@ mod private_network {
     struct Carried {
         control: Control,
         bytes: HashMap<u32, [u64; 2]>,
+        /// Which circuits and streams ended, and why: what a failure is explained by.
+        ends: Vec<String>,
     }
 
     impl Carried {
         fn watch(client: &Client) -> Result<Carried> {
             let mut control = client.controller()?;
-            control.command("SETEVENTS CIRC_BW")?;
+            control.command("SETEVENTS CIRC STREAM CIRC_BW")?;
             Ok(Carried {
                 control,
                 bytes: HashMap::new(),
+                ends: Vec::new(),
             })
         }
 
@@ -103,6 +106,11 @@ mod private_network {
                 let event = event.with_context(|| format!("circuits carried {:?}", self.bytes))?;
                 self.add(&event)?;
             }
+            self.so_far()
+        }
+
+        /// Reads the events that have come.
+        fn so_far(&mut self) -> Result<()> {
             self.control.info("version")?;
             while let Some(event) = self.control.event(Instant::now())? {
                 self.add(&event)?;
@@ -111,6 +119,12 @@ mod private_network {
         }
 
         fn add(&mut self, event: &str) -> Result<()> {
+            if !event.contains("CIRC_BW ") {
+                if event.contains("REASON=") {
+                    self.ends.push(event.to_owned());
+                }
+                return Ok(());
+            }
             let number = |key: &str| {
                 let value = event.split(' ').find_map(|word| word.strip_prefix(key));
                 value.and_then(|value| value.parse::<u64>().ok())
@@ -132,6 +146,12 @@ mod private_network {
     const BACK: [&str; 2] = [
         "Client asked me to extend back to the previous hop.",
         "connection_edge_process_relay_cell (away from origin) failed.",
+    ];
+
+    /// What C tor's exit says when C tor's client, on a busy machine, links a third leg to a set of two.
+    const THREE_LEGS: [&str; 2] = [
+        "conflux_validate_legs(): Bug: Number of legs is above maximum of 2 allowed: 3",
+        "conflux_log_set(): Bug: ",
     ];
 
     fn index(direction: Direction) -> usize {
@@ -251,57 +271,99 @@ mod private_network {
         }
 
         /// Bytes go down and up over several streams, by both legs of one set.
+        ///
+        /// On a machine that is short of time a set ends now and then, in networks of C tor alone, too: another one is tried,
+        /// unless Weft's exit has found a fault.
         fn carries(&mut self) -> Result<()> {
-            let (socks, server) = (self.client()?.socks(), self.up.server().address());
             for direction in [Direction::Down, Direction::Up] {
-                self.wait_for_a_set()?;
-                let begun = Instant::now();
-                let user = format!("bulk {direction:?}");
-                thread::scope(|scope| {
-                    let streams = (0..STREAMS).map(|seed| {
-                        let request = Request {
-                            direction,
-                            bytes: BYTES,
-                            seed,
-                        };
-                        let user = &user;
-                        scope.spawn(move || transfer(socks, user, server, request))
-                    });
-                    let streams: Vec<_> = streams.collect();
-                    for stream in streams {
-                        stream
-                            .join()
-                            .unwrap_or_else(|_| bail!("a stream's thread panicked"))?;
+                for attempt in 1.. {
+                    let Err(error) = self.carry(direction, attempt) else {
+                        break;
+                    };
+                    let is_over = format!("{error:#}").contains("the stream ended");
+                    let faults = self.faults_of_exit();
+                    if attempt == TRIES || !is_over || !faults.is_empty() {
+                        return Err(error.context(format!("try {attempt}; {faults}")));
                     }
-                    Ok::<(), anyhow::Error>(())
-                })?;
-                let rate = (STREAMS * BYTES) as f64 * 8e-6 / begun.elapsed().as_secs_f64();
-                let way = index(direction);
-                let mut sets: HashMap<String, Vec<u32>> = HashMap::new();
-                for leg in self.legs()? {
-                    sets.entry(leg.set).or_default().push(leg.circuit);
+                    eprintln!("again, after: {error:#}\n{}", self.what_happened());
                 }
-                // All of it went over one set, whose legs the client reports each second.
-                let by_sets = |bytes: &HashMap<u32, [u64; 2]>| -> Vec<Vec<u64>> {
-                    let of = |leg| bytes.get(leg).map_or(0, |bytes| bytes[way]);
-                    sets.values()
-                        .map(|legs| legs.iter().map(of).collect())
-                        .collect()
-                };
-                let most = |bytes: &HashMap<u32, [u64; 2]>| {
-                    let by_sets = by_sets(bytes).into_iter();
-                    by_sets.max_by_key(|legs| legs.iter().sum::<u64>())
-                };
-                let enough = |legs: Vec<u64>| legs.iter().sum::<u64>() >= STREAMS * BYTES;
-                self.carried
-                    .until(|bytes| most(bytes).is_some_and(enough))?;
-                let used = most(&self.carried.bytes).context("no set")?;
-                eprintln!("{direction:?}: {rate:.0} Mbit/s, legs carried {used:?} bytes");
-                // An exit that clients ask for throughput uses all legs. Clients are asked for the least delay: they
-                // use the leg of the shortest round trip, which need not be another in so short a time.
-                let both = used.iter().filter(|bytes| **bytes > 100_000).count() == 2;
-                ensure!(both || direction == Direction::Up, "one leg: {used:?}");
             }
+            Ok(())
+        }
+
+        /// What Weft's exit has counted that must not be.
+        fn faults_of_exit(&self) -> String {
+            let counted = self.exit.as_ref().map(|port| metrics(port.address()));
+            let counted = counted.and_then(Result::ok).unwrap_or_default();
+            let is_fault = |line: &&str| {
+                let named = ["event=\"lost\"", "event=\"overflowed\"", "protocol"];
+                let counts = !line.starts_with('#') && !line.ends_with(" 0");
+                counts && named.iter().any(|name| line.contains(name))
+            };
+            counted
+                .lines()
+                .filter(is_fault)
+                .collect::<Vec<_>>()
+                .join("\n")
+        }
+
+        fn carry(&mut self, direction: Direction, attempt: usize) -> Result<()> {
+            let (socks, server) = (self.client()?.socks(), self.up.server().address());
+            self.wait_for_a_set()?;
+            let user = format!("bulk {direction:?} {attempt}");
+            // Streams that begin at the same moment may each take a set; later ones take that of the first.
+            let seed = STREAMS;
+            let first = Request {
+                direction,
+                bytes: 1,
+                seed,
+            };
+            transfer(socks, &user, server, first)?;
+            let begun = Instant::now();
+            thread::scope(|scope| {
+                let streams = (0..STREAMS).map(|seed| {
+                    let request = Request {
+                        direction,
+                        bytes: BYTES,
+                        seed,
+                    };
+                    let user = &user;
+                    scope.spawn(move || transfer(socks, user, server, request))
+                });
+                let streams: Vec<_> = streams.collect();
+                for stream in streams {
+                    stream
+                        .join()
+                        .unwrap_or_else(|_| bail!("a stream's thread panicked"))?;
+                }
+                Ok::<(), anyhow::Error>(())
+            })?;
+            let rate = (STREAMS * BYTES) as f64 * 8e-6 / begun.elapsed().as_secs_f64();
+            let way = index(direction);
+            let mut sets: HashMap<String, Vec<u32>> = HashMap::new();
+            for leg in self.legs()? {
+                sets.entry(leg.set).or_default().push(leg.circuit);
+            }
+            // All of it went over sets, whose legs the client reports each second. C tor puts most streams of a user, and not
+            // always all, on one.
+            let by_sets = |bytes: &HashMap<u32, [u64; 2]>| -> Vec<Vec<u64>> {
+                let of = |leg| bytes.get(leg).map_or(0, |bytes| bytes[way]);
+                sets.values()
+                    .map(|legs| legs.iter().map(of).collect())
+                    .collect()
+            };
+            let most = |bytes: &HashMap<u32, [u64; 2]>| {
+                let by_sets = by_sets(bytes).into_iter();
+                by_sets.max_by_key(|legs| legs.iter().sum::<u64>())
+            };
+            let all = |bytes: &HashMap<u32, [u64; 2]>| by_sets(bytes).iter().flatten().sum::<u64>();
+            self.carried.until(|bytes| all(bytes) >= STREAMS * BYTES)?;
+            let used = most(&self.carried.bytes).context("no set")?;
+            eprintln!("{direction:?}: {rate:.0} Mbit/s, legs carried {used:?} bytes");
+            // An exit that clients ask for throughput uses all legs. Clients are asked for the least delay: they
+            // use the leg of the shortest round trip, which need not be another in so short a time.
+            let both = used.iter().filter(|bytes| **bytes > 100_000).count() == 2;
+            ensure!(both || direction == Direction::Up, "one leg: {used:?}");
             Ok(())
         }
 
@@ -544,10 +606,34 @@ mod private_network {
             Ok(())
         }
 
+        /// What explains a failure: the last ends of circuits and streams at the client, and all warnings.
+        fn what_happened(&mut self) -> String {
+            let _ = self.carried.so_far();
+            let ends = &self.carried.ends;
+            let mut lines = ends[ends.len().saturating_sub(20)..].to_vec();
+            match self.up.warnings() {
+                Ok(warnings) => lines.extend(warnings),
+                Err(error) => lines.push(format!("no logs: {error:#}")),
+            }
+            // What Weft's exit counted: which of its rules ended a set.
+            let counted = self.exit.as_ref().map(|port| metrics(port.address()));
+            let counted = counted.and_then(Result::ok).unwrap_or_default();
+            let of_tunnels = |line: &&str| {
+                let named = ["tunnel", "protocol", "conflux"];
+                let counts = !line.starts_with('#') && !line.ends_with(" 0");
+                counts && named.iter().any(|name| line.contains(name))
+            };
+            lines.extend(counted.lines().filter(of_tunnels).map(str::to_owned));
+            lines.join("\n")
+        }
+
         fn nobody_complains(&mut self) -> Result<()> {
             self.up.check()?;
             let mut warnings = self.up.warnings()?;
             warnings.retain(|line| !BACK.iter().any(|part| line.contains(part)));
+            if self.exit.is_none() && self.client.is_none() {
+                warnings.retain(|line| !THREE_LEGS.iter().any(|part| line.contains(part)));
+            }
             ensure!(warnings.is_empty(), "{}", warnings.join("\n"));
             Ok(())
         }
@@ -682,8 +768,8 @@ mod private_network {
 
     fn run(exit: Kind, client: Kind) {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = || -> Result<()> {
-            let mut net = Net::start(exit, client)?;
+        let mut net = Net::start(exit, client).unwrap_or_else(|error| panic!("{error:#}"));
+        let mut all = || -> Result<()> {
             net.carries()?;
             for direction in [Direction::Down, Direction::Up] {
                 net.loses_a_quiet_leg(direction)?;
@@ -694,7 +780,9 @@ mod private_network {
             // C tor may take long to end in good order on a busy machine; the network is ended when it is dropped.
             net.nobody_complains()
         };
-        run().unwrap_or_else(|error| panic!("{error:#}"));
+        if let Err(error) = all() {
+            panic!("{error:#}\n{}", net.what_happened());
+        }
     }
 
     #[test]

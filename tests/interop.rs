@@ -39,7 +39,8 @@ mod private_network {
     /// States its weight to those who ask.
     const WEIGHING: &str = "weighing";
 
-    const PATIENCE: Duration = Duration::from_secs(120);
+    /// A client of C tor that asked for a microdescriptor too early asks again after up to four minutes.
+    const PATIENCE: Duration = Duration::from_secs(300);
 
     /// Each circuit of a full load: 200 MB in all, each way.
     const FULL: Load = Load {

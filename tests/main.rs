@@ -14,3 +14,4 @@ mod networks;
 mod onion;
 mod onion_directory;
 mod page;
+mod stories;

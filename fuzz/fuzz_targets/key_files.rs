@@ -6,6 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use weft_datadir::backup::Backup;
 use weft_datadir::keys::format::{self, Kind};
 use weft_datadir::keys::pwbox::Pwbox;
 use weft_datadir::state::State;
@@ -29,6 +30,8 @@ fuzz_target!(|file: &[u8]| {
         // Not opened: that takes work on purpose.
         let _ = Pwbox::parse(sealed);
     }
+    // The content of a backup, whose box was opened.
+    let _ = Backup::from_bytes(file);
     if let Ok((secret, public)) = format::ntor_key(file) {
         let contents = [secret.as_slice(), &public].concat();
         assert_eq!(*format::tag(Kind::NTOR, &contents), file);

@@ -85,7 +85,7 @@ mod private_network {
 
         /// The port of this kind that was opened.
         fn port(&self, kind: &str) -> Result<SocketAddr> {
-            let words = format!("{kind} listener on ");
+            let words = format!("{kind} listener connection (ready) on ");
             let line = self.wait_for(&words, 1)?;
             let (_, at) = line.split_once(&words).context("no address")?;
             Ok(at.trim().parse()?)

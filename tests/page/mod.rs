@@ -166,7 +166,8 @@ mod private_network {
         while let Some(event) = control.event(deadline)? {
             let words: Vec<&str> = event.split(' ').collect();
             match words.as_slice() {
-                ["STREAM", _, "SUCCEEDED", circuit, target, ..] if *target == host => {
+                // Once the exit has stated its address, a stream goes by that.
+                ["STREAM", _, "SENTCONNECT", circuit, target, ..] if *target == host => {
                     *streams.entry((*circuit).to_owned()).or_default() += 1;
                 }
                 ["CIRC", circuit @ ..] => note(circuit),

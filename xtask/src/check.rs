@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
@@ -62,19 +61,25 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     machine::prepare_testing(false)?;
     let logs = test::new_logs()?;
     let mut summary = Summary::new(logs);
-    let mut step = |name: &str, alone: &str, run: &dyn Fn() -> Result<Outcome>| {
+    let mut step = |name: &str, alone: &str, run: &mut dyn FnMut() -> Result<Outcome>| {
         summary.run(name, alone, run);
         !interrupt::asked()
     };
-    let all = step("fmt", "cargo fmt --all --check", &test::fmt)
-        && step("clippy", "cargo xtask test --only clippy", &test::clippy)
-        && step("tests", "cargo xtask test --only unit", &|| {
+    let mut build = None;
+    let mut all = step("fmt", "cargo fmt --all --check", &mut test::fmt)
+        && step("clippy", "cargo xtask test --only clippy", &mut || {
+            let built = build.insert(nextest::build()?);
+            built.clean().map(|()| Outcome::Passed)
+        });
+    if let (true, Some(build)) = (all, &build) {
+        all = step("tests", "cargo xtask test --only unit", &mut || {
             let run = nextest::Run {
                 filter: filter(touched.as_ref()),
                 ..nextest::Run::default()
             };
-            run.start().map(Outcome::Tests)
+            run.run(build).map(Outcome::Tests)
         });
+    }
     ensure!(all, "interrupted");
     println!("{}", summary.text());
     summary.judge()
@@ -101,18 +106,7 @@ fn changed(since: &str) -> Result<Vec<PathBuf>> {
         &["diff", "--name-only", "-z", since, "--"][..],
         &["ls-files", "--others", "--exclude-standard", "-z"],
     ] {
-        let output = Command::new("git")
-            .current_dir(machine::root())
-            .args(words)
-            .output()
-            .context("running git")?;
-        ensure!(
-            output.status.success(),
-            "git {}: {}",
-            words.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim_end()
-        );
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = machine::git(words)?;
         let names = text.split('\0').filter(|name| !name.is_empty());
         files.extend(names.map(PathBuf::from));
     }
@@ -121,17 +115,10 @@ fn changed(since: &str) -> Result<Vec<PathBuf>> {
 
 /// The packages of the workspace: name and folder, from the root of the checkout.
 fn packages() -> Result<Vec<(String, PathBuf)>> {
-    let output = machine::cargo()
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .output()
-        .context("running cargo metadata")?;
-    ensure!(
-        output.status.success(),
-        "cargo metadata: {}",
-        String::from_utf8_lossy(&output.stderr).trim_end()
-    );
+    let mut cargo = machine::cargo();
+    let text = machine::output(cargo.args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: Metadata =
-        serde_json::from_slice(&output.stdout).context("reading what cargo metadata prints")?;
+        serde_json::from_str(&text).context("reading what cargo metadata prints")?;
     let root = machine::root();
     let folder = |package: Package| {
         let folder = package.manifest_path.parent()?;

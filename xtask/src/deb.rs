@@ -10,7 +10,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::machine;
+use crate::{linted, machine};
 
 /// Build the Debian package: `target/deb/weft_VERSION_ARCHITECTURE.deb`.
 #[derive(clap::Args, Debug)]
@@ -104,7 +104,7 @@ fn folder() -> PathBuf {
 
 /// Builds the package; the result is where it is.
 fn build(dev: bool) -> Result<PathBuf> {
-    let mut cargo = machine::cargo();
+    let mut cargo = linted::cargo_as(dev)?;
     match dev {
         // The program that the tests run: nothing is compiled for this alone.
         true => cargo.args(["build", "--locked", "--workspace", "--bin", "weft"]),
@@ -120,7 +120,10 @@ fn build(dev: bool) -> Result<PathBuf> {
         Command::new("dpkg-buildpackage")
             .current_dir(&source)
             .args(["--build=binary", "--no-sign", "--no-check-builddeps"])
-            .env("SOURCE_DATE_EPOCH", &git(&["log", "-1", "--format=%ct"])?),
+            .env(
+                "SOURCE_DATE_EPOCH",
+                &machine::git(&["log", "-1", "--format=%ct"])?,
+            ),
     )?;
     let built = fs::read_dir(folder())?;
     let is_package = |path: &PathBuf| {
@@ -157,7 +160,7 @@ fn gather(program: &Path, source: &Path) -> Result<()> {
     let unit = fs::read_to_string(systemd.join("weft.service"))?;
     fs::write(source.join("debian/weft.service"), unit_of_package(&unit)?)?;
     let version = env!("CARGO_PKG_VERSION");
-    let date = git(&["log", "-1", "--format=%cD"])?;
+    let date = machine::git(&["log", "-1", "--format=%cD"])?;
     fs::write(
         source.join("debian/changelog"),
         format!(
@@ -193,14 +196,4 @@ fn unit_of_package(unit: &str) -> Result<String> {
         unit = unit.replace(old, new);
     }
     Ok(unit)
-}
-
-fn git(words: &[&str]) -> Result<String> {
-    let output = Command::new("git")
-        .current_dir(machine::root())
-        .args(words)
-        .output()
-        .context("running git")?;
-    ensure!(output.status.success(), "git {} failed", words.join(" "));
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }

@@ -51,6 +51,8 @@ pub(crate) fn run(args: &FlakyArgs) -> Result<()> {
     test::new_logs()?;
     let folder = machine::target().join("flaky");
     machine::remove(&folder)?;
+    // Before the cores are busy.
+    nextest::build()?;
     let busy = AtomicBool::new(args.busy);
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let failures = thread::scope(|scope| {

@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: builds the fuzz targets with coverage on stable Rust, and runs
 //! each for some seconds.
 //!
-//! The crates of this workspace are compiled by `fuzz/rustc-cov`, which adds
-//! libFuzzer's instrumentation; dependencies are those of the dev build. How to add a
+//! The crates of this workspace are compiled by `fuzz/rustc-cov`, which is clippy's
+//! compiler with libFuzzer's instrumentation; dependencies are those of the dev build. How to add a
 //! target, and what to do with a find, is in `fuzz/README.md`.
 
 use std::fs::{self, File};
@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Context, Result, bail, ensure};
+
+use crate::linted;
 
 /// Memory past which a target has failed, in MiB.
 const RSS_LIMIT_MIB: u32 = 2048;
@@ -112,25 +114,22 @@ fn targets(wanted: Option<&str>) -> Result<Vec<String>> {
 
 /// Builds these targets, and so also checks that `fuzz/Cargo.toml` lists them.
 fn build_selected(targets: &[String]) -> Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command
-        .current_dir(root())
-        .env("RUSTC_WORKSPACE_WRAPPER", fuzz_dir().join("rustc-cov"))
+    let mut cargo = linted::cargo()?;
+    cargo
+        .env(linted::WRAPPER, fuzz_dir().join("rustc-cov"))
+        .env("CLIPPY_DRIVER", linted::compiler()?)
         // Not the package alone: features, and so the dependencies, shall be those of the dev build.
         .args(["build", "--quiet", "--workspace"])
         .arg("--target-dir")
         .arg(target_dir());
     for target in targets {
-        command.args(["--bin", target]);
+        cargo.args(["--bin", target]);
     }
-    let status = command.status().context("starting cargo")?;
-    ensure!(
-        status.success(),
+    let build = linted::build(&mut cargo).context(
         "building the fuzz targets failed; each file of fuzz/fuzz_targets needs its line \
-         in fuzz/Cargo.toml, and libFuzzer needs a C++ compiler (Debian: g++)"
-    );
-    Ok(())
+         in fuzz/Cargo.toml, and libFuzzer needs a C++ compiler (Debian: g++)",
+    )?;
+    build.clean()
 }
 
 /// Runs one target, and returns a short summary.

@@ -53,6 +53,11 @@ const TMUX: Need = Need {
     package: "tmux",
     what_for: "the terminal that nyx is tested in",
 };
+const STRIP: Need = Need {
+    program: "strip",
+    package: "binutils",
+    what_for: "a program without the names of its functions",
+};
 /// What is installed with Weft, and what uses it.
 const AROUND: [Need; 6] = [
     Need {
@@ -80,11 +85,7 @@ const AROUND: [Need; 6] = [
         package: "fish",
         what_for: "its completions",
     },
-    Need {
-        program: "strip",
-        package: "binutils",
-        what_for: "a program without the names of its functions",
-    },
+    STRIP,
 ];
 /// What makes and looks into a Debian package.
 const PACKAGING: [Need; 5] = [
@@ -184,6 +185,15 @@ pub(crate) fn prepare_counting() -> Result<()> {
 /// As of [`prepare`].
 pub(crate) fn prepare_browser() -> Result<()> {
     have(&[&C_COMPILER, &CHROMIUM])
+}
+
+/// Installs what makes a pack, if the machine lacks it.
+///
+/// # Errors
+///
+/// As of [`prepare`].
+pub(crate) fn prepare_pack() -> Result<()> {
+    have(&[&C_COMPILER, &TOR, &TOR_GENCERT, &STRIP])
 }
 
 /// Installs what makes Debian packages, if the machine lacks it.
@@ -376,6 +386,27 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
         .with_context(|| format!("running {program}"))?;
     ensure!(status.success(), "{program}: {status} (see above)");
     Ok(())
+}
+
+/// Runs a command that must succeed; the result is its output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .output()
+        .with_context(|| format!("running {program}"))?;
+    ensure!(
+        output.status.success(),
+        "{program}: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Output of git in the checkout, without the end of its last line.
+pub(crate) fn git(words: &[&str]) -> Result<String> {
+    let text = output(Command::new("git").current_dir(root()).args(words))?;
+    Ok(text.trim().to_owned())
 }
 
 /// Removes a folder with all that is in it, if there is one.

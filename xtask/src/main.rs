@@ -1,4 +1,4 @@
-//! What developers run: `cargo xtask demo | bench | roles | chaos | test | check | flaky | fuzz | instructions | wheel | deb`.
+//! What developers run: `cargo xtask demo | bench | roles | chaos | test | check | flaky | fuzz | instructions | wheel | deb | pack`.
 
 mod check;
 mod deb;
@@ -7,10 +7,12 @@ mod fuzz;
 mod install;
 mod instructions;
 mod interrupt;
+mod linted;
 mod machine;
 mod measure;
 mod networks;
 mod nextest;
+mod pack;
 mod python;
 mod test;
 mod tools;
@@ -56,6 +58,8 @@ enum Command {
     Wheel(wheel::WheelArgs),
     /// Build the Debian package.
     Deb(deb::DebArgs),
+    /// Pack what measures a larger machine: programs, C tor and a script, for any Linux (bench/README.md).
+    Pack(pack::PackArgs),
 }
 
 fn main() -> ExitCode {
@@ -81,5 +85,6 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Instructions(args) => instructions::run(&args),
         Command::Wheel(args) => wheel::run(&args),
         Command::Deb(args) => deb::run(&args),
+        Command::Pack(args) => pack::run(&args),
     }
 }

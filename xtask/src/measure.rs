@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::machine;
+use crate::{linted, machine};
 
 /// The arguments of the program that is built.
 #[derive(clap::Args, Debug)]
@@ -51,13 +51,20 @@ impl What {
 /// which takes half as long and leaves them less to build.
 fn build(what: What, for_speed: bool) -> Result<PathBuf> {
     let package = what.package();
-    let mut build = machine::cargo();
+    let mut build = linted::cargo_as(!for_speed)?;
     build.arg("build");
     let folder = if for_speed {
         println!("Building Weft (as it is released, with names of functions) …");
-        build.args(["--profile", "profiling", "--package", "weft"]);
+        build.args([
+            "--profile",
+            "profiling",
+            "--package",
+            "weft",
+            "--bin",
+            "weft",
+        ]);
         if package != "weft" {
-            build.args(["--package", package]);
+            build.args(["--package", package, "--bin", package]);
         }
         "profiling"
     } else {

@@ -11,6 +11,7 @@ use std::thread;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
+use crate::linted::{self, Build};
 use crate::{interrupt, machine, networks, tools};
 
 /// Slots for each core. A test that computes takes two, one that mostly waits takes one (`.config/nextest.toml`).
@@ -74,13 +75,22 @@ impl Run {
     ///
     /// They do not compile, no test was run, or nextest itself failed.
     pub(crate) fn start(&self) -> Result<Vec<Ended>> {
-        let program = build()?;
+        let build = build()?;
+        self.run(&build)
+    }
+
+    /// Runs tests that are built; the result lists them.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Run::start`].
+    pub(crate) fn run(&self, build: &Build) -> Result<Vec<Ended>> {
         let mut ended = Vec::new();
         if !self.filter.is_empty() {
             ended.extend(self.nextest(&self.filter)?);
         }
         if !self.networks.is_empty() && !interrupt::asked() {
-            ended.extend(networks::run(&program, self)?);
+            ended.extend(networks::run(networks(build)?, self)?);
         }
         ensure!(!interrupt::asked(), "interrupted");
         self.some(ended.len())?;
@@ -100,7 +110,7 @@ impl Run {
     /// Runs those that `filter` chooses with nextest.
     pub(crate) fn nextest(&self, filter: &str) -> Result<Vec<Ended>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let mut nextest = machine::cargo();
+        let mut nextest = linted::cargo()?;
         nextest
             .args(["nextest", "run", "--workspace", "--no-fail-fast"])
             .args(["--no-tests", "pass"])
@@ -138,51 +148,22 @@ impl Run {
     }
 }
 
-/// A line that cargo prints for each program that it has built.
-#[derive(Deserialize)]
-struct Built {
-    #[serde(default)]
-    target: Option<Target>,
-    #[serde(default)]
-    executable: Option<PathBuf>,
+/// Builds all tests, and all else that clippy looks at but the fuzz targets.
+pub(crate) fn build() -> Result<Build> {
+    // No `--bins`: it also builds those that have no tests, the fuzz targets.
+    let kinds = ["--tests", "--examples", "--benches"];
+    linted::build(
+        linted::cargo()?
+            .args(["test", "--workspace", "--no-run"])
+            .args(kinds),
+    )
 }
 
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-}
-
-/// Builds all tests; the result is the program of `tests/`.
-pub(crate) fn build() -> Result<PathBuf> {
-    let mut cargo = machine::cargo();
-    cargo
-        // No `--bins`: it also builds those that have no tests, the fuzz targets.
-        .args(["test", "--workspace", "--no-run"])
-        .args(["--message-format", "json-render-diagnostics"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped());
-    machine::print(&cargo);
-    let mut child = cargo.spawn().context("starting cargo")?;
-    let output = child.stdout.take().context("cargo has no output")?;
-    let mut program = None;
-    for line in BufReader::new(output).lines() {
-        let line = line.context("reading what cargo prints")?;
-        let Ok(built) = serde_json::from_str::<Built>(&line) else {
-            continue;
-        };
-        let of_networks = built
-            .target
-            .is_some_and(|target| target.name == networks::PROGRAM);
-        if of_networks && built.executable.is_some() {
-            program = built.executable;
-        }
-    }
-    let status = child.wait().context("waiting for cargo")?;
-    ensure!(
-        status.success(),
-        "cargo test --no-run: {status} (see above)"
-    );
-    program.context("cargo has not built the program of tests/")
+/// The program of `tests/`.
+pub(crate) fn networks(build: &Build) -> Result<&Path> {
+    build
+        .program(networks::PROGRAM)
+        .context("cargo has not built the program of tests/")
 }
 
 /// The test that a line reports as ended, if it does.

@@ -64,12 +64,17 @@ impl Environment {
     ///
     /// pip fails.
     pub(crate) fn pip(&self, command: &[&str], what: &[&str]) -> Result<()> {
+        machine::succeed(&mut self.pip_command(command, what))
+    }
+
+    /// pip, to be run.
+    pub(crate) fn pip_command(&self, command: &[&str], what: &[&str]) -> Command {
         let mut pip = Command::new(self.program("python"));
         pip.args(["-m", "pip"])
             .args(command)
             .args(["--quiet", "--disable-pip-version-check", "--no-input"])
             .args(what);
-        machine::succeed(&mut pip)
+        pip
     }
 
     /// The sources of a package as it is published, unpacked: what pip installs lacks its tests.

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::machine;
 use crate::python::Environment;
+use crate::{linted, machine};
 
 /// What builds a wheel, as in the package's pyproject.toml.
 const MATURIN: &str = "maturin>=1.8,<2";
@@ -91,7 +91,11 @@ fn test(environment: &Environment, dev: bool) -> Result<()> {
         // What the test build has compiled already.
         install.push("--config-settings=build-args=--profile=dev --features=shared");
     }
-    environment.pip(&install, &[&package.to_string_lossy()])?;
+    let mut pip = environment.pip_command(&install, &[&package.to_string_lossy()]);
+    if dev {
+        linted::by_clippy(&mut pip)?;
+    }
+    machine::succeed(&mut pip)?;
     let tests = package.join("tests");
     ensure!(tests.is_dir(), "there is no folder {}", tests.display());
     let mut unittest = Command::new(environment.program("python"));

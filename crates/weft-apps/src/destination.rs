@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use sha3::{Digest as _, Sha3_256};
-use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
+use weft_cell::stream_msg::{AnswerKind, Resolved};
 use weft_config::Automap;
 use weft_config::client_ports::StreamFlags;
 use weft_config::options::AppOptions;
@@ -23,8 +23,6 @@ pub(crate) const BAD_ONION: u8 = 6;
 /// Characters of an onion service's address, of base32, and the bytes that they are (rend-spec-v3 6).
 const ONION_LEN: usize = 56;
 const ONION_BYTES: usize = 35;
-/// The TTL of an answer that needs no exit, in seconds; C tor sends none.
-const OWN_TTL: u32 = 60;
 
 /// The destinations that are refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,20 +119,6 @@ fn is_name(host: &str) -> bool {
             && label.starts_with(|first: char| first.is_ascii_alphanumeric())
     };
     labels.split('.').all(is_label)
-}
-
-/// The answer that needs no circuit: an address resolves to itself.
-#[must_use]
-pub(crate) fn known_answer(opening: &AppOpening) -> Option<Resolved> {
-    let AppOpening::Resolve { name } = opening else {
-        return None;
-    };
-    let kind = match literal(name)? {
-        IpAddr::V4(address) => AnswerKind::Ipv4(address),
-        IpAddr::V6(address) => AnswerKind::Ipv6(address),
-    };
-    let answers = vec![Answer { kind, ttl: OWN_TTL }];
-    Some(Resolved { answers })
 }
 
 /// Removes answers that are private addresses; perhaps none is left.
@@ -245,7 +229,8 @@ fn check_onion(name: &str, host: &str, connect: bool, flags: &StreamFlags) -> Re
 }
 
 /// Whether a label is an onion service's address: key, checksum and version in base32 (rend-spec-v3 6).
-fn is_onion_address(label: &str) -> bool {
+#[must_use]
+pub fn is_onion_address(label: &str) -> bool {
     let mut bytes = [0; ONION_BYTES];
     if label.len() != ONION_LEN || !decode_base32(label, &mut bytes) {
         return false;
@@ -327,6 +312,11 @@ fn check_family(host: &str, protocol: AppProtocol, flags: &StreamFlags) -> Resul
     }
 }
 
+/// What is said of a request to connect to port 0, as C tor says it.
+pub(crate) fn port_0() -> Line {
+    Line::notice("Application asked to connect to port 0. Refusing.")
+}
+
 /// The checks for connections alone.
 fn check_connect(
     host: &str,
@@ -334,10 +324,10 @@ fn check_connect(
     rules: &DestinationRules,
 ) -> Result<Option<Notice>, Refused> {
     if port == 0 {
-        return Err(refused(
-            AppRefusal::General,
-            "Application asked to connect to port 0. Refusing",
-        ));
+        return Err(Refused {
+            why: AppRefusal::AddressTypeNotSupported,
+            notice: Notice::new(port_0()),
+        });
     }
     let name = host.strip_suffix('.').unwrap_or(host);
     let local_name = ["localhost", "local"]

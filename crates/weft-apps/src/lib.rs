@@ -35,7 +35,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use destination::{DestinationRules, Refused, check, clean_host};
+pub use destination::{DestinationRules, Refused, check, clean_host, is_onion_address};
 pub use dns::{DnsPort, DnsStep};
 pub use handshake::Handshake;
 pub use notice::Notice;

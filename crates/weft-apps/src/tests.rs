@@ -435,12 +435,12 @@ fn ports_let_out_what_their_flags_allow() {
 }
 
 #[test]
-fn the_address_of_an_address_needs_no_exit() {
-    let mut handshake = socks("");
+fn the_address_of_an_address_is_asked_for_since_it_may_be_mapped() {
     let bytes = b"\x05\xf0\x00\x01\x08\x08\x08\x08\x00\x00";
-    handshake.receive(b"\x05\x01\x00").unwrap();
-    let reply = vec![5, 0, 0, 1, 8, 8, 8, 8, 0, 0];
-    assert_eq!(handshake.receive(bytes).unwrap(), Step::Answered { reply });
+    let asked = [b"\x05\x01\x00".as_slice(), bytes].concat();
+    let request = opening(&mut socks(""), &asked);
+    let name = "8.8.8.8".to_owned();
+    assert_eq!(request, AppOpening::Resolve { name });
 }
 
 #[test]

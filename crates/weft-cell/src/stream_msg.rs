@@ -15,7 +15,7 @@ mod resolve;
 mod reverse;
 pub use flow::{Seen, Sendme, Xoff, Xon};
 pub use resolve::{Answer, AnswerKind, Resolve, Resolved};
-pub use reverse::{ReverseName, reverse_name};
+pub use reverse::{ReverseName, is_host_name, reverse_name};
 
 /// The time to live of an address that came without one (tor-spec 6.3).
 pub const TTL_ABSENT: u32 = u32::MAX;

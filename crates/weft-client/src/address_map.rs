@@ -21,7 +21,7 @@ const MAX_AUTOMAPPED: usize = 1 << 16;
 
 /// Where an entry comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+pub enum MapSource {
     /// `MapAddress` of torrc.
     Torrc,
     /// A controller.
@@ -34,9 +34,9 @@ enum Source {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressMap {
     /// From names to names.
-    exact: BTreeMap<Host, (Host, Source)>,
+    exact: BTreeMap<Host, (Host, MapSource)>,
     /// From the ends of names, with their dot, to what replaces them: an end, or a whole name.
-    ends: BTreeMap<String, (Replacement, Source)>,
+    ends: BTreeMap<String, (Replacement, MapSource)>,
     /// Virtual addresses of names that were looked up.
     automapped: BTreeMap<(Host, Virtual), Automapped>,
     /// Their names by the look-up that was their last.
@@ -65,11 +65,13 @@ enum Replacement {
 impl AddressMap {
     /// Replaces the entries of torrc by these. Returns whether there was room for all.
     pub fn configure(&mut self, maps: &[(String, String)]) -> bool {
-        self.exact.retain(|_, (_, source)| *source != Source::Torrc);
-        self.ends.retain(|_, (_, source)| *source != Source::Torrc);
+        self.exact
+            .retain(|_, (_, source)| *source != MapSource::Torrc);
+        self.ends
+            .retain(|_, (_, source)| *source != MapSource::Torrc);
         let mut room = true;
         for (from, to) in maps {
-            room &= self.insert(from, to, Source::Torrc);
+            room &= self.insert(from, to, MapSource::Torrc);
         }
         room
     }
@@ -77,10 +79,10 @@ impl AddressMap {
     /// Maps a name to another for a controller; `*.example.com` is any name below (and `example.com` itself). A
     /// name that is mapped to itself is no longer mapped. Returns whether there was room.
     pub fn map(&mut self, from: &str, to: &str) -> bool {
-        self.insert(from, to, Source::Controller)
+        self.insert(from, to, MapSource::Controller)
     }
 
-    fn insert(&mut self, from: &str, to: &str, source: Source) -> bool {
+    fn insert(&mut self, from: &str, to: &str, source: MapSource) -> bool {
         if let Some(end) = from.strip_prefix("*.") {
             let end = format!(".{}", Host::new(end));
             let to = match to.strip_prefix("*.") {
@@ -125,8 +127,8 @@ impl AddressMap {
         rng: &mut impl Rng,
     ) -> Option<Host> {
         let to = Host::new(to);
-        let known = |(from, (found, source)): &(&Host, &(Host, Source))| {
-            *found == to && *source == Source::Controller && kind.owns(from, networks)
+        let known = |(from, (found, source)): &(&Host, &(Host, MapSource))| {
+            *found == to && *source == MapSource::Controller && kind.owns(from, networks)
         };
         if let Some((from, _)) = self.exact.iter().find(known) {
             return Some(from.clone());
@@ -163,7 +165,7 @@ impl AddressMap {
         {
             self.forget(&oldest);
         }
-        let entry = (name.clone(), Source::LookUp);
+        let entry = (name.clone(), MapSource::LookUp);
         self.exact.insert(from.clone(), entry);
         self.looked_up.insert(last, key.clone());
         let mapped = Automapped {
@@ -252,19 +254,19 @@ impl AddressMap {
         None
     }
 
-    /// All entries, in the order of their names.
-    pub fn entries(&self) -> Vec<(String, String)> {
+    /// All entries, in the order of their names: from what, to what, and whose.
+    pub fn entries(&self) -> Vec<(String, String, MapSource)> {
         let mut all: Vec<_> = self
             .exact
             .iter()
-            .map(|(from, (to, _))| (from.to_string(), to.to_string()))
+            .map(|(from, (to, source))| (from.to_string(), to.to_string(), *source))
             .collect();
-        for (from, (to, _)) in &self.ends {
+        for (from, (to, source)) in &self.ends {
             let to = match to {
                 Replacement::Whole(to) => to.to_string(),
                 Replacement::End(to) => format!("*{to}"),
             };
-            all.push((format!("*{from}"), to));
+            all.push((format!("*{from}"), to, *source));
         }
         all
     }
@@ -305,7 +307,8 @@ mod tests {
         map.map("a", "a");
         assert_eq!(rewritten(&map, "a"), None);
         assert_eq!(rewritten(&map, "b").as_deref(), Some("a"));
-        assert_eq!(map.entries(), [("b".to_owned(), "a".to_owned())]);
+        let entry = ("b".to_owned(), "a".to_owned(), MapSource::Controller);
+        assert_eq!(map.entries(), [entry]);
     }
 
     #[test]

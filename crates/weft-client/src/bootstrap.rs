@@ -166,6 +166,10 @@ pub struct Progress {
     /// Problems since the last progress, and when the first of them was.
     problems: u32,
     first_problem: Option<Instant>,
+    /// The last of them, if no phase was reported after it.
+    last_problem: Option<BootstrapProblem>,
+    /// Links that are open or being opened.
+    links: u32,
 }
 
 impl Progress {
@@ -192,12 +196,17 @@ impl Progress {
 
     /// Something happened to a link, which is made this way.
     pub fn link(&mut self, state: LinkState, via: Via) -> Option<Bootstrap> {
+        self.links = match state {
+            LinkState::Launched => self.links.saturating_add(1),
+            LinkState::Connected => self.links,
+            LinkState::Failed(_) | LinkState::Closed(_) => self.links.saturating_sub(1),
+        };
         let phases = match (state, via) {
             (LinkState::Launched, Via::Transport) => [CONN_PT, AP_CONN_PT],
             (LinkState::Launched, Via::Proxy) => [CONN_PROXY, AP_CONN_PROXY],
             (LinkState::Launched, Via::Direct) => [CONN, AP_CONN],
             (LinkState::Connected, _) => [HANDSHAKE_DONE, AP_HANDSHAKE_DONE],
-            (LinkState::Failed(_) | LinkState::Closed, _) => return None,
+            (LinkState::Failed(_) | LinkState::Closed(_), _) => return None,
         };
         self.reach_either(phases)
     }
@@ -239,17 +248,23 @@ impl Progress {
         }
     }
 
-    /// A link could not be opened. `None`: the start is over.
+    /// A link could not be opened, of a client that uses bridges or does not. `None`: the start is over.
     pub fn link_failed(
         &mut self,
         host: RsaIdentity,
         addr: SocketAddr,
         failure: LinkFailure,
+        uses_bridges: bool,
         now: Instant,
     ) -> Option<BootstrapProblem> {
-        let unreachable = failure == LinkFailure::NoRoute;
+        self.links = self.links.saturating_sub(1);
+        // There are few bridges, and no others to try.
+        let out_of_bridges = uses_bridges && self.links == 0;
+        // A wrong clock keeps every relay away.
+        let is_general = matches!(failure, LinkFailure::NoRoute | LinkFailure::Clock);
+        let at_once = is_general || out_of_bridges;
         let what = (failure.message(), failure.name());
-        self.problem(host, Some(addr), what, unreachable, now)
+        self.problem(host, Some(addr), what, at_once, now)
     }
 
     /// A relay refused the first hop of a circuit, for a reason that the control port gives this name.
@@ -280,7 +295,7 @@ impl Progress {
         let warn = at_once
             || self.problems >= PROBLEMS
             || now.saturating_duration_since(first) >= PATIENCE;
-        Some(BootstrapProblem {
+        let problem = BootstrapProblem {
             stuck,
             message,
             reason,
@@ -288,7 +303,14 @@ impl Progress {
             warn,
             host,
             addr,
-        })
+        };
+        self.last_problem = Some(problem.clone());
+        Some(problem)
+    }
+
+    /// The problem that holds the start up; `None` if a phase was reported after it.
+    pub fn last_problem(&self) -> Option<&BootstrapProblem> {
+        self.last_problem.as_ref()
     }
 
     /// The phase that was reported last.
@@ -318,6 +340,7 @@ impl Progress {
             summary,
         };
         self.current = Some(phase.clone());
+        self.last_problem = None;
         Some(phase)
     }
 }
@@ -328,7 +351,27 @@ mod tests {
 
     fn refuse(progress: &mut Progress, now: Instant) -> Option<BootstrapProblem> {
         let addr = SocketAddr::from(([192, 0, 2, 1], 9001));
-        progress.link_failed([0xab; 20].into(), addr, LinkFailure::Refused, now)
+        progress.link_failed([0xab; 20].into(), addr, LinkFailure::Refused, false, now)
+    }
+
+    #[test]
+    fn the_last_bridge_that_fails_is_worth_a_warning_at_once() {
+        let now = Instant::now();
+        let mut progress = Progress::default();
+        progress.start();
+        progress.link(LinkState::Launched, Via::Direct);
+        progress.link(LinkState::Launched, Via::Direct);
+        let addr = SocketAddr::from(([192, 0, 2, 1], 9001));
+        let fails = |progress: &mut Progress| {
+            let failure = LinkFailure::Refused;
+            progress.link_failed([1; 20].into(), addr, failure, true, now)
+        };
+        let first = fails(&mut progress).unwrap();
+        assert!(!first.warn, "the other may answer");
+        assert_eq!(progress.last_problem(), Some(&first));
+        assert!(fails(&mut progress).unwrap().warn);
+        progress.directory(25, "requesting_status", "");
+        assert_eq!(progress.last_problem(), None);
     }
 
     #[test]
@@ -350,18 +393,21 @@ mod tests {
     }
 
     #[test]
-    fn few_failures_are_worth_a_warning_after_a_while_and_one_without_a_route_at_once() {
+    fn few_failures_are_worth_a_warning_after_a_while_and_what_is_wrong_here_at_once() {
         let now = Instant::now();
         let mut progress = Progress::default();
         progress.start();
         assert!(!refuse(&mut progress, now).unwrap().warn);
         assert!(!refuse(&mut progress, now + PATIENCE / 2).unwrap().warn);
         assert!(refuse(&mut progress, now + PATIENCE).unwrap().warn);
-        let mut progress = Progress::default();
-        progress.start();
-        let addr = SocketAddr::from(([192, 0, 2, 1], 9001));
-        let problem = progress.link_failed([1; 20].into(), addr, LinkFailure::NoRoute, now);
-        assert!(problem.unwrap().warn);
+        // A clock of 1970 keeps every relay away, too.
+        for failure in [LinkFailure::NoRoute, LinkFailure::Clock] {
+            let mut progress = Progress::default();
+            progress.start();
+            let addr = SocketAddr::from(([192, 0, 2, 1], 9001));
+            let problem = progress.link_failed([1; 20].into(), addr, failure, false, now);
+            assert!(problem.unwrap().warn);
+        }
     }
 
     #[test]

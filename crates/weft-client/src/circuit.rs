@@ -108,7 +108,8 @@ impl<G> Circuit<G> {
             stated: 0,
             uses: self.uses,
             used_by: match self.stage {
-                Stage::Building(_) => None,
+                // C tor notes for whom it is behind LAUNCHED.
+                Stage::Building(_) if self.built == 0 => None,
                 _ => self
                     .isolation
                     .first()

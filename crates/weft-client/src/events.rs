@@ -296,6 +296,15 @@ pub enum StreamPurpose {
     DirFetch,
 }
 
+/// Who replaced a stream's target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemapSource {
+    /// A map.
+    Map,
+    /// The exit.
+    Exit,
+}
+
 /// A change of a stream's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamNews {
@@ -304,10 +313,7 @@ pub enum StreamNews {
     /// An application requests a lookup.
     NewResolve,
     /// Its target was replaced.
-    Remap {
-        /// By an exit, not by a map.
-        by_exit: bool,
-    },
+    Remap(RemapSource),
     /// It went on its way.
     SentConnect,
     /// The lookup went on its way.

@@ -2,8 +2,10 @@
 //!
 //! Only a connection that cannot be opened is the guard's fault: a circuit fails by anybody on its path, and in C tor
 //! (TROVE-2026-030, -038, -041) others could drive a client from guard to guard. But a link can stall, and a relay can
-//! open links and answer nothing. A link on which nothing has answered for a minute takes no new circuits (C tor bug
-//! 41412). If the next one to the same relay does not answer either, that counts as a connection that cannot be opened.
+//! open links and answer nothing, or after a minute (C tor bugs 41412, 41420: clients were stuck for hours). A first hop has
+//! 25 seconds, whatever the time that circuits take to build; a link on which nothing has answered for so long takes no
+//! new circuits. If the next one to the same relay does not answer either, that counts as a connection that cannot be
+//! opened: within a minute another guard is taken. So does a relay that has refused every CREATE for so long.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,8 +13,8 @@ use std::time::{Duration, Instant};
 use weft_cell::identity::RsaIdentity;
 use weft_core::address::ConnectionId;
 
-/// The least time that a first hop has to answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The time that a first hop has to answer over a link that is open: many times what a slow line and a busy relay take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
 
 /// Consequence of a CREATE without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +23,16 @@ pub(crate) enum Silence {
     Retire,
     /// The same, and the link before it was retired, too: the relay cannot be reached.
     Unreachable,
+}
+
+/// The least refusals of a relay that show that it refuses all.
+const REFUSALS: u32 = 3;
+
+/// A relay that refuses.
+#[derive(Clone, Copy, Debug)]
+struct Refusing {
+    since: Instant,
+    count: u32,
 }
 
 /// A relay that has answered nothing for some time.
@@ -40,12 +52,31 @@ struct Silent {
 #[derive(Debug, Default)]
 pub(crate) struct FirstHops {
     silent: BTreeMap<RsaIdentity, Silent>,
+    refusing: BTreeMap<RsaIdentity, Refusing>,
 }
 
 impl FirstHops {
-    /// A relay answered a CREATE, if only by refusing it.
+    /// A relay took a CREATE.
     pub(crate) fn answered(&mut self, rsa: &RsaIdentity) {
         self.silent.remove(rsa);
+        self.refusing.remove(rsa);
+    }
+
+    /// A relay refused a CREATE. [`Silence::Unreachable`] if it has refused all for too long.
+    pub(crate) fn refused(&mut self, rsa: RsaIdentity, now: Instant) -> Option<Silence> {
+        self.silent.remove(&rsa);
+        let (since, count) = (now, 0);
+        let refusing = self
+            .refusing
+            .entry(rsa)
+            .or_insert(Refusing { since, count });
+        refusing.count = refusing.count.saturating_add(1);
+        let long = now.saturating_duration_since(refusing.since) >= PATIENCE;
+        let refuses_all = long && refusing.count >= REFUSALS;
+        if refuses_all {
+            self.refusing.remove(&rsa);
+        }
+        refuses_all.then_some(Silence::Unreachable)
     }
 
     /// A CREATE that was sent at `began` is not waited for any longer.
@@ -54,7 +85,6 @@ impl FirstHops {
         rsa: RsaIdentity,
         link: ConnectionId,
         (began, now): (Instant, Instant),
-        patience: Duration,
     ) -> Option<Silence> {
         let known = self.silent.get(&rsa).copied();
         let mut silent = match known {
@@ -69,7 +99,7 @@ impl FirstHops {
             },
         };
         let waited = now.saturating_duration_since(silent.since);
-        let is_over = !silent.retired && waited >= patience;
+        let is_over = !silent.retired && waited >= PATIENCE;
         silent.retired |= is_over;
         self.silent.insert(rsa, silent);
         is_over.then_some(match silent.again {
@@ -84,27 +114,46 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_relay_that_refuses_all_for_long_cannot_be_reached() {
+        let mut hops = FirstHops::default();
+        let (rsa, start) = (RsaIdentity([1; 20]), Instant::now());
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(hops.refused(rsa, after(0)), None);
+        assert_eq!(hops.refused(rsa, after(30)), None, "two");
+        assert_eq!(hops.refused(rsa, after(31)), Some(Silence::Unreachable));
+        // It begins anew, and with every circuit that it takes.
+        for second in 40..60 {
+            assert_eq!(hops.refused(rsa, after(second)), None);
+        }
+        hops.answered(&rsa);
+        for second in 60..80 {
+            assert_eq!(hops.refused(rsa, after(second)), None);
+        }
+        assert_eq!(hops.refused(rsa, after(85)), Some(Silence::Unreachable));
+    }
+
+    #[test]
     fn a_link_is_retired_once_and_the_second_in_a_row_is_a_relay_that_cannot_be_reached() {
         let mut hops = FirstHops::default();
         let (rsa, start) = (RsaIdentity([1; 20]), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut silent = |link, began, now| {
             let times = (after(began), after(now));
-            hops.silent(rsa, ConnectionId(link), times, PATIENCE)
+            hops.silent(rsa, ConnectionId(link), times)
         };
         // Short timeouts add up.
         assert_eq!(silent(1, 0, 10), None);
-        assert_eq!(silent(1, 40, 50), None);
-        assert_eq!(silent(1, 50, 60), Some(Silence::Retire));
-        assert_eq!(silent(1, 50, 70), None);
-        assert_eq!(silent(2, 100, 159), None);
-        assert_eq!(silent(1, 90, 159), None);
-        assert_eq!(silent(2, 100, 160), Some(Silence::Unreachable));
-        assert_eq!(silent(2, 100, 161), None);
-        assert_eq!(silent(3, 200, 260), Some(Silence::Unreachable));
+        assert_eq!(silent(1, 15, 24), None);
+        assert_eq!(silent(1, 20, 25), Some(Silence::Retire));
+        assert_eq!(silent(1, 20, 40), None);
+        assert_eq!(silent(2, 100, 124), None);
+        assert_eq!(silent(1, 90, 124), None);
+        assert_eq!(silent(2, 100, 125), Some(Silence::Unreachable));
+        assert_eq!(silent(2, 100, 126), None);
+        assert_eq!(silent(3, 200, 225), Some(Silence::Unreachable));
         hops.answered(&rsa);
-        let times = (after(300), after(360));
-        let first = hops.silent(rsa, ConnectionId(4), times, PATIENCE);
+        let times = (after(300), after(325));
+        let first = hops.silent(rsa, ConnectionId(4), times);
         assert_eq!(first, Some(Silence::Retire));
         hops.answered(&rsa);
         assert!(hops.silent.is_empty());

@@ -56,7 +56,7 @@ mod tracked;
 mod virtual_addresses;
 mod weights;
 
-pub use address_map::AddressMap;
+pub use address_map::{AddressMap, MapSource};
 pub use bootstrap::{BootstrapProblem, Progress, Via};
 pub use bridges::{BridgeTask, Bridges, DescribedBridge, Transports};
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
@@ -65,7 +65,7 @@ pub use config::{ClientConfig, ListenerConfig};
 pub use dormancy::{DormancyOptions, Remembered};
 pub use events::{
     Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,
-    StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
+    RemapSource, StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
 };
 pub use guard_events::guard_events;
 pub use hop::Hop;

@@ -227,6 +227,10 @@ mod tests {
             ["Socks 127.0.0.1:auto", "HTTP tunnel 127.0.0.1:8118"]
         );
         assert!(options("").is_client() && !options(RELAY).is_client());
+        assert!(!options("SocksPort 0").is_client());
+        // Launchers add the ports that they want.
+        assert!(options("SocksPort 0\nControlPort 9051").is_client());
+        assert!(!options(&format!("{RELAY}ControlPort 9051")).is_client());
     }
 
     #[test]

@@ -128,8 +128,9 @@ pub(crate) fn check(settings: &mut Settings, is_relay: bool, report: &mut Report
 
 /// How much the relay may carry in an interval.
 fn accounting(settings: &Settings, report: &mut Report) -> AccountingConfig {
-    let rule = settings.text(keys::AccountingRule).unwrap_or_default();
-    let rule = Rule::parse(rule).unwrap_or_else(|| {
+    let rule = settings.text(keys::AccountingRule);
+    let rule = rule.map_or(Some(Rule::default()), Rule::parse);
+    let rule = rule.unwrap_or_else(|| {
         // C tor's words.
         report.error(
             settings.origin(keys::AccountingRule),

@@ -15,7 +15,7 @@ use crate::table::{self, keys};
 use crate::value::Value;
 use crate::{
     bandwidth, bridge_relay, client_bridges, directory, identity, lifetimes, logs, network,
-    process, resources, scheduling, testing,
+    onion_services, process, resources, scheduling, testing,
 };
 
 /// Checks and corrects settings; what is wrong, and what Weft does not do, is added to `report`.
@@ -27,7 +27,7 @@ pub(crate) fn check(settings: &mut Settings, host: &dyn Host, report: &mut Repor
         .as_ref()
         .is_none_or(|ports| ports.iter().any(|port| port.listen));
     unsupported(settings, report);
-    onion_services(settings, report);
+    onion_services::check(settings, host, report);
     policies(settings, report);
     bandwidth::correct_limits(settings);
     ranges(settings, report);
@@ -196,26 +196,6 @@ fn testing_only(settings: &Settings, report: &mut Report) {
                 known.name
             ),
         );
-    }
-}
-
-/// Onion services are not served yet, but what contradicts itself is refused all the same.
-fn onion_services(settings: &Settings, report: &mut Report) {
-    let (open, single) = (
-        keys::HiddenServiceNonAnonymousMode,
-        keys::HiddenServiceSingleHopMode,
-    );
-    for (one, other) in [(open, single), (single, open)] {
-        if settings.flag(one) && !settings.flag(other) {
-            let text = format!(
-                "{one} does not provide any server anonymity. It must be used with {other} set to 1."
-            );
-            report.error_with_c_tor_message(
-                settings.origin(one),
-                text.clone(),
-                format!("Failed to parse/validate config: {text}"),
-            );
-        }
     }
 }
 

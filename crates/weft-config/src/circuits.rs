@@ -45,7 +45,8 @@ pub struct CircuitOptions {
     pub disable_predicted: bool,
     /// `MapAddress`: from, to.
     pub maps: Vec<(String, String)>,
-    /// `__AlwaysCongestionControl`: circuits have congestion control although the consensus has turned it off.
+    /// Circuits have congestion control although the consensus has turned it off (`cc_alg=0`): `__AlwaysCongestionControl`,
+    /// and always outside of testing networks, as authorities could else downgrade everybody (C tor's bug 41361).
     pub always_congestion_control: bool,
     /// `__SbwsExit`: clients are bandwidth scanners, whose circuits have two hops.
     pub sbws_exit: bool,
@@ -155,7 +156,8 @@ pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> Circu
             .collect(),
         track_for: settings.time(keys::TrackHostExitsExpire),
         leave_streams_unattached: settings.flag(keys::__LeaveStreamsUnattached),
-        always_congestion_control: settings.flag(keys::__AlwaysCongestionControl),
+        always_congestion_control: settings.flag(keys::__AlwaysCongestionControl)
+            || !settings.flag(keys::TestingTorNetwork),
         sbws_exit: settings.flag(keys::__SbwsExit),
         disable_predicted: settings.flag(keys::__DisablePredictedCircuits),
         maps,
@@ -223,5 +225,19 @@ mod tests {
         let error = "ConfluxClientUX: \"latncy\" is none of throughput, latency, throughput_lowmem, \
                      latency_lowmem; did you mean latency?";
         assert!(report.trim_end().ends_with(error), "{report}");
+    }
+
+    #[test]
+    fn only_a_testing_networks_consensus_turns_congestion_control_off() {
+        let read = |text: &str| {
+            let options = load_text(text, &MemoryHost::new()).unwrap().options;
+            options.circuits.always_congestion_control
+        };
+        let testing = "TestingTorNetwork 1\nDirAuthority a orport=1 v3ident=\
+                       1111111111111111111111111111111111111111 127.0.0.1:2 \
+                       2222222222222222222222222222222222222222\n";
+        assert!(read(""));
+        assert!(!read(testing));
+        assert!(read(&format!("{testing}__AlwaysCongestionControl 1\n")));
     }
 }

@@ -241,7 +241,9 @@ pub(super) fn parse_client_ports(
             return Err(wrong("it cannot be a Unix socket".to_owned()));
         }
         let flags = Flags::parse(grammar, words, warnings).map_err(wrong)?;
-        flags.check(grammar, unix).map_err(wrong)?;
+        // `ControlSocket 0 GroupWritable`: no socket, and how it would be is of no matter.
+        let may_be_unix = unix || grammar.paths && matches!(target, Target::Off);
+        flags.check(grammar, may_be_unix).map_err(wrong)?;
         let at = match target {
             Target::Off => {
                 off = true;

@@ -467,6 +467,7 @@ impl CommandLine {
             value,
             command,
             origin: origin(),
+            last_line: 0,
         });
         rest
     }

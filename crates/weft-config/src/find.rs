@@ -13,6 +13,12 @@ pub(super) struct Found {
     pub(super) warning: Option<String>,
 }
 
+/// The option that a key of torrc means; controllers may use the same keys.
+#[must_use]
+pub fn option_of(key: &str) -> Option<&'static Known> {
+    find(key, false).map(|found| found.known)
+}
+
 /// Finds the option that a key means: by its name in any case, by an alias, or by the start of its
 /// name.
 pub(super) fn find(key: &str, command_line: bool) -> Option<Found> {

@@ -16,7 +16,9 @@ pub enum FileKind {
     File,
     /// A folder.
     Folder,
-    /// A device, a socket, a pipe.
+    /// A pipe: the shell's `<(…)`, standard input that is one, a FIFO.
+    Pipe,
+    /// A device, a socket.
     Other,
 }
 
@@ -47,7 +49,10 @@ pub trait Host {
     fn kind(&self, path: &Path) -> io::Result<FileKind>;
 
     /// Whether there is anything at a path, be it a symbolic link that leads nowhere.
-    fn exists(&self, path: &Path) -> bool;
+    ///
+    /// # Errors
+    /// The system does not let us know.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
 
     /// The content of a file, `at_most` bytes of it.
     ///
@@ -69,11 +74,6 @@ pub trait Host {
 }
 
 impl dyn Host + '_ {
-    /// Whether a path leads to a regular file.
-    pub(crate) fn is_file(&self, path: &Path) -> bool {
-        self.kind(path).is_ok_and(|kind| kind == FileKind::File)
-    }
-
     /// Turns `~/…` and `~user/…` into paths (C tor's `expand_filename`); `None` where the home is
     /// not known.
     pub(crate) fn expand(&self, path: &str) -> Option<PathBuf> {
@@ -110,6 +110,8 @@ impl dyn Host + '_ {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHost {
     files: BTreeMap<PathBuf, Vec<u8>>,
+    /// Those of `files` that are no regular files.
+    special: BTreeMap<PathBuf, FileKind>,
     /// Files and folders of somebody else.
     closed: BTreeSet<PathBuf>,
     names: BTreeMap<String, IpAddr>,
@@ -121,6 +123,7 @@ impl MemoryHost {
     pub const fn new() -> Self {
         Self {
             files: BTreeMap::new(),
+            special: BTreeMap::new(),
             closed: BTreeSet::new(),
             names: BTreeMap::new(),
         }
@@ -131,6 +134,19 @@ impl MemoryHost {
     pub fn with_file(mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
         self.files.insert(path.into(), content.into());
         self
+    }
+
+    /// The same with something of this kind in place of a file, and what it gives to a reader.
+    #[must_use]
+    pub fn with_special(
+        mut self,
+        path: impl Into<PathBuf>,
+        kind: FileKind,
+        content: impl Into<Vec<u8>>,
+    ) -> Self {
+        let path = path.into();
+        self.special.insert(path.clone(), kind);
+        self.with_file(path, content)
     }
 
     /// The same with a file or a folder here that cannot be read.
@@ -192,17 +208,21 @@ impl Host for MemoryHost {
     fn kind(&self, path: &Path) -> io::Result<FileKind> {
         let path = self.absolute(path);
         self.enter(&path)?;
-        if self.files.contains_key(&path) || self.closed.contains(&path) {
-            Ok(FileKind::File)
-        } else if path.parent().is_none() || self.files.keys().any(|file| file.starts_with(&path)) {
+        let is_inside = |file: &PathBuf| *file != path && file.starts_with(&path);
+        if path.parent().is_none() || self.files.keys().any(is_inside) {
             Ok(FileKind::Folder)
+        } else if self.files.contains_key(&path) || self.closed.contains(&path) {
+            Ok(*self.special.get(&path).unwrap_or(&FileKind::File))
         } else {
             Err(not_found())
         }
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        self.kind(path).is_ok()
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match self.kind(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            kind => kind.map(|_| true),
+        }
     }
 
     fn read(&self, path: &Path, at_most: u64) -> io::Result<Vec<u8>> {
@@ -222,6 +242,10 @@ impl Host for MemoryHost {
 
     fn list(&self, folder: &Path) -> io::Result<Vec<OsString>> {
         let folder = self.absolute(folder);
+        self.enter(&folder)?;
+        if self.closed.contains(&folder) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let inside = self.files.keys().filter_map(|file| {
             let rest = file.strip_prefix(&folder).ok()?;
             Some(rest.components().next()?.as_os_str().to_owned())

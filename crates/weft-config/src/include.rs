@@ -114,15 +114,40 @@ fn files_of(pattern: &str, host: &dyn Host) -> io::Result<Vec<PathBuf>> {
             let mut inside: Vec<_> = names
                 .filter(|name| !name.as_encoded_bytes().starts_with(b"."))
                 .map(|name| path.join(name))
-                .filter(|path| host.is_file(path))
                 .collect();
             inside.sort();
-            files.append(&mut inside);
+            for file in inside {
+                let kind = unless_absent(host.kind(&file)).map_err(|error| at(&file, error))?;
+                // Not a folder, nor a symbolic link that leads nowhere.
+                if kind == Some(FileKind::File) {
+                    files.push(file);
+                }
+            }
         } else {
             files.push(path);
         }
     }
     Ok(files)
+}
+
+/// An error with the path that it is about: it is not the one that the line names.
+fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Makes `None` of the error that nothing is there. Other errors stay: options that cannot be read must not count as absent.
+fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
+            Ok(None)
+        }
+        result => result.map(Some),
+    }
 }
 
 /// The paths that match a pattern, sorted; the path itself where it is no pattern.
@@ -137,7 +162,13 @@ fn expand(pattern: &str, host: &dyn Host) -> io::Result<Vec<PathBuf>> {
         if !is_pattern(&name) {
             let name = unescape(&name);
             found.iter_mut().for_each(|path| path.push(&name));
-            found.retain(|path| host.exists(path));
+            let mut there = Vec::new();
+            for path in found {
+                if host.exists(&path).map_err(|error| at(&path, error))? {
+                    there.push(path);
+                }
+            }
+            found = there;
             continue;
         }
         let mut next = Vec::new();
@@ -147,9 +178,10 @@ fn expand(pattern: &str, host: &dyn Host) -> io::Result<Vec<PathBuf>> {
             } else {
                 folder
             };
-            // A folder that cannot be read holds nothing that matches, as in glob(3).
-            let names = host.list(read_from).unwrap_or_default();
+            let names =
+                unless_absent(host.list(read_from)).map_err(|error| at(read_from, error))?;
             let matching = names
+                .unwrap_or_default()
                 .into_iter()
                 .filter(|file| matches(name.as_bytes(), file.as_encoded_bytes()));
             next.extend(matching.map(|file| folder.join(file)));
@@ -286,6 +318,33 @@ mod tests {
         assert_eq!(read("*/").unwrap(), ["F 5"]);
         assert_eq!(read("*.none").unwrap(), Vec::<String>::new());
         assert!(read("none").unwrap_err().starts_with("torrc:1: %include"));
+    }
+
+    /// Options that cannot be read must not count as absent: a client of bridges would connect without them.
+    #[test]
+    fn a_folder_that_cannot_be_read_is_an_error_also_where_a_pattern_leads_through_it() {
+        let host = host(&[("a.conf", "A 1"), ("closed/b.conf", "B 2"), ("d/c", "C 3")])
+            .with_closed("/etc/x/closed")
+            .with_closed("/etc/x/d/c");
+        for name in [
+            "closed",
+            "closed/*.conf",
+            "*/*.conf",
+            "?losed/b.conf",
+            "d/*",
+        ] {
+            let why = read(&format!("%include /etc/x/{name}"), &host).unwrap_err();
+            let is_told = why.contains("/etc/x/closed") || why.contains("/etc/x/d/c");
+            assert!(
+                is_told && why.contains("permission denied"),
+                "{name}: {why}"
+            );
+        }
+        assert_eq!(read("%include /etc/x/*.conf", &host).unwrap(), ["A 1"]);
+        assert_eq!(
+            read("%include /etc/y/*.conf", &host).unwrap(),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

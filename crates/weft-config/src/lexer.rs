@@ -38,6 +38,8 @@ pub struct Line {
     pub command: Command,
     /// Where it stands.
     pub origin: Origin,
+    /// Number of its last line, where backslashes join several; 0 as in `origin`.
+    pub last_line: u32,
 }
 
 /// Splits `text` into lines. What is wrong is added to `report`; reading goes on with the next line
@@ -78,6 +80,7 @@ struct Lexer<'a> {
 
 struct RawLine<'a> {
     line: u32,
+    last_line: u32,
     key: &'a [u8],
     value: Result<Cow<'a, [u8]>, String>,
 }
@@ -112,6 +115,7 @@ impl RawLine<'_> {
             value,
             command,
             origin: origin.clone(),
+            last_line: self.last_line,
         })
     }
 }
@@ -160,10 +164,16 @@ impl<'a> Lexer<'a> {
         } else {
             Ok(self.take_plain())
         };
+        let last_line = self.line;
         if self.peek(0) == Some(b'#') || value.is_err() {
             self.take_while(|b| b != b'\n');
         }
-        Some(RawLine { line, key, value })
+        Some(RawLine {
+            line,
+            last_line,
+            key,
+            value,
+        })
     }
 
     /// Up to space, a comment, or a backslash that ends the line.
@@ -412,9 +422,7 @@ mod tests {
     fn lines_are_numbered_across_joined_ones() {
         let mut report = Report::default();
         let lines = lex(b"A b \\\n# c\n d\nE f", &"torrc".into(), &mut report);
-        assert_eq!(
-            lines.iter().map(|l| l.origin.line).collect::<Vec<_>>(),
-            [1, 4]
-        );
+        let numbers = lines.iter().map(|l| (l.origin.line, l.last_line));
+        assert_eq!(numbers.collect::<Vec<_>>(), [(1, 3), (4, 4)]);
     }
 }

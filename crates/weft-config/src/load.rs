@@ -90,6 +90,13 @@ pub fn torrc_path(command_line: &CommandLine, host: &dyn Host) -> Option<PathBuf
     Some(host.absolute(&path))
 }
 
+/// The defaults torrc that a command line names, or else the system's; there need not be one.
+#[must_use]
+pub fn defaults_torrc_path(command_line: &CommandLine, host: &dyn Host) -> PathBuf {
+    let named = command_line.defaults_torrc.as_deref();
+    named.map_or_else(|| host.defaults_torrc(), |path| expand(path, host))
+}
+
 /// A configuration whose options are set and not yet held against each other.
 pub(crate) struct Assigned {
     pub(crate) settings: Settings,
@@ -143,8 +150,7 @@ pub(crate) fn defaults_text(
     host: &dyn Host,
     report: &mut Report,
 ) -> Named {
-    let named = command_line.defaults_torrc.as_deref();
-    let path = named.map_or_else(|| host.defaults_torrc(), |path| expand(path, host));
+    let path = defaults_torrc_path(command_line, host);
     match read_file(&path, host) {
         Ok(text) => {
             report.event(format!("Read defaults file \"{}\"", path.display()));
@@ -205,8 +211,16 @@ fn torrc_text(command_line: &CommandLine, host: &dyn Host, report: &mut Report) 
 
 fn read_torrc(path: &Path, host: &dyn Host) -> io::Result<Vec<u8>> {
     match host.kind(path)? {
-        FileKind::File => read_file(path, host),
-        FileKind::Folder | FileKind::Other => Err(io::Error::other("it is not a file")),
+        FileKind::File | FileKind::Pipe => read_file(path, host),
+        // With --ignore-missing-torrc C tor starts without the options of its operator.
+        FileKind::Folder => Err(io::Error::other(
+            "it is a folder, not a file (Docker makes one where the file is missing on the host)",
+        )),
+        // No torrc, as in C tor: `--ignore-missing-torrc -f /dev/null` asks for the defaults.
+        FileKind::Other => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "it is a device or a socket, not a file",
+        )),
     }
 }
 

@@ -101,10 +101,12 @@ impl Options {
         !self.network.or_ports.is_empty()
     }
 
-    /// Whether this node is a client: it has a port for applications.
+    /// Whether this node is a client. A client has a port for applications or, without an ORPort, one for a controller, which
+    /// may add the others and build circuits.
     #[must_use]
     pub fn is_client(&self) -> bool {
-        !self.apps.ports.is_empty()
+        let is_led = !self.is_relay() && !self.control.ports.is_empty();
+        is_led || !self.apps.ports.is_empty()
     }
 }
 

@@ -135,6 +135,14 @@ fn node_set(key: Key<String>, settings: &Settings, report: &mut Report) -> Optio
             return None;
         }
     };
+    let is_country = |word: &&str| word.len() == 2 && word.bytes().all(|b| b.is_ascii_alphabetic());
+    let words = settings.text(key).unwrap_or_default().split(',');
+    for word in words.map(str::trim).filter(is_country) {
+        report.warn(
+            settings.origin(key),
+            format!("{key}: \"{word}\" is the nickname of a relay. The country is {{{word}}}"),
+        );
+    }
     (!set.is_empty()).then_some(set)
 }
 
@@ -278,5 +286,13 @@ mod tests {
         }
         let loaded = load_text("ExcludeNodes {de},{??}", &MemoryHost::new()).unwrap();
         assert!(loaded.options.paths.names_countries());
+        let told = |loaded: &crate::Loaded| {
+            let mut messages = loaded.report.messages().iter();
+            messages.any(|message| message.text.contains("The country is {us}"))
+        };
+        assert!(!told(&loaded));
+        // No relay is called so, and a client would find no exit.
+        let loaded = load_text("ExitNodes us, exit1", &MemoryHost::new()).unwrap();
+        assert!(told(&loaded));
     }
 }

@@ -77,6 +77,8 @@ pub struct AuthorityOptions {
     pub ipv6: bool,
     /// `TestingAuthDirTimeToLearnReachability`.
     pub time_to_learn: Duration,
+    /// `AuthDirSupport048Clients`: descriptors must have TAP keys.
+    pub needs_tap: bool,
     /// `AuthDirRejectRequestsUnderLoad`.
     pub reject_under_load: bool,
 }
@@ -259,6 +261,7 @@ pub(super) fn authority_options(
         test_ed25519: settings.flag(keys::AuthDirTestEd25519LinkKeys),
         ipv6: settings.flag(keys::AuthDirHasIPv6Connectivity),
         time_to_learn: settings.time(keys::TestingAuthDirTimeToLearnReachability),
+        needs_tap: settings.flag(keys::AuthDirSupport048Clients),
         reject_under_load: settings.flag(keys::AuthDirRejectRequestsUnderLoad),
     })
 }

@@ -2,12 +2,12 @@
 //! RESETCONF; config.c, `options_trial_assign`) or loads a whole torrc (LOADCONF).
 
 use crate::change::{Change, ChangeError, changes};
-use crate::command_line::{CommandLine, TorrcSource};
+use crate::command_line::CommandLine;
 use crate::find;
-use crate::host::Host;
+use crate::host::{FileKind, Host};
 use crate::identities::{keep, load_all};
 use crate::lexer::{Command, Line};
-use crate::load::{Loaded, assign_texts, defaults_text};
+use crate::load::{Loaded, assign_texts, defaults_text, torrc_path};
 use crate::options::{Options, build};
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
@@ -25,12 +25,10 @@ pub fn reload(
     host: &dyn Host,
     old: &Options,
 ) -> Result<(Vec<Loaded>, Vec<Change>), Report> {
-    if command_line.torrc == Some(TorrcSource::Stdin) {
+    if let Some(place) = read_once(command_line, host) {
         let mut report = Report::default();
-        report.error(
-            None,
-            "torrc was read from standard input, which cannot be read again",
-        );
+        let text = format!("torrc was read from {place}, which cannot be read again");
+        report.error(None, text);
         return Err(report);
     }
     let mut all = load_all(command_line, host)?;
@@ -39,6 +37,18 @@ pub fn reload(
         None => Vec::new(),
     };
     Ok((all, changes))
+}
+
+/// The place of a torrc that cannot be read twice: a pipe that was read is empty, or blocks.
+fn read_once(command_line: &CommandLine, host: &dyn Host) -> Option<String> {
+    let identities = command_line.identities();
+    identities.iter().find_map(|line| {
+        let Some(path) = torrc_path(line, host) else {
+            return Some("standard input".to_owned());
+        };
+        let is_pipe = host.kind(&path).is_ok_and(|kind| kind == FileKind::Pipe);
+        is_pipe.then(|| format!("the pipe {}", path.display()))
+    })
 }
 
 /// Reads a torrc that a controller gives to an identity, in place of the file's. What is of the process stays as it is, unless
@@ -95,6 +105,7 @@ pub fn change(
                 value: value.clone().filter(|value| !value.is_empty())?,
                 command: Command::Append,
                 origin: origin.clone(),
+                last_line: 0,
             })
         })
         .collect();

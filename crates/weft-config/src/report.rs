@@ -58,6 +58,8 @@ pub struct Message {
     pub text: String,
     /// The same in C tor's log, where programs that start a Tor look for that.
     c_tor: Option<String>,
+    /// C tor's summary, where C tor logs its line and the summary.
+    c_tor_summary: Option<&'static str>,
     /// It is about this reading of the files, not about what they say.
     event: bool,
 }
@@ -70,6 +72,9 @@ impl Message {
 
     /// C tor's summary, if C tor logs the cause in a line of its own before it.
     fn summary(&self) -> Option<&str> {
+        if self.c_tor_summary.is_some() {
+            return self.c_tor_summary;
+        }
         let c_tor = self.c_tor.as_deref()?;
         let what = c_tor.strip_prefix(SUMMARY)?;
         let restates = what.starts_with("Unknown option") || what.contains(&self.text);
@@ -78,7 +83,8 @@ impl Message {
 
     /// The line of a start that fails.
     fn failure_text(&self) -> String {
-        match self.c_tor.as_deref().filter(|_| self.summary().is_none()) {
+        let c_tor = self.c_tor.as_deref();
+        match c_tor.filter(|_| c_tor != self.summary()) {
             Some(c_tor) if c_tor.contains(&self.text) => c_tor.to_owned(),
             // Stem takes what follows the last colon for the reason.
             Some(c_tor) => format!("{c_tor} ({})", self.to_string().replace(": ", ", ")),
@@ -117,6 +123,13 @@ impl Report {
         self.messages.iter().any(|m| m.severity == Severity::Err)
     }
 
+    /// The warnings, with their origins.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let messages = self.messages.iter();
+        let warnings = messages.filter(|message| message.severity == Severity::Warn);
+        warnings.map(ToString::to_string)
+    }
+
     /// Adds a message; one that was given before, word for word, is not repeated.
     pub fn add(&mut self, severity: Severity, origin: Option<&Origin>, text: impl Into<String>) {
         self.insert(self.messages.len(), severity, origin, text.into());
@@ -143,6 +156,7 @@ impl Report {
             origin: origin.cloned(),
             text,
             c_tor: None,
+            c_tor_summary: None,
             event: false,
         };
         let new = !self.messages.iter().any(|other| other.is_like(&message));
@@ -199,7 +213,9 @@ impl Report {
     /// The last error as C tor logs it, if C tor has one.
     #[must_use]
     pub fn c_tor_message(&self) -> Option<&str> {
-        self.errors().filter_map(|m| m.c_tor.as_deref()).last()
+        self.errors()
+            .filter_map(|m| m.summary().or(m.c_tor.as_deref()))
+            .last()
     }
 
     /// The log lines of a start that fails. Programs that start a Tor read the reason in its log, on
@@ -245,11 +261,32 @@ impl Report {
         text: impl Into<String>,
         message: impl Into<String>,
     ) {
-        let text = text.into();
+        self.error_as_in_c_tor(origin, text.into(), message.into(), None);
+    }
+
+    /// The same where C tor logs the message and then a summary.
+    pub(crate) fn error_with_c_tor_summary(
+        &mut self,
+        origin: Option<&Origin>,
+        text: impl Into<String>,
+        message: impl Into<String>,
+        summary: &'static str,
+    ) {
+        self.error_as_in_c_tor(origin, text.into(), message.into(), Some(summary));
+    }
+
+    fn error_as_in_c_tor(
+        &mut self,
+        origin: Option<&Origin>,
+        text: String,
+        message: String,
+        summary: Option<&'static str>,
+    ) {
         self.error(origin, text.clone());
         let is_it = |m: &&mut Message| m.origin.as_ref() == origin && m.text == text;
         if let Some(error) = self.messages.iter_mut().rfind(is_it) {
-            error.c_tor = Some(message.into());
+            error.c_tor = Some(message);
+            error.c_tor_summary = summary;
         }
     }
 
@@ -355,6 +392,26 @@ mod tests {
                 "err Reading config failed--see warnings above."
             ]
         );
+    }
+
+    #[test]
+    fn an_error_that_c_tor_summarises_is_followed_by_the_summary_once() {
+        let mut report = Report::default();
+        let summary = "Failed to parse/validate config: Failed to configure. See logs for details.";
+        for line in ["A must be 1.", "B must be 1."] {
+            let text = format!("{line} Write 1");
+            report.error_with_c_tor_summary(None, text, line, summary);
+        }
+        assert_eq!(
+            lines(&report),
+            [
+                "warn A must be 1. (A must be 1. Write 1)",
+                "warn B must be 1. (B must be 1. Write 1)",
+                &format!("warn {summary}"),
+                "err Reading config failed--see warnings above."
+            ]
+        );
+        assert_eq!(report.c_tor_message(), Some(summary));
     }
 
     #[test]

@@ -72,8 +72,10 @@ impl Settings {
     /// wrong is added to `report`; every line is looked at.
     pub fn assign(&mut self, lines: &[Line], command_line: bool, report: &mut Report) {
         let mut seen = vec![false; KNOWN.len()];
+        let mut before = None;
         for line in lines {
-            self.assign_line(line, command_line, &mut seen, report);
+            self.assign_line(line, before, command_line, &mut seen, report);
+            before = Some(line);
         }
         for setting in &mut self.all {
             setting.fragile = true;
@@ -83,6 +85,7 @@ impl Settings {
     fn assign_line(
         &mut self,
         line: &Line,
+        before: Option<&Line>,
         command_line: bool,
         seen: &mut [bool],
         report: &mut Report,
@@ -95,7 +98,7 @@ impl Settings {
         }) = find::find(&line.key, command_line)
         else {
             let message = unknown_option_in_c_tor(&line.key);
-            report.error_with_c_tor_message(origin, unknown_option(&line.key), message);
+            report.error_with_c_tor_message(origin, unknown_option(line, before), message);
             return;
         };
         if let Some(warning) = warning {
@@ -413,11 +416,22 @@ pub(super) fn unknown_option_in_c_tor(key: &str) -> String {
     format!("Failed to parse/validate config: Unknown option '{key}'.  Failing.")
 }
 
-fn unknown_option(key: &str) -> String {
-    match find::nearest(key) {
-        Some(name) => format!("unknown option \"{key}\"; did you mean {name}?"),
-        None => format!("unknown option \"{key}\""),
+fn unknown_option(line: &Line, before: Option<&Line>) -> String {
+    let key = &line.key;
+    let mut text = format!("unknown option \"{key}\"");
+    if let Some(name) = find::nearest(key) {
+        text.push_str(&format!("; did you mean {name}?"));
     }
+    // The value above goes on here, and nothing joins the lines.
+    let is_open =
+        |before: &&Line| before.value.ends_with(',') && before.origin.source == line.origin.source;
+    if let Some(before) = before.filter(is_open) {
+        let (option, number) = (&before.key, before.last_line);
+        text.push_str(&format!(
+            "; if it belongs to the value of {option}, end line {number} with a backslash"
+        ));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -494,6 +508,28 @@ mod tests {
         assert_eq!(settings.auto_flag(keys::ExitRelay), Some(false));
         assert_eq!(settings.lines(keys::Log).len(), 1);
         assert_eq!(report.messages().len(), 1);
+    }
+
+    #[test]
+    fn a_list_that_goes_on_in_the_next_line_lacks_a_backslash() {
+        let (_, report) = assign(&["Nickname a\nExitNodes {de},{fr},\n{nl},{us}\n"]);
+        assert_eq!(
+            report.to_string(),
+            "f0:3: unknown option \"{nl},{us}\"; if it belongs to the value of ExitNodes, end line 2 with a backslash"
+        );
+        let c_tor = report.c_tor_message();
+        let unknown = "Failed to parse/validate config: Unknown option '{nl},{us}'.  Failing.";
+        assert_eq!(c_tor, Some(unknown));
+        let (_, report) = assign(&["ExitNodes {de}, \\\n {fr},\n# why\n{nl},{us}\n"]);
+        assert!(report.to_string().contains("end line 2 with"), "{report}");
+        // A comma in another file, or none.
+        for texts in [
+            &["ExitNodes {de},\n", "{nl},{us}\n"][..],
+            &["ExitNodes {de}\n{nl},{us}\n"],
+        ] {
+            let (_, report) = assign(texts);
+            assert!(report.to_string().ends_with("\"{nl},{us}\""), "{report}");
+        }
     }
 
     #[test]

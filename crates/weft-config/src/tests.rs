@@ -297,10 +297,11 @@ fn everything_wrong_is_reported_at_once_with_its_place() {
 
 #[test]
 fn an_option_that_weft_lacks_is_reported_once_and_what_is_lost_comes_first() {
-    let loaded = loaded(
-        "ORPort 9001\nContactInfo x\nClientOnionAuthDir /k\nControlPort 0\nHidServAuth x\nHiddenServiceDir /h\n\
-         HiddenServicePort 80\nHiddenServiceDir /i\nHiddenServicePort 81\nRunAsDaemon 0\nExitRelay 0\n",
-    );
+    let torrc = "ORPort 9001\nContactInfo x\nClientOnionAuthDir /k\nControlPort 0\nHidServAuth x\n\
+                 HiddenServiceDir /h\nHiddenServicePort 80\nHiddenServiceDir /i\nHiddenServicePort 81\n\
+                 RunAsDaemon 0\nExitRelay 0\n";
+    let host = MemoryHost::new().with_file("/k/a.auth_private", "");
+    let loaded = load_text(torrc, &host).unwrap();
     assert_eq!(
         messages(&loaded, Severity::Warn),
         [
@@ -316,10 +317,12 @@ fn an_option_that_weft_lacks_is_reported_once_and_what_is_lost_comes_first() {
 #[test]
 fn harmless_options_share_one_notice() {
     let loaded = loaded(
-        "ORPort 9001\nContactInfo x\nExitRelay 0\nDisableOOSCheck 0\nHiddenServicePort 80\n\
+        "ORPort 9001\nContactInfo x\nExitRelay 0\nDisableOOSCheck 0\nHiddenServiceDir /h\nHiddenServicePort 80\n\
          HiddenServiceVersion 3\nHiddenServicePort 81\nHardwareAccel 1\n",
     );
-    assert_eq!(messages(&loaded, Severity::Warn), [""; 0]);
+    let warnings = messages(&loaded, Severity::Warn);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("HiddenServiceDir"), "{warnings:?}");
     let notices = messages(&loaded, Severity::Notice);
     assert_eq!(notices.len(), 1, "{notices:?}");
     let names = "DisableOOSCheck, HardwareAccel, HiddenServicePort, HiddenServiceVersion";
@@ -639,6 +642,50 @@ fn a_torrc_that_is_missing_is_an_error_only_where_it_was_named() {
             .to_string()
             .contains("not a file")
     );
+}
+
+#[test]
+fn a_pipe_is_a_torrc_and_a_device_is_none() {
+    let host = MemoryHost::new()
+        .with_special("/dev/fd/63", FileKind::Pipe, "Nickname piped\n")
+        .with_special("/dev/null", FileKind::Other, "");
+    let load = |words: &[&str]| {
+        let line = CommandLine::parse(words.iter().map(OsString::from)).unwrap();
+        load(&line, &host).map_err(|report| report.to_string())
+    };
+    for flags in [&[][..], &["--ignore-missing-torrc"]] {
+        let piped = load(&[&["-f", "/dev/fd/63"], flags].concat()).unwrap();
+        assert_eq!(piped.options.identity.nickname, "piped");
+        let notices = messages(&piped, Severity::Notice);
+        let read = "Read configuration file \"/dev/fd/63\".".to_owned();
+        assert!(notices.contains(&read), "{notices:?}");
+    }
+    let ignored = load(&["--ignore-missing-torrc", "-f", "/dev/null"]).unwrap();
+    assert_eq!(
+        messages(&ignored, Severity::Notice),
+        ["Configuration file \"/dev/null\" not present, using reasonable defaults."]
+    );
+    let allowed = load(&["--allow-missing-torrc", "-f", "/dev/null"]).unwrap();
+    let warnings = messages(&allowed, Severity::Warn);
+    assert!(warnings[0].contains("\"/dev/null\""), "{warnings:?}");
+    assert!(load(&["-f", "/dev/null"]).unwrap_err().contains("device"));
+    // A folder is a mistake, whatever the flags: C tor would start without the options of its operator.
+    for flag in ["--ignore-missing-torrc", "--allow-missing-torrc"] {
+        let why = load(&["-f", "/dev", flag]).unwrap_err();
+        assert!(why.contains("it is a folder"), "{why}");
+    }
+}
+
+#[test]
+fn a_pipe_that_is_too_long_is_no_torrc_and_one_that_was_read_is_not_read_again() {
+    let line = CommandLine::parse(["-f", "/p"].map(OsString::from)).unwrap();
+    let pipe = |content: Vec<u8>| MemoryHost::new().with_special("/p", FileKind::Pipe, content);
+    let report = load(&line, &pipe(vec![b'\n'; (16 << 20) + 1])).unwrap_err();
+    assert!(report.to_string().contains("too large"), "{report}");
+    let first = load(&line, &pipe(b"Nickname piped\n".to_vec())).unwrap();
+    let report = reload(&line, 0, &pipe(Vec::new()), &first.options).unwrap_err();
+    let why = "torrc was read from the pipe /p, which cannot be read again";
+    assert_eq!(report.to_string(), why);
 }
 
 /// What operators read about options.

@@ -74,6 +74,13 @@ fn a_limit_is_what_torrc_sets_and_nonsense_is_refused_in_c_tor_s_words() {
     let process = &options.process;
     assert!(process.sandbox && process.no_exec && process.disable_all_swap);
     assert_eq!(process.keep_bind_capabilities, Some(true));
+    // Without a value it is as if it were not set.
+    for line in ["AccountingRule", "AccountingRule \"\""] {
+        let torrc = format!("SocksPort 9050\nAccountingMax 1 GB\n{line}\n");
+        let loaded = load_text(&torrc, &MemoryHost::new()).unwrap();
+        let accounting = loaded.options.bandwidth.accounting;
+        assert_eq!(accounting.rule, Rule::Max, "{line}");
+    }
     for (line, why) in [
         (
             "AccountingRule both",

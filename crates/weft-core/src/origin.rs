@@ -371,7 +371,7 @@ pub enum LinkState {
     /// Could not be opened.
     Failed(LinkFailure),
     /// Closed after having been open.
-    Closed,
+    Closed(LinkFailure),
 }
 
 /// How far a link is that is being opened.
@@ -402,6 +402,8 @@ pub enum LinkFailure {
     Identity,
     /// TLS or the link handshake failed.
     Handshake,
+    /// A certificate of the relay is not valid at this machine's time.
+    Clock,
     /// This node lacks files, memory or ports.
     Resource,
     /// The proxy of torrc gave no connection.
@@ -426,7 +428,7 @@ impl LinkFailure {
             Self::Done => "DONE",
             Self::Identity => "IDENTITY",
             Self::Resource => "RESOURCELIMIT",
-            Self::Handshake | Self::Proxy => "IOERROR",
+            Self::Handshake | Self::Clock | Self::Proxy => "IOERROR",
             Self::NoTransport => "PT_MISSING",
             Self::Forbidden | Self::Other => "MISC",
         }
@@ -443,6 +445,7 @@ impl LinkFailure {
             Self::Done => "Connection closed",
             Self::Identity => "Unexpected identity in router certificate",
             Self::Handshake => "TLS or link handshake failed",
+            Self::Clock => "A certificate is not valid at this machine's time",
             Self::Resource => "Out of files, memory or ports",
             Self::Proxy => "The proxy gave no connection",
             Self::Forbidden => "Not allowed by the configuration",
@@ -464,7 +467,9 @@ impl LinkFailure {
             | Self::NoTransport => DestroyReason::CONNECTFAILED,
             Self::Identity => DestroyReason::OR_IDENTITY,
             Self::Resource => DestroyReason::RESOURCELIMIT,
-            Self::Done | Self::Handshake | Self::Other => DestroyReason::CHANNEL_CLOSED,
+            Self::Done | Self::Handshake | Self::Clock | Self::Other => {
+                DestroyReason::CHANNEL_CLOSED
+            }
         }
     }
 }

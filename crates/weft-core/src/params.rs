@@ -67,6 +67,8 @@ pub struct RelayParams {
     /// Circuits that ask become legs of conflux sets: its protocol list has `Conflux=1` (`ConfluxEnabled`, consensus
     /// `cfx_enabled`).
     pub serve_conflux: bool,
+    /// Legs that one of these sets has at most (consensus `cfx_max_legs_set`).
+    pub conflux_legs: usize,
     /// Circuits that ask become legs of tunnels of mTor: its protocol list has `WeftMtor=1` (`Multipath`).
     pub serve_mtor: bool,
     /// The version of SENDMEs that this node sends (consensus `sendme_emit_min_version`).
@@ -102,6 +104,7 @@ impl RelayParams {
             stream_dos: StreamDosParams::default(),
             serve_abra: false,
             serve_conflux: true,
+            conflux_legs: 8,
             serve_mtor: false,
             sendme_emit: 1,
             sendme_accept: 0,

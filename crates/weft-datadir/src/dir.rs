@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Group, Uid, User, getgid, getuid};
 
-use crate::file::FileError;
+use crate::file::{CREATE_DIRECTORY, FileError, chown};
 
 /// A directory that cannot be used for private files.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum DirError {
     /// It belongs to someone else.
     #[error(
         "{} is not owned by this {kind} ({me}) but by {owner}. Perhaps you are running Weft as \
-         the wrong user: see the User option, or chown the directory", path.display()
+         the wrong user: see the User option, or run \"{}\" as root", path.display(), chown(path)
     )]
     Foreign {
         /// The directory.
@@ -42,7 +42,7 @@ pub enum DirError {
 }
 
 /// "name, id" of a user.
-fn user_name(uid: Uid) -> String {
+pub(crate) fn user_name(uid: Uid) -> String {
     let name = User::from_uid(uid).ok().flatten().map(|u| u.name);
     format!("{}, {uid}", name.as_deref().unwrap_or("<unknown>"))
 }
@@ -121,7 +121,7 @@ pub fn check_private(path: &Path, create: bool, group_readable: bool) -> Result<
             DirBuilder::new()
                 .mode(mode)
                 .create(path)
-                .map_err(|e| failed("create directory", e))?;
+                .map_err(|e| failed(CREATE_DIRECTORY, e))?;
             open(path)?.ok_or_else(|| DirError::Missing(path.to_owned()))?
         }
     };
@@ -224,6 +224,8 @@ mod tests {
         assert!(message.contains("wrong user"), "{message}");
         if getuid().is_root() {
             assert!(message.contains("12345"), "{message}");
+            let command = format!("run \"chown 0:0 {}\" as root", foreign.display());
+            assert!(message.ends_with(&command), "{message}");
         }
     }
 }

@@ -11,11 +11,14 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{Uid, getgid, getuid};
 use zeroize::Zeroizing;
+
+use crate::dir::user_name;
 
 /// Reading or writing a file failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing} {}: {source}{}", path.display(), advice(source))]
+#[error("cannot {doing} {}: {source}{}", path.display(), advice(doing, path, source))]
 pub struct FileError {
     /// What was being done: "read", "write", …
     pub doing: &'static str,
@@ -36,20 +39,67 @@ impl FileError {
     }
 }
 
+/// [`FileError::doing`] of a directory that is made.
+pub(crate) const CREATE_DIRECTORY: &str = "create directory";
+
 /// What the person can do about `error`.
-fn advice(error: &io::Error) -> &'static str {
-    match error.kind() {
+fn advice(doing: &str, path: &Path, error: &io::Error) -> String {
+    let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             ". Free some space there; nothing was changed"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
             ". Make that file system writable, or name another directory in the torrc"
         }
-        io::ErrorKind::PermissionDenied => {
-            ". Perhaps this runs as the wrong user: see the User option, and the owner of the directory"
-        }
+        io::ErrorKind::PermissionDenied => return denied(doing, path),
         _ => "",
+    };
+    advice.to_owned()
+}
+
+/// The owner of what this user may not use, and the command that gives `path` to this user.
+fn denied(doing: &str, path: &Path) -> String {
+    let owner = |place| {
+        fs::metadata(place)
+            .ok()
+            .map(|meta| Uid::from_raw(meta.uid()))
+    };
+    // The file, or what hides it.
+    let mut found = path
+        .ancestors()
+        .find_map(|place| Some((place, owner(place)?)));
+    let is_own = |(_, user): &(&Path, Uid)| *user == getuid();
+    if found
+        .as_ref()
+        .is_some_and(|found| found.0 == path && is_own(found))
+    {
+        // Its directory may not be written.
+        found = Some(directory_of(path)).and_then(|place| Some((place, owner(place)?)));
     }
+    let Some((barrier, owner)) = found.filter(|found| !is_own(found)) else {
+        return ". Change its permissions, or those of its directory".to_owned();
+    };
+    // Other directories than `path` may be the system's.
+    let remedy = match doing {
+        CREATE_DIRECTORY => format!("mkdir {} && {}", path.display(), chown(path)),
+        _ if barrier == path => chown(path),
+        _ => String::new(),
+    };
+    let what_to_do = match remedy.as_str() {
+        "" => "see the User option".to_owned(),
+        remedy => format!("see the User option, or run \"{remedy}\" as root"),
+    };
+    format!(
+        ". {} belongs to {}, and this process runs as {}. Perhaps that is the wrong user: {what_to_do}",
+        barrier.display(),
+        user_name(owner),
+        user_name(getuid())
+    )
+}
+
+/// The command that gives `path` to the user of this process.
+pub(crate) fn chown(path: &Path) -> String {
+    format!("chown {}:{} {}", getuid(), getgid(), path.display())
 }
 
 /// The contents of a regular file of at most `max` bytes; `None` where there is no file.
@@ -450,6 +500,48 @@ mod tests {
             .collect();
         assert_eq!(names, ["a"]);
         assert_eq!(fs::read(&a).unwrap(), b"old");
+    }
+
+    #[test]
+    fn who_may_not_use_a_file_reads_its_owner_and_the_command_that_gives_it_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, missing) = (dir.path().join("file"), dir.path().join("missing"));
+        fs::write(&file, "").unwrap();
+        let denied = |doing, path| {
+            let source = io::Error::from(io::ErrorKind::PermissionDenied);
+            FileError::new(doing, path, source).to_string()
+        };
+        let own = denied("write", &file);
+        assert!(
+            own.ends_with("Change its permissions, or those of its directory"),
+            "{own}"
+        );
+        if !getuid().is_root() {
+            return;
+        }
+        let give = |path: &Path| {
+            nix::unistd::chown(path, Some(Uid::from_raw(12345)), None).unwrap();
+        };
+        give(dir.path());
+        let owner = format!("{} belongs to <unknown>, 12345,", dir.path().display());
+        let command = format!("mkdir {0} && chown 0:0 {0}\" as root", missing.display());
+        let created = denied(CREATE_DIRECTORY, &missing);
+        assert!(
+            created.contains(&owner) && created.ends_with(&command),
+            "{created}"
+        );
+        // A directory with other files may be the system's.
+        for path in [&missing, &file] {
+            let written = denied("write", path);
+            assert!(
+                written.contains(&owner) && !written.contains("chown"),
+                "{written}"
+            );
+        }
+        give(&file);
+        let read = denied("read", &file);
+        let command = format!("chown 0:0 {}\" as root", file.display());
+        assert!(read.ends_with(&command), "{read}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `DataDirectory/lock`: one process per DataDirectory, tor or Weft.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -74,9 +74,45 @@ impl DataDirLock {
     }
 }
 
+/// The process that holds the lock of `data_dir`: 0 if it is not seen from this container; `None`: no one does. Nothing is
+/// locked for it.
+pub fn holder(data_dir: &Path) -> Option<u32> {
+    let file = fs::metadata(data_dir.join("lock")).ok()?;
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    holder_by(&locks, file.dev(), file.ino())
+}
+
+/// The same, by lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 7403 fe:00:10315458 0 EOF`.
+fn holder_by(locks: &str, device: u64, inode: u64) -> Option<u32> {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    let place = format!("{major:02x}:{minor:02x}:{inode}");
+    locks.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let is_ours = words.next()? == "FLOCK" && words.next()? == "ADVISORY";
+        let (mode, pid, of) = (words.next()?, words.next()?, words.next()?);
+        let is_ours = is_ours && mode == "WRITE" && of == place;
+        is_ours.then(|| pid.parse().unwrap_or(0))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_holds_it_is_seen_without_taking_it() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(holder(dir.path()), None);
+        let lock = DataDirLock::acquire(dir.path(), Duration::ZERO).unwrap();
+        assert_eq!(holder(dir.path()), Some(std::process::id()));
+        drop(lock);
+        assert_eq!(holder(dir.path()), None);
+        let line = "1: FLOCK  ADVISORY  WRITE 7403 fe:00:10315458 0 EOF\n";
+        let device = libc::makedev(0xfe, 0);
+        assert_eq!(holder_by(line, device, 10_315_458), Some(7403));
+        assert_eq!(holder_by(line, device, 1_031_545), None);
+        assert_eq!(holder_by("1: -> FLOCK\nx\n", device, 1), None);
+    }
 
     #[test]
     fn the_second_is_refused_and_the_first_can_give_it_back() {

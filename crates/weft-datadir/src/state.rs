@@ -15,6 +15,9 @@ use time::macros::format_description;
 
 use crate::file::{self, FileError};
 
+/// Its name in DataDirectory.
+pub(crate) const FILE: &str = "state";
+
 /// Longest state file that is read, in bytes: C tor's has some tens of kilobytes.
 const MAX_LEN: usize = 16 << 20;
 
@@ -211,7 +214,7 @@ fn format_time(when: SystemTime) -> String {
 
 /// Where `data_dir` has its state file.
 fn path_in(data_dir: &Path) -> PathBuf {
-    data_dir.join("state")
+    data_dir.join(FILE)
 }
 
 /// The state in `data_dir`; empty where there is none yet.

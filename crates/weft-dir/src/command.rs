@@ -157,6 +157,8 @@ pub enum Event {
     /// A consensus has been verified: from the cache at the start, then each new one. Its
     /// `params` are to be followed from now on.
     Consensus(Arc<Consensus>),
+    /// The cache has been read, once after each start; its consensus was reported before, if it has one.
+    CacheRead,
     /// How far the start has come, in C tor's phases (`Bootstrapped 25% (…)`).
     Bootstrap {
         /// Percent done.

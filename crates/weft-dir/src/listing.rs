@@ -6,6 +6,7 @@
 //! changed, so nothing is expected of it.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
 use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
@@ -40,6 +41,12 @@ pub struct Listing {
     pub valid_until: Option<String>,
     /// `client-versions`.
     pub versions: String,
+    /// `server-versions`.
+    pub relay_versions: String,
+    /// `params`, as `NAME=VALUE` with blanks between them.
+    pub params: String,
+    /// The values of `shared-rand-current-value` and `shared-rand-previous-value`, in base64.
+    pub shared_random: [Option<String>; 2],
     /// In the consensus' order.
     pub entries: Vec<Entry>,
 }
@@ -51,6 +58,10 @@ pub struct Entry {
     pub rsa: RsaIdentity,
     /// Its nickname.
     pub nickname: String,
+    /// Its ORPorts; none that cannot be read.
+    pub or_ports: Vec<SocketAddr>,
+    /// Its flags that C tor knows, in C tor's order.
+    pub flags: Vec<&'static str>,
     /// SHA-256 of its microdescriptor.
     pub microdesc: MdDigest,
     /// Its bandwidth in the consensus, in kilobytes a second; 0 where it has none.
@@ -65,15 +76,25 @@ impl Listing {
         let mut listing = Self::default();
         let body = text.split("\ndirectory-footer").next().unwrap_or_default();
         let mut parts = body.split("\nr ");
+        // Behind the number of authorities that revealed theirs.
+        let value = |rest: &str| rest.split(' ').nth(1).map(str::to_owned);
+        let (mut current, mut previous) = (None, None);
         for line in parts.next().unwrap_or_default().lines() {
             match line.split_once(' ') {
                 Some(("client-versions", versions)) => listing.versions = versions.to_owned(),
+                Some(("server-versions", versions)) => {
+                    listing.relay_versions = versions.to_owned();
+                }
+                Some(("params", params)) => listing.params = params.to_owned(),
                 Some(("valid-after", time)) => listing.valid_after = Some(time.to_owned()),
                 Some(("fresh-until", time)) => listing.fresh_until = Some(time.to_owned()),
                 Some(("valid-until", time)) => listing.valid_until = Some(time.to_owned()),
+                Some(("shared-rand-current-value", rest)) => current = value(rest),
+                Some(("shared-rand-previous-value", rest)) => previous = value(rest),
                 _ => {}
             }
         }
+        listing.shared_random = [current, previous];
         listing.entries.extend(parts.filter_map(Entry::read));
         listing
     }
@@ -90,6 +111,8 @@ impl Entry {
         let mut entry = Self {
             rsa: RsaIdentity::from(decode::<20>(id)?),
             nickname: nickname.to_owned(),
+            or_ports: Vec::new(),
+            flags: Vec::new(),
             microdesc: [0; 32],
             bandwidth: 0,
             status: String::new(),
@@ -112,12 +135,17 @@ impl Entry {
             entry.status,
             "r {nickname} {id} {digest} {date} {time} {address} {or_port} {dir_port}"
         );
+        entry
+            .or_ports
+            .extend(format!("{address}:{or_port}").parse::<SocketAddr>().ok());
         if let Some(at) = ipv6 {
             let _ = writeln!(entry.status, "a {at}");
+            entry.or_ports.extend(at.parse::<SocketAddr>().ok());
         }
         entry.status.push('s');
         for flag in FLAGS {
             if flags.split(' ').any(|found| found == flag) {
+                entry.flags.push(flag);
                 let _ = write!(entry.status, " {flag}");
             }
         }
@@ -147,7 +175,8 @@ mod tests {
 
     const CONSENSUS: &str = "network-status-version 3 microdesc\nvote-status consensus\n\
         valid-after 2026-11-22 01:00:00\nfresh-until 2026-11-22 02:00:00\n\
-        valid-until 2026-11-22 04:00:00\nclient-versions 0.4.8.1,0.4.9.1\nparams x=1\n\
+        valid-until 2026-11-22 04:00:00\nclient-versions 0.4.8.1,0.4.9.1\nserver-versions 0.4.9.1\nparams x=1\n\
+        shared-rand-previous-value 9 AAAA=\nshared-rand-current-value 8 BBBB=\n\
         r one AQEBAQEBAQEBAQEBAQEBAQEBAQE 2038-01-01 00:00:00 192.0.2.1 9001 0\n\
         a [2001:db8::1]:9001\nm IPge+xK2IqGmLR2qv/fwMj4WRqNBaR1uJA4cVPoVrHo\n\
         s Exit Fast Named Running StaleDesc V2Dir Valid\nv Tor 0.4.9.1\n\
@@ -161,6 +190,8 @@ mod tests {
     #[test]
     fn relays_are_read_and_what_is_malformed_is_left_out() {
         let listing = Listing::read(CONSENSUS);
+        let random = listing.shared_random.each_ref().map(Option::as_deref);
+        assert_eq!(random, [Some("BBBB="), Some("AAAA=")]);
         let times = [
             listing.valid_after,
             listing.fresh_until,
@@ -175,12 +206,20 @@ mod tests {
             ]
         );
         assert_eq!(listing.versions, "0.4.8.1,0.4.9.1");
+        assert_eq!(listing.relay_versions, "0.4.9.1");
+        assert_eq!(listing.params, "x=1");
         let [one, two] = &listing.entries[..] else {
             panic!("{:?}", listing.entries);
         };
         assert_eq!(
             (&*one.nickname, one.rsa, one.bandwidth),
             ("one", RsaIdentity::from([1; 20]), 20)
+        );
+        let or_ports = ["192.0.2.1:9001", "[2001:db8::1]:9001"];
+        assert_eq!(one.or_ports, or_ports.map(|at| at.parse().unwrap()));
+        assert_eq!(
+            one.flags,
+            ["Exit", "Fast", "Running", "StaleDesc", "V2Dir", "Valid"]
         );
         assert_eq!(one.microdesc[..3], [0x20, 0xf8, 0x1e]);
         assert_eq!(

@@ -101,6 +101,8 @@ params! {
     circuit_priority_halflife: Duration = "CircuitPriorityHalflifeMsec", 30_000, 1, MAX, millis;
     /// How often the KIST scheduler runs.
     kist_sched_run_interval: Duration = "KISTSchedRunInterval", 2, 2, 100, millis;
+    /// Interval between runs of a node that is no relay.
+    kist_sched_run_interval_client: Duration = "KISTSchedRunIntervalClient", 2, 2, 100, millis;
     /// Most cells that one circuit may queue towards its origin before it is closed.
     circ_max_cell_queue_size: u32 = "circ_max_cell_queue_size", 2500, 50, MAX, count;
     /// Most cells that one circuit may queue forward (default:
@@ -128,6 +130,12 @@ params! {
     try_diff_for_consensus_newer_than: Duration = "try-diff-for-consensus-newer-than", 72, 0, 8192, hours;
     /// Longest time an onionskin may wait for its answer.
     max_onion_queue_delay: Duration = "MaxOnionQueueDelay", 1750, 1, MAX, millis;
+    /// Longest wait of an onionskin for a worker before it is refused.
+    onion_queue_wait_cutoff: Duration = "onion_queue_wait_cutoff", 5, 0, MAX, seconds;
+    /// Share of refused onionskins from which a descriptor states overload, in thousandths of a percent.
+    overload_onionskin_ntor_scale_percent: u32 = "overload_onionskin_ntor_scale_percent", 1000, 0, 100_000, count;
+    /// Period over which that share is counted.
+    overload_onionskin_ntor_period_secs: Duration = "overload_onionskin_ntor_period_secs", 21_600, 0, MAX, seconds;
 
 
     /// Whether circuit creation of client addresses is limited.
@@ -284,6 +292,8 @@ params! {
     cfx_max_unlinked_leg_retry: u32 = "cfx_max_unlinked_leg_retry", 3, 0, 255, count;
     /// Legs of a client's set.
     cfx_num_legs_set: u32 = "cfx_num_legs_set", 2, 0, 255, count;
+    /// Legs of a set that an exit serves at most.
+    cfx_max_legs_set: u32 = "cfx_max_legs_set", 8, 3, 255, count;
     /// How far a leg drains before its sender switches to another, in percent.
     cfx_drain_pct: u32 = "cfx_drain_pct", 0, 0, 255, count;
     /// How much of a leg's congestion window is sent before its sender switches, in percent.
@@ -411,19 +421,20 @@ mod tests {
                 params.cfx_max_prebuilt_set,
                 params.cfx_max_unlinked_leg_retry,
                 params.cfx_num_legs_set,
+                params.cfx_max_legs_set,
                 params.cfx_drain_pct,
                 params.cfx_send_pct,
             ]
         };
         let default = Params::default();
         assert!(default.cfx_enabled);
-        assert_eq!(numbers(&default), [6000, 10, 3, 3, 2, 0, 100]);
+        assert_eq!(numbers(&default), [6000, 10, 3, 3, 2, 8, 0, 100]);
         let names = Params::NAMES.iter().filter(|name| name.starts_with("cfx_"));
         let all = |value| names.clone().map(|name| (*name, value)).collect::<Vec<_>>();
         let (low, high) = (with(&all(-1)), with(&all(i32::MAX)));
         assert!(!low.cfx_enabled && high.cfx_enabled);
-        assert_eq!(numbers(&low), [0; 7]);
-        assert_eq!(numbers(&high), [10_000, 255, 255, 255, 255, 255, 255]);
+        assert_eq!(numbers(&low), [0, 0, 0, 0, 0, 3, 0, 0]);
+        assert_eq!(numbers(&high), [10_000, 255, 255, 255, 255, 255, 255, 255]);
     }
 
     #[test]

@@ -469,8 +469,8 @@ pub fn perform<E: Experiment>(
     let (folder, mut file) = match &output.place {
         Place::Folder(path) => (Some(Folder::create(path)?), None),
         Place::NewFolderIn(parent) => {
-            let path = parent.join(dated(E::FOLDER, now)?);
-            (Some(Folder::create(&path)?), None)
+            let name = dated(E::FOLDER, now)?;
+            (Some(Folder::create_free(parent, &name)?), None)
         }
         Place::Report(path) => (None, path.as_deref().map(NewFile::create).transpose()?),
     };

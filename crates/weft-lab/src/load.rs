@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::control::{Attacher, Fingerprint};
 use crate::network::{Network, Node, Relay};
@@ -227,12 +227,12 @@ pub fn run(network: &Network, nickname: &str, load: Load) -> Result<[Phase; 2]> 
     Ok([down, up])
 }
 
-/// An error with what the target logs: why a relay refuses a circuit, only the relay knows.
+/// An error, and after it what the target logs: why a relay refuses a circuit, only the relay knows.
 fn explained(network: &Network, nickname: &str, error: anyhow::Error) -> anyhow::Error {
     let node = network.target(nickname).map(Relay::node);
     match node.and_then(Node::statement) {
-        Ok(statement) => error.context(format!("the log of {nickname}:\n{statement}")),
-        Err(silent) => error.context(format!("{nickname} has no log: {silent:#}")),
+        Ok(statement) => anyhow!("{error:#}\nthe log of {nickname}:\n{statement}"),
+        Err(silent) => anyhow!("{error:#}\n{nickname} has no log: {silent:#}"),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Use [`relay::run`] to run a node by its options, and [`logging`] before it. Inside, start with
 //! `relay`, the main thread, and `thread`, a connection thread; the other threads are `client`,
-//! `control`, `metrics`, `exit::dns` and `workers`.
+//! `control`, `metrics`, `exit::dns` and `workers`. [`doctor`] looks at all of it from the outside.
 
 #![cfg_attr(
     not(test),
@@ -18,6 +18,7 @@
 mod client;
 mod control;
 mod directory;
+pub mod doctor;
 mod exit;
 mod ext_or;
 pub mod logging;

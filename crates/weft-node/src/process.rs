@@ -16,4 +16,4 @@ pub(crate) mod manager;
 pub(crate) mod pid;
 pub(crate) mod restrict;
 pub(crate) mod sandbox;
-pub(crate) mod user;
+pub mod user;

@@ -59,6 +59,9 @@ pub struct Folder {
     style: Style,
 }
 
+/// Folders that begin in one second, at most.
+const NAMES: u32 = 100;
+
 impl Folder {
     /// Makes a new one. To be called before the work, which would otherwise be done for nothing.
     ///
@@ -73,6 +76,24 @@ impl Folder {
             )
         })?;
         Ok(Folder::at(path, true))
+    }
+
+    /// Makes a new one by this name or, where another run that began in the same second has it, by `NAME-2`, `NAME-3` and so on.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made.
+    pub fn create_free(parent: &Path, name: &str) -> Result<Folder> {
+        let names = (2..=NAMES).map(|number| format!("{name}-{number}"));
+        for name in [name.to_owned()].into_iter().chain(names) {
+            let path = parent.join(name);
+            match fs::create_dir(&path) {
+                Ok(()) => return Ok(Folder::at(&path, true)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(_) => break,
+            }
+        }
+        Folder::create(&parent.join(name))
     }
 
     /// One that is there, to be added to.
@@ -206,6 +227,19 @@ mod tests {
             .collect();
         assert_eq!(names, ["a.csv"]);
         assert_eq!(fs::read_to_string(path.join("a.csv")).expect("text"), "2\n");
+    }
+
+    #[test]
+    fn runs_of_one_second_have_folders_of_their_own() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folders = ["run", "run-2", "run-3"].map(|name| {
+            let folder = Folder::create_free(place.path(), "run").expect("a new one");
+            assert_eq!(folder.path(), place.path().join(name));
+            folder
+        });
+        drop(folders);
+        let error = Folder::create_free(&place.path().join("none"), "run").expect_err("no place");
+        assert!(format!("{error:#}").contains("cannot make"), "{error:#}");
     }
 
     #[test]

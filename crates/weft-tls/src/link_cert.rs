@@ -90,9 +90,10 @@ impl LinkCert {
     }
 }
 
-/// The midnight before, UTC: a certificate does not state when it was made.
+/// The midnight before, UTC: a certificate does not state when it was made. A clock without a battery starts in 1970, and
+/// there is no day before that.
 fn midnight(at: SystemTime) -> Result<Time, x509_cert::der::Error> {
-    let at = DateTime::from_system_time(at)?;
+    let at = DateTime::from_system_time(at.max(SystemTime::UNIX_EPOCH))?;
     let midnight = DateTime::new(at.year(), at.month(), at.day(), 0, 0, 0)?;
     Ok(Time::GeneralTime(GeneralizedTime::from_date_time(midnight)))
 }

@@ -13,6 +13,8 @@ use weft_config::flags::{Argument, FLAGS, Flag, Purpose};
 use weft_config::reference::{self, Described};
 
 use crate::args::{self, Asked};
+use crate::backup::{BackupArgs, RestoreArgs};
+use crate::doctor::DoctorArgs;
 use crate::family::FamilyArgs;
 use crate::manual::ManArgs;
 use crate::output::print;
@@ -65,8 +67,11 @@ pub(crate) fn whole() -> Command {
 }
 
 /// The commands of `weft`.
-pub(crate) fn commands() -> [Command; 5] {
+pub(crate) fn commands() -> [Command; 8] {
     [
+        DoctorArgs::command().name("doctor"),
+        BackupArgs::command().name("backup"),
+        RestoreArgs::command().name("restore"),
         FamilyArgs::command().name("family"),
         listed(&lab::command()).name("lab"),
         sim::command().name("sim"),

@@ -20,6 +20,13 @@ pub(crate) const OPTIONS: [(&str, &str); 3] = [
 ];
 
 const END: &str = "
+       weft doctor [FLAG]... [WORD]...
+Says what works of a node and what does not; see weft doctor --help.
+
+       weft backup FILE [WORD]...
+       weft restore FILE [WORD]...
+A relay's identity in an encrypted file, and back; see weft backup --help.
+
        weft family add -f TORRC...
 Makes relays one family, by a key; see weft family --help.
 

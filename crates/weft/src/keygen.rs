@@ -71,14 +71,14 @@ pub(crate) fn print_expiration(
 }
 
 /// Where passphrases are from.
-enum Source {
+pub(crate) enum Source {
     Nowhere,
     Descriptor(Box<dyn Read>),
     Person(Person),
 }
 
 impl Source {
-    fn new(from: PassphraseFrom) -> anyhow::Result<Self> {
+    pub(crate) fn new(from: PassphraseFrom) -> anyhow::Result<Self> {
         Ok(match from {
             PassphraseFrom::Nowhere => Source::Nowhere,
             PassphraseFrom::Descriptor(0) => Source::Descriptor(Box::new(io::stdin())),
@@ -106,7 +106,7 @@ impl Passphrases for Source {
         let passphrase = match self {
             Source::Nowhere => Some(Passphrase::default()),
             Source::Descriptor(file) => read_all(file),
-            Source::Person(person) => person.ask_twice().ok()?,
+            Source::Person(person) => person.ask_twice().ok(),
         }?;
         if passphrase.is_empty() {
             let _ = writeln!(io::stderr(), "Not encrypting the secret key.");
@@ -123,7 +123,7 @@ fn read_all(file: &mut dyn Read) -> Option<Passphrase> {
 }
 
 /// Somebody at a terminal; or, where there is none, what is on standard input, line by line.
-struct Person {
+pub(crate) struct Person {
     terminal: Option<File>,
 }
 
@@ -154,20 +154,32 @@ impl Person {
         }
     }
 
-    /// Until both are the same.
-    fn ask_twice(&mut self) -> io::Result<Option<Passphrase>> {
-        loop {
-            let Some(first) = self.ask("Enter new passphrase:")? else {
-                return Ok(None);
-            };
-            let Some(second) = self.ask("       One more time:")? else {
-                return Ok(None);
-            };
-            if first == second {
-                return Ok(Some(first));
-            }
-            writeln!(io::stderr(), "That didn't match.")?;
+    /// A new passphrase. Without a terminal it may be missing.
+    fn ask_twice(&mut self) -> io::Result<Passphrase> {
+        let may_be_missing = self.terminal.is_none();
+        ask_twice(may_be_missing, |prompt| self.ask(prompt))
+    }
+}
+
+/// Asks until both lines are the same. `may_be_missing`: the end of the input is an empty line, as
+/// in C tor, and scripts get keys that are not encrypted. After lines that differ it is an error:
+/// their author wants a passphrase.
+fn ask_twice(
+    mut may_be_missing: bool,
+    mut ask: impl FnMut(&str) -> io::Result<Option<Passphrase>>,
+) -> io::Result<Passphrase> {
+    loop {
+        let mut line = |prompt| match ask(prompt)? {
+            None if !may_be_missing => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            line => Ok(line.unwrap_or_default()),
+        };
+        let first = line("Enter new passphrase:")?;
+        let second = line("       One more time:")?;
+        if first == second {
+            return Ok(first);
         }
+        writeln!(io::stderr(), "That didn't match.")?;
+        may_be_missing = false;
     }
 }
 
@@ -247,6 +259,35 @@ mod tests {
         assert!(lines(b"", false).is_empty());
         let long = [b'a'; 300];
         assert_eq!(lines(&long, false), ["a".repeat(MAX_LEN)]);
+    }
+
+    /// What is asked on input without a terminal, and the passphrase.
+    fn asked(mut input: &[u8], may_be_missing: bool) -> (usize, Option<String>) {
+        let mut prompts = 0;
+        let passphrase = ask_twice(may_be_missing, |_| {
+            prompts += 1;
+            read_line(&mut input, false)
+        });
+        let text = |passphrase: Passphrase| String::from_utf8(passphrase.to_vec()).unwrap();
+        (prompts, passphrase.ok().map(text))
+    }
+
+    #[test]
+    fn without_a_terminal_the_end_of_the_input_is_an_empty_passphrase() {
+        for input in ["", "\n", "\n\n"] {
+            assert_eq!(asked(input.as_bytes(), true), (2, Some(String::new())));
+        }
+        assert_eq!(asked(b"a\na\n", true), (2, Some("a".to_owned())));
+        assert_eq!(asked(b"a\nb\nc\nc\n", true), (4, Some("c".to_owned())));
+        // At a terminal that is closed, nobody chose.
+        assert_eq!(asked(b"", false), (1, None));
+    }
+
+    #[test]
+    fn lines_that_differ_and_then_end_are_no_passphrase() {
+        for input in ["a\nb\n", "a\n", "a", "\na\n"] {
+            assert_eq!(asked(input.as_bytes(), true), (3, None), "{input:?}");
+        }
     }
 
     #[test]

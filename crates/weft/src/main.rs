@@ -5,7 +5,9 @@
 
 mod action;
 mod args;
+mod backup;
 mod command;
+mod doctor;
 mod family;
 mod help;
 mod keygen;
@@ -39,6 +41,9 @@ fn main() -> ExitCode {
         Some("lab" | "bench") => lab::main(words),
         Some("sim") => sim::main(words),
         Some("family") => family::main(words),
+        Some("doctor") => doctor::main(words),
+        Some("backup") => backup::backup(words),
+        Some("restore") => backup::restore(words),
         Some("man") => manual::main(words),
         Some("completions") => command::completions(words),
         // A node's threads may outlive it.

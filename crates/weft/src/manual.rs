@@ -108,8 +108,11 @@ fn source() -> String {
     format!("weft {}", env!("CARGO_PKG_VERSION"))
 }
 
-const SYNOPSIS: [&str; 6] = [
+const SYNOPSIS: [&str; 9] = [
     "[-f TORRC] [FLAG]... [--OPTION VALUE]...",
+    "doctor [FLAG]... [WORD]...",
+    "backup FILE [WORD]...",
+    "restore FILE [WORD]...",
     "family add -f TORRC...",
     "lab COMMAND [FLAG]...",
     "sim COMMAND [FLAG]...",

@@ -229,10 +229,10 @@ fn redirect_and_close(led: &mut Led) -> Result<()> {
     let (_, fetched) = led.fetch(nowhere, 50_000, |control| {
         let stream = held(control)?;
         control.command(&format!("REDIRECTSTREAM {stream} {} {port}", server.ip()))?;
-        let (_, target) = until(control, &stream, "REMAP")?;
-        ensure!(target.starts_with(&server.to_string()), "REMAP to {target}");
         control.command(&format!("ATTACHSTREAM {stream} 0"))?;
-        until(control, &stream, "SUCCEEDED")
+        let (_, target) = until(control, &stream, "SUCCEEDED")?;
+        ensure!(target.starts_with(&server.to_string()), "led to {target}");
+        Ok(())
     })?;
     fetched?;
 

@@ -12,20 +12,12 @@ use weft_testing::not_run;
 use crate::control::weft;
 
 /// Those that Weft does not pass, and why.
-const KNOWN: [(&str, &str); 6] = [
+const KNOWN: [(&str, &str); 4] = [
     ("test_help_argument", "it wants C tor's own text"),
     ("test_ephemeral_hidden_services_v3", "ADD_ONION"),
-    (
-        "test_rejecting_unanonymous_hidden_services_creation",
-        "ADD_ONION",
-    ),
     ("test_with_detached_ephemeral_hidden_services", "ADD_ONION"),
     (
         "test_with_ephemeral_hidden_services_v3_client_auth",
-        "ADD_ONION",
-    ),
-    (
-        "test_with_ephemeral_hidden_services_v3_client_auth_invalid",
         "ADD_ONION",
     ),
 ];

@@ -13,7 +13,8 @@ use anyhow::{Context, Result, anyhow, bail};
 pub(crate) use self::summary::{Outcome, Summary, reason};
 use crate::python::Environment;
 use crate::{
-    deb, fuzz, install, instructions, interrupt, machine, networks, nextest, tools, wheel,
+    deb, fuzz, install, instructions, interrupt, linted, machine, networks, nextest, pack, tools,
+    wheel,
 };
 
 /// Everything that must pass before a change lands.
@@ -38,7 +39,7 @@ pub(crate) struct TestArgs {
 pub(crate) enum Step {
     /// Every file is formatted
     Fmt,
-    /// Clippy finds nothing
+    /// Clippy finds nothing (it is what compiles the tests)
     Clippy,
     /// Unit, property and integration tests
     Unit,
@@ -64,10 +65,12 @@ pub(crate) enum Step {
     Install,
     /// The Debian package
     Deb,
+    /// The pack for larger machines, in a bare root folder
+    Pack,
 }
 
 /// In this order. Tests that are run by nextest stand side by side, and are run together.
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step::Fmt,
     Step::Clippy,
     Step::Unit,
@@ -82,6 +85,7 @@ const STEPS: [Step; 14] = [
     Step::Wheel,
     Step::Install,
     Step::Deb,
+    Step::Pack,
 ];
 
 /// Where the fuzzing of a test run starts: a test finds what the last one found, and
@@ -144,8 +148,7 @@ impl Step {
     fn run(self, args: &TestArgs) -> Result<Outcome> {
         match self {
             Step::Fmt => fmt(),
-            Step::Clippy => clippy(),
-            Step::Doc => check(cargo().args(["test", "--workspace", "--doc", "--quiet"])),
+            Step::Doc => check(cargo()?.args(["test", "--workspace", "--doc", "--quiet"])),
             Step::Loom => loom(),
             Step::Instructions => instructions::check().map(Outcome::unless),
             Step::Fuzz => {
@@ -155,8 +158,16 @@ impl Step {
             Step::Wheel => wheel::check().map(|()| Outcome::Passed),
             Step::Install => install::check().map(Outcome::unless),
             Step::Deb => deb::check().map(|()| Outcome::Passed),
-            Step::Unit | Step::Stem | Step::Interop | Step::Page => Ok(Outcome::Passed),
+            Step::Pack => pack::check().map(Outcome::unless),
+            Step::Clippy | Step::Unit | Step::Stem | Step::Interop | Step::Page => {
+                Ok(Outcome::Passed)
+            }
         }
+    }
+
+    /// If the build of the tests is a part of it.
+    fn is_built(self) -> bool {
+        self == Step::Clippy || self.tests().is_some()
     }
 
     /// As the command line spells it.
@@ -179,7 +190,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
         .filter(|step| args.only.is_empty() || args.only.contains(step))
         .filter(|step| !args.skip.contains(step))
         .filter(|step| args.names.is_empty() || step.tests().is_some())
-        .partition(|step| step.tests().is_some());
+        .partition(|step| step.is_built());
     let steps = args.only.is_empty() && args.names.is_empty();
     machine::can_prepare_testing(steps)?;
     let mut summary = Summary::new(new_logs()?);
@@ -191,6 +202,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
         true => None,
         false => Built::new(&tests, args, &mut summary),
     };
+    let built = built.filter(|built| !built.run.filter.is_empty());
     if let Some(built) = &built {
         let tests = || built.run.nextest(&built.run.filter).map(Outcome::Tests);
         summary.run(&built.words, &built.alone, tests);
@@ -202,7 +214,9 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
         let networks = networks.map(|built| {
             scope.spawn(|| {
                 let start = Instant::now();
-                let outcome = networks::run(&built.program, &built.run).map(Outcome::Tests);
+                let outcome = nextest::networks(&built.build)
+                    .and_then(|program| networks::run(program, &built.run))
+                    .map(Outcome::Tests);
                 (start.elapsed(), outcome)
             })
         });
@@ -255,7 +269,7 @@ fn giving_way(run: impl FnOnce() + Send) -> Result<()> {
 /// Tests that are built.
 struct Built {
     run: nextest::Run,
-    program: PathBuf,
+    build: linted::Build,
     /// The steps that they are of, and the command that runs these alone.
     words: String,
     alone: String,
@@ -266,31 +280,36 @@ impl Built {
     fn new(steps: &[Step], args: &TestArgs, summary: &mut Summary) -> Option<Self> {
         println!("\n== build");
         let start = Instant::now();
-        let (program, prepared) = thread::scope(|scope| {
+        let (build, prepared) = thread::scope(|scope| {
             let building = scope.spawn(nextest::build);
             let others = args.only.is_empty() && args.names.is_empty();
             let prepared = machine::prepare_testing(others)
                 .and_then(|()| tools::nextest().map(drop))
                 .map(|()| prepare_tests(steps, &args.names));
-            let program = building.join();
-            let program = program.map_err(|_| anyhow!("the build panicked"));
-            (program.flatten(), prepared)
+            let build = building.join();
+            let build = build.map_err(|_| anyhow!("the build panicked"));
+            (build.flatten(), prepared)
         });
-        let built = program.and_then(|program| Ok((program, prepared?)));
+        let built = build.and_then(|build| Ok((build, prepared?)));
         let (outcome, built) = match built {
             Ok(built) => (Ok(Outcome::Passed), Some(built)),
             Err(error) => (Err(error), None),
         };
         summary.step("build", &alone(steps), start.elapsed(), outcome);
-        let (program, (run, missing)) = built?;
+        let (build, (run, missing)) = built?;
         let mut steps = steps.to_vec();
+        if steps.contains(&Step::Clippy) {
+            let found = build.clean().map(|()| Outcome::Passed);
+            summary.step("clippy", &alone(&[Step::Clippy]), Duration::ZERO, found);
+            steps.retain(|step| *step != Step::Clippy);
+        }
         for (step, why) in missing {
             steps.retain(|other| *other != step);
             summary.step(&step.name(), &alone(&[step]), Duration::ZERO, why);
         }
-        (!steps.is_empty()).then(|| Self {
+        Some(Self {
             run,
-            program,
+            build,
             words: words(&steps),
             alone: alone(&steps),
         })
@@ -387,10 +406,10 @@ fn tests_not_run(report: &str) -> String {
 }
 
 /// cargo, whose tests report here.
-fn cargo() -> Command {
-    let mut cargo = machine::cargo();
+fn cargo() -> Result<Command> {
+    let mut cargo = linted::cargo()?;
     cargo.env(REPORT, report_file());
-    cargo
+    Ok(cargo)
 }
 
 /// Every file is formatted.
@@ -398,24 +417,12 @@ pub(crate) fn fmt() -> Result<Outcome> {
     check(machine::cargo().args(["fmt", "--all", "--check"]))
 }
 
-/// Clippy over everything, warnings denied.
-pub(crate) fn clippy() -> Result<Outcome> {
-    check(machine::cargo().args([
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--keep-going",
-        "--",
-        "-D",
-        "warnings",
-    ]))
-}
-
 /// weft-sync under loom, in a build of its own: `--cfg loom` reaches every dependency.
 fn loom() -> Result<Outcome> {
     check(
-        cargo()
+        cargo()?
             .args(["test", "--package", "weft-sync", "--lib", "--release"])
+            .env_remove(linted::WRAPPER)
             .env("RUSTFLAGS", "--cfg loom")
             .env("CARGO_TARGET_DIR", machine::target().join("loom")),
     )

@@ -9,6 +9,8 @@ use weft_stats::Summary;
 /// Cores that a machine needs for the rows about threads: half of them for four threads, the others
 /// for the generator.
 const CORES_FOR_THREADS: usize = 8;
+/// Cores that the bars of a pack's record are for.
+const CORES_FOR_PACK: usize = 16;
 /// The fewest threads that those rows are about.
 const MANY_THREADS: u32 = 4;
 
@@ -29,6 +31,85 @@ fn row(name: &str, at_least: bool, bar: f64, goal: f64) -> Bar {
         verdict: Verdict::NotMeasured,
         note: None,
     }
+}
+
+/// The rows of a pack's record.
+pub(crate) fn of_pack(results: &Results) -> Vec<Bar> {
+    let point = Point::scaling();
+    let ratio = |name: &str, at_least, (bar, goal), metric: Metric, times| {
+        let mut bar = row(name, at_least, bar, goal);
+        let sides = ("weft:8", "weft:1");
+        bar.parts
+            .extend(part(results, &point, sides, metric, times, ""));
+        bar
+    };
+    let mut network = row(
+        "sustained in a private network, Weft with 3 threads ÷ C tor",
+        true,
+        4.3,
+        10.0,
+    );
+    network.parts.extend(in_network(results, "weft:3", "tor"));
+    let mut time = row("minutes that the record took", false, 8.0, 8.0);
+    let sessions = results.pack.iter().flat_map(|pack| &pack.sessions);
+    let minutes = Summary::of([sessions.sum::<f64>() / 60.0]);
+    time.parts
+        .extend(minutes.filter(|_| results.finished).map(|value| Part {
+            what: String::new(),
+            over: Side {
+                target: "record".to_owned(),
+                value,
+            },
+            under: None,
+            ratio: value,
+        }));
+    let bars = [
+        ratio(
+            "goodput with 8 threads ÷ (8 × one thread)",
+            true,
+            (0.85, 0.95),
+            metrics::goodput,
+            8.0,
+        ),
+        ratio(
+            "CPU s/GB with 8 threads ÷ with 1",
+            false,
+            (1.15, 1.05),
+            metrics::cpu_per_gb,
+            1.0,
+        ),
+        network,
+        time,
+    ];
+    let cores = results.machine.cores;
+    bars.into_iter()
+        .map(|mut bar| {
+            if cores < CORES_FOR_PACK {
+                bar.verdict = Verdict::NotMeasurable;
+                bar.note = Some(format!("needs {CORES_FOR_PACK} cores, has {cores}"));
+            }
+            let complete = !bar.parts.is_empty();
+            bar.judge(complete)
+        })
+        .collect()
+}
+
+/// A ratio of what two targets sustained in the middle of a private network.
+fn in_network(results: &Results, over: &str, under: &str) -> Option<Part> {
+    let side = |target: &str| {
+        let value = results.sustained(target).filter(|value| *value > 0.0)?;
+        Some(Side {
+            target: target.to_owned(),
+            value: Summary::of([value])?,
+        })
+    };
+    let (over, under) = (side(over)?, side(under)?);
+    Some(Part {
+        what: String::new(),
+        ratio: Summary::of([over.value.median / under.value.median])?,
+        over,
+        under: Some(under),
+    })
 }
 
 /// Those of a relay whose links are full, or idle.
@@ -384,6 +465,25 @@ mod tests {
         let row = named(&rows, "capacity of one thread");
         assert_eq!(row.verdict, Verdict::NotMeasured);
         assert_eq!(named(&rows, "user time alone").verdict, Verdict::Goal);
+    }
+
+    #[test]
+    fn a_pack_judges_only_what_was_a_result_and_only_on_many_cores() {
+        let mut all = testing::pack(16);
+        let bars = of_pack(&all);
+        // Six times the goodput of one thread, the same processor time, five times C tor.
+        assert_eq!(named(&bars, "goodput with 8").verdict, Verdict::Missed);
+        assert_eq!(named(&bars, "CPU s/GB with 8").verdict, Verdict::Goal);
+        assert_eq!(named(&bars, "sustained").verdict, Verdict::Met);
+        assert_eq!(named(&bars, "minutes").verdict, Verdict::Goal);
+        for run in &mut all.runs {
+            run.limit = Some("the generator".to_owned());
+        }
+        all.finished = false;
+        let none = of_pack(&all);
+        assert!(none.iter().all(|bar| bar.verdict == Verdict::NotMeasured));
+        let few = of_pack(&testing::pack(9));
+        assert!(few.iter().all(|bar| bar.verdict == Verdict::NotMeasurable));
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! One run of `weft lab relay`, in a process of its own.
+//! One run of `weft lab relay` or `weft lab throughput`, in a process of its own.
 
 use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weft_lab::bench::report::Report;
+use weft_lab::guardian::Guardian;
 
 /// How much longer than planned a run may take: to start its target, set up and end.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -26,47 +28,88 @@ pub(crate) struct Outcome {
     pub(crate) took: Duration,
 }
 
-/// Runs `weft` with these arguments, which ask for JSON. It gets SIGINT when `stop` becomes true,
-/// and when it takes much longer than `planned`.
+/// A program to be run.
+pub(crate) struct Launch<'a> {
+    pub(crate) weft: &'a Path,
+    pub(crate) words: &'a [String],
+    /// When it gets SIGINT.
+    pub(crate) deadline: Instant,
+    /// Its folder for temporary files; `None`: the system's.
+    pub(crate) temporary: Option<&'a Path>,
+    /// It gets SIGINT when this becomes true.
+    pub(crate) stop: &'a AtomicBool,
+}
+
+/// Latest end of a run that takes this long when all goes well.
+pub(crate) fn patience(planned: Duration) -> Instant {
+    Instant::now() + planned + PATIENCE
+}
+
+/// Exit status and output of a program.
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) took: Duration,
+}
+
+/// Runs `weft` with arguments that ask for JSON.
 ///
 /// # Errors
 ///
 /// It cannot be started, or not be waited for.
-pub(crate) fn run(
-    weft: &Path,
-    words: &[String],
-    planned: Duration,
-    stop: &AtomicBool,
-) -> Result<Outcome> {
-    let began = Instant::now();
-    let mut child = Command::new(weft)
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("starting {}", weft.display()))?;
-    let stdout = child.stdout.take().map(|pipe| thread::spawn(|| read(pipe)));
-    let stderr = child.stderr.take().map(|pipe| thread::spawn(|| read(pipe)));
-    let status = wait(&mut child, began + planned + PATIENCE, stop)?;
-    let text = |reader: Option<thread::JoinHandle<String>>| {
-        reader
-            .and_then(|reader| reader.join().ok())
-            .unwrap_or_default()
-    };
-    let (stdout, stderr) = (text(stdout), text(stderr));
-    let report: Option<Report> = serde_json::from_str(&stdout).ok();
+pub(crate) fn run(launch: &Launch<'_>) -> Result<Outcome> {
+    let ended = end(launch)?;
+    let report: Option<Report> = serde_json::from_str(&ended.stdout).ok();
     let complete = report.as_ref().is_some_and(|report| report.complete);
-    let failure = (!status.success() || !complete).then(|| {
+    let failure = (!ended.status.success() || !complete).then(|| {
         let why = report.as_ref().and_then(|report| report.why.clone());
-        why.unwrap_or_else(|| match stderr.trim() {
-            "" => format!("it printed no report ({status})"),
+        why.unwrap_or_else(|| match ended.stderr.trim() {
+            "" => format!("it printed no report ({})", ended.status),
             errors => errors.to_owned(),
         })
     });
     Ok(Outcome {
         report,
         failure,
+        took: ended.took,
+    })
+}
+
+/// Runs `weft` to its end. It ends with this process, whatever ends that.
+///
+/// # Errors
+///
+/// As of [`run`].
+pub(crate) fn end(launch: &Launch<'_>) -> Result<Ended> {
+    let began = Instant::now();
+    let mut guardian = Guardian::start(None)?;
+    let mut command = Command::new(launch.weft);
+    if let Some(folder) = launch.temporary {
+        command.env("TMPDIR", folder);
+    }
+    let mut child = command
+        .args(launch.words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("starting {}", launch.weft.display()))?;
+    let watched = guardian.watch(child.id());
+    let stdout = child.stdout.take().map(|pipe| thread::spawn(|| read(pipe)));
+    let stderr = child.stderr.take().map(|pipe| thread::spawn(|| read(pipe)));
+    let status = wait(&mut child, launch.deadline, launch.stop)?;
+    watched.and_then(|()| guardian.forget(child.id()))?;
+    let text = |reader: Option<thread::JoinHandle<String>>| {
+        reader
+            .and_then(|reader| reader.join().ok())
+            .unwrap_or_default()
+    };
+    Ok(Ended {
+        status,
+        stdout: text(stdout),
+        stderr: text(stderr),
         took: began.elapsed(),
     })
 }
@@ -78,11 +121,7 @@ fn read(mut pipe: impl std::io::Read) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn wait(
-    child: &mut Child,
-    deadline: Instant,
-    stop: &AtomicBool,
-) -> Result<std::process::ExitStatus> {
+fn wait(child: &mut Child, deadline: Instant, stop: &AtomicBool) -> Result<ExitStatus> {
     let mut interrupted = None;
     loop {
         if let Some(status) = child.try_wait().context("waiting for weft lab")? {
@@ -91,7 +130,6 @@ fn wait(
         match interrupted {
             None if stop.load(Ordering::Relaxed) || Instant::now() >= deadline => {
                 let pid = i32::try_from(child.id()).map(Pid::from_raw)?;
-                // On a terminal it has had Ctrl-C too; a second does no harm.
                 let _ = kill(pid, Signal::SIGINT);
                 interrupted = Some(Instant::now());
             }

@@ -1,6 +1,6 @@
 //! Numbers of a report that bars, tables and plots are made of.
 
-use weft_lab::bench::report::{Latency, Measured, Report, Usage};
+use weft_lab::bench::report::{Latency, Measured, Report, Thread, Usage};
 
 fn measured(report: &Report) -> Option<&Measured> {
     report.measured.as_ref()
@@ -39,6 +39,40 @@ pub(crate) fn busy(report: &Report) -> Option<f64> {
 pub(crate) fn generator_busy(report: &Report) -> Option<f64> {
     let measured = measured(report)?;
     Some((measured.generator.user_s + measured.generator.system_s) / measured.seconds)
+}
+
+/// The share of the time that the busiest thread of a process worked.
+fn busiest(usage: &Usage, seconds: f64) -> f64 {
+    let threads = usage.threads.iter();
+    threads
+        .map(|thread| share(thread, seconds))
+        .fold(0.0, f64::max)
+}
+
+fn share(thread: &Thread, seconds: f64) -> f64 {
+    (thread.user_s + thread.system_s) / seconds
+}
+
+/// The share of the time that the target's busiest thread worked.
+pub(crate) fn busiest_thread(report: &Report) -> Option<f64> {
+    Some(busiest(usage(report)?, measured(report)?.seconds))
+}
+
+/// Microseconds: 99 of 100 times the generator noticed no later than this that cells were due.
+pub(crate) fn generator_late(report: &Report) -> Option<f64> {
+    Some(measured(report)?.generator_late.as_ref()?.p99_us)
+}
+
+/// The share of the time that the target's main thread worked.
+pub(crate) fn main_thread(report: &Report) -> Option<f64> {
+    let main = usage(report)?.threads.first()?;
+    Some(share(main, measured(report)?.seconds))
+}
+
+/// The share of the time that the generator's busiest thread worked.
+pub(crate) fn generator_busiest(report: &Report) -> Option<f64> {
+    let measured = measured(report)?;
+    Some(busiest(&measured.generator, measured.seconds))
 }
 
 /// Payload, bits per second.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `plan` | what is measured, in which order, on which processors |
 //! | `launch` | one run |
+//! | `pack` | a fixed plan, a time limit and a record that can be gone on with: `cargo xtask pack` |
 //! | `machine` | what the numbers depend on |
 //! | `results` | the file |
 //! | `metrics`, `stats` | numbers of reports; medians and ranges |
@@ -19,6 +20,7 @@ mod bar;
 mod bars;
 mod launch;
 mod metrics;
+pub(crate) mod pack;
 mod plan;
 mod plots;
 mod results;
@@ -38,6 +40,7 @@ use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
 use self::bars::bars;
+use self::launch::Launch;
 use self::plan::{CAPACITY_STEPS, FEW, LATENCY_AT, OF_TOR, Part, Place, Plan, Point, Step, Target};
 use self::results::{File, Options, Results, Run, SCHEMA};
 use weft_bounds::Bounds;
@@ -138,6 +141,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         versions,
         options: options.clone(),
         sharing: bench.sharing(),
+        pack: None,
         bars: Vec::new(),
         runs: Vec::new(),
     };
@@ -336,35 +340,12 @@ impl<'a> Bench<'a> {
     fn words(&self, point: &Point, target: Target, rate: Option<f64>) -> Vec<String> {
         let place = self.place(target, point);
         let (warm_up, seconds) = self.times(point, target);
-        // The older name of `lab relay`: a build of before, named by `--weft`, has no other.
-        let mut words: Vec<String> = ["bench", "relay", "--format", "json"]
-            .map(str::to_owned)
-            .into();
-        let mut set = |name: &str, value: String| words.extend([format!("--{name}"), value]);
-        set("target", target.to_string());
-        set("mode", point.mode.clone());
-        match &point.live {
-            Some(load) => set("load", load.clone()),
-            None => set("direction", point.direction.clone()),
-        }
-        if point.circuits > 0 {
-            set("circuits", point.circuits.to_string());
-        }
-        set("links", point.links.to_string());
-        set("warm-up", warm_up.to_string());
-        set("seconds", seconds.to_string());
-        set("generator-threads", place.generator_threads.to_string());
-        if let Some(pin) = place.pin {
-            set("pin", pin);
-        }
-        if let Some(rate) = rate {
-            set("rate", format!("{rate:.0}"));
-        }
-        if point.is_in("capacity") {
-            set("capacity-steps", CAPACITY_STEPS.to_string());
-            words.push("--capacity".to_owned());
-        }
-        words
+        let timing = Timing {
+            warm_up,
+            seconds,
+            steps: CAPACITY_STEPS,
+        };
+        words(point, target, place, timing, rate)
     }
 
     fn perform(&self, mut results: Results, file: File, stop: &AtomicBool) -> Result<()> {
@@ -385,8 +366,13 @@ impl<'a> Bench<'a> {
                     continue;
                 };
                 let words = self.words(job.point, job.target, rate);
-                let outcome =
-                    launch::run(&self.weft, &words, self.window(job.point, job.target), stop)?;
+                let outcome = launch::run(&Launch {
+                    weft: &self.weft,
+                    words: &words,
+                    deadline: launch::patience(self.window(job.point, job.target)),
+                    temporary: None,
+                    stop,
+                })?;
                 left = left.saturating_sub(self.expected(job.point, job.target));
                 let interrupted = stop.load(Ordering::Relaxed);
                 let run = Run {
@@ -396,7 +382,9 @@ impl<'a> Bench<'a> {
                     words: words.join(" "),
                     took_s: (outcome.took.as_secs_f64() * 1000.0).round() / 1000.0,
                     failure: outcome.failure,
+                    limit: None,
                     report: outcome.report,
+                    network: None,
                 };
                 println!(
                     "[{number:>3}/{}] {:<53} {:<8} {:<34} {} left",
@@ -424,6 +412,59 @@ impl<'a> Bench<'a> {
         println!("\nMeasured for {}.", minutes(began.elapsed()));
         finish(&results, &file)
     }
+}
+
+/// Times of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Timing {
+    /// Seconds that the load is on before.
+    warm_up: f64,
+    /// Seconds of the measuring window.
+    seconds: f64,
+    /// Rates that a search for the capacity tries at most.
+    steps: u32,
+}
+
+/// The words of a run. A search for the capacity begins with `rate`.
+fn words(
+    point: &Point,
+    target: Target,
+    place: Place,
+    timing: Timing,
+    rate: Option<f64>,
+) -> Vec<String> {
+    // The older name of `lab relay`: a build of before, named by `--weft`, has no other.
+    let mut words: Vec<String> = ["bench", "relay", "--format", "json"]
+        .map(str::to_owned)
+        .into();
+    let mut set = |name: &str, value: String| words.extend([format!("--{name}"), value]);
+    set("target", target.to_string());
+    set("mode", point.mode.clone());
+    match &point.live {
+        Some(load) => set("load", load.clone()),
+        None => set("direction", point.direction.clone()),
+    }
+    if point.circuits > 0 {
+        set("circuits", point.circuits.to_string());
+    }
+    set("links", point.links.to_string());
+    if let Some(workers) = point.workers {
+        set("workers", workers.to_string());
+    }
+    set("warm-up", timing.warm_up.to_string());
+    set("seconds", timing.seconds.to_string());
+    set("generator-threads", place.generator_threads.to_string());
+    if let Some(pin) = place.pin {
+        set("pin", pin);
+    }
+    if let Some(rate) = rate {
+        set("rate", format!("{rate:.0}"));
+    }
+    if point.is_in("capacity") {
+        set("capacity-steps", timing.steps.to_string());
+        words.push("--capacity".to_owned());
+    }
+    words
 }
 
 /// Prints what came out.

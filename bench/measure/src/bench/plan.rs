@@ -151,7 +151,10 @@ pub(crate) struct Point {
     pub(crate) rate: Option<f64>,
     /// One of the loads of relays of the public network, at its own rate.
     pub(crate) live: Option<String>,
-    /// Where several points are alike but for what they are compared with: `capacity`, `size` or `threads`.
+    /// Threads of the target that answer onionskins, where they are chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) workers: Option<u32>,
+    /// Where several points are alike but for what they are compared with: `capacity`, `size`, `threads` or `pack`.
     pub(crate) part: Option<String>,
 }
 
@@ -166,6 +169,7 @@ impl Point {
             of_tor: None,
             rate: None,
             live: None,
+            workers: None,
             part: None,
         }
     }
@@ -211,6 +215,32 @@ impl Point {
     /// By threads, over many links.
     pub(crate) fn threads_thin() -> Point {
         Point::thin(THIN).in_part("threads")
+    }
+
+    /// Weft's threads at full speed, with processors for each of them and for the generator.
+    pub(crate) fn scaling() -> Point {
+        Point::cells(LATENCY_AT, "download").in_part("pack")
+    }
+
+    /// The same over many links.
+    pub(crate) fn scaling_thin(size: (usize, usize)) -> Point {
+        Point::thin(size).in_part("pack")
+    }
+
+    /// Onionskins by the threads that answer them.
+    pub(crate) fn workers(count: u32) -> Point {
+        Point {
+            workers: Some(count),
+            ..Point::onionskins().in_part("pack")
+        }
+    }
+
+    /// Streams through the middle of a private network.
+    pub(crate) fn network(circuits: usize, nodes: usize) -> Point {
+        Point {
+            mode: "network".to_owned(),
+            ..Point::cells((circuits, nodes), "upload").in_part("pack")
+        }
     }
 
     fn in_part(self, part: &str) -> Point {
@@ -282,7 +312,18 @@ impl Point {
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.mode.as_str() {
-            "onionskins" => write!(f, "onionskins over {} links", self.links),
+            "onionskins" => {
+                write!(f, "onionskins over {} links", self.links)?;
+                match self.workers {
+                    Some(workers) => write!(f, ", workers: {workers}"),
+                    None => Ok(()),
+                }
+            }
+            "network" => write!(
+                f,
+                "{} circuits in a private network of {} nodes",
+                self.circuits, self.links
+            ),
             "idle-links" => write!(f, "{} idle links", self.links),
             "idle-circuits" => write!(
                 f,
@@ -474,7 +515,9 @@ impl Place {
                 generator_threads: 1,
             };
         }
-        let (busy, cores) = (target.busy_threads(), cpus.cores.len());
+        let workers = point.workers.map(|workers| workers as usize);
+        let busy = workers.unwrap_or_else(|| target.busy_threads());
+        let cores = cpus.cores.len();
         if cores <= busy {
             return Place {
                 pin: None,

@@ -31,6 +31,7 @@ pub(crate) fn figures(results: &Results) -> Vec<(&'static str, Figure)> {
         ("latency", latency(results)),
         ("memory", memory(results)),
         ("onionskins", onionskins(results)),
+        ("scaling", scaling(results)),
     ];
     figures
         .into_iter()
@@ -120,13 +121,7 @@ fn throughput(results: &Results) -> Figure {
             &capital(way),
             "connection threads of Weft (0: all on the main thread)",
             "goodput, Gbit/s",
-            threads
-                .iter()
-                .map(|n| Group {
-                    at: f64::from(*n),
-                    label: n.to_string(),
-                })
-                .collect(),
+            by_threads(&threads),
             all,
         )
     });
@@ -141,6 +136,65 @@ fn throughput(results: &Results) -> Figure {
         footer: footer(results),
         whiskers: Some(Whiskers::range("repetitions")),
         same_scale: true,
+        legend: true,
+    }
+}
+
+/// A place on the axis for each number of threads.
+fn by_threads(threads: &[u32]) -> Vec<Group> {
+    let threads = threads.iter();
+    let groups = threads.map(|n| Group {
+        at: f64::from(*n),
+        label: n.to_string(),
+    });
+    groups.collect()
+}
+
+/// Goodput by Weft's connection threads with a core for each, of a pack's record: beside C tor's and the straight line.
+fn scaling(results: &Results) -> Figure {
+    let point = Point::scaling();
+    let targets = results.targets(|other| *other == point);
+    let threads: Vec<u32> = targets
+        .iter()
+        .filter_map(|name| name.strip_prefix("weft:")?.parse().ok())
+        .collect();
+    let of = |target: &str| results.summary(&point, target, metrics::goodput);
+    let one = of("weft:1").map(|one| one.median * 1e-9);
+    let series = |name: &str, look: Look, of: &dyn Fn(u32) -> Option<Value>| Series {
+        name: name.to_owned(),
+        look,
+        values: threads.iter().map(|n| of(*n)).collect(),
+    };
+    let all = vec![
+        series("Weft", Look::number(0), &|n| {
+            value(of(&format!("weft:{n}")), 1e-9)
+        }),
+        series("one thread × threads", Look::grey().dashed(), &|n| {
+            one.map(|one| Value::exact(one * f64::from(n)))
+        }),
+        series("C tor", Look::number(1).dashed(), &|_| {
+            value(of("tor"), 1e-9)
+        }),
+    ];
+    let (circuits, links) = LATENCY_AT;
+    Figure {
+        title: "Goodput by connection threads".to_owned(),
+        subtitle: format!(
+            "Full speed, {circuits} circuits over {links} links, a core for each thread and others for the generator. More is better. \
+             Rows whose generator was the limit are left out."
+        ),
+        panels: vec![Panel::of_values(
+            Kind::Lines,
+            "Download",
+            "connection threads of Weft",
+            "goodput, Gbit/s",
+            by_threads(&threads),
+            all,
+        )],
+        columns: 1,
+        footer: footer(results),
+        whiskers: None,
+        same_scale: false,
         legend: true,
     }
 }
@@ -371,6 +425,20 @@ mod tests {
             let svg = figure.svg().expect("a plot");
             assert!(svg.contains("Some Processor"), "{name}: the machine");
             assert!(svg.contains("0123456789"), "{name}: the commit");
+        }
+    }
+
+    #[test]
+    fn a_record_of_a_pack_shows_the_straight_line() {
+        let figures = figures(&crate::bench::testing::pack(16));
+        let names: Vec<&str> = figures.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["scaling"]);
+        let [(_, figure)] = &figures[..] else {
+            panic!("one figure");
+        };
+        let svg = figure.svg().expect("a plot");
+        for words in ["one thread × threads", "C tor", "Gbit/s"] {
+            assert!(svg.contains(words), "{words}");
         }
     }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use weft_lab::bench::report::Report;
 
 use super::bar::Bar;
+use super::pack::record::Pack;
 use super::plan::Point;
 use weft_lab::machine::{Machine, Versions};
 use weft_stats::Summary;
@@ -33,6 +34,9 @@ pub(crate) struct Results {
     pub(crate) options: Options,
     /// How target and generator shared the machine.
     pub(crate) sharing: Vec<String>,
+    /// Of a record of a pack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pack: Option<Pack>,
     pub(crate) bars: Vec<Bar>,
     pub(crate) runs: Vec<Run>,
 }
@@ -66,14 +70,35 @@ pub(crate) struct Run {
     /// How long all of it took, set-up and end included.
     pub(crate) took_s: f64,
     pub(crate) failure: Option<String>,
+    /// Set if something else than the target was the limit: the run is no result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<String>,
     pub(crate) report: Option<Report>,
+    /// Of a run in a private network, which has no report of the generator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) network: Option<InNetwork>,
 }
 
 impl Run {
-    /// Its report, if it came to its end: others count for nothing.
+    /// Its report, if it came to its end and the target was the limit: others count for nothing.
     pub(crate) fn complete(&self) -> Option<&Report> {
-        self.report.as_ref().filter(|report| report.complete)
+        let report = self.report.as_ref().filter(|report| report.complete);
+        report.filter(|_| self.limit.is_none())
     }
+}
+
+/// Results of a target in the middle of a private network (`weft lab throughput`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct InNetwork {
+    /// Maximum sustained throughput, bits per second.
+    pub(crate) sustained_bits_per_s: f64,
+    /// Payload of all streams, bits per second, from the first byte to the last.
+    pub(crate) goodput_bits_per_s: f64,
+    pub(crate) cpu_s_per_gb: f64,
+    /// The share of the time that the target's busiest thread worked while it sustained that.
+    pub(crate) busiest_thread: f64,
+    /// Length of the moving average, seconds.
+    pub(crate) window_s: f64,
 }
 
 /// A number that a report has, or has not.
@@ -132,6 +157,14 @@ impl Results {
             }
         }
         points
+    }
+
+    /// Sustained throughput of a target in a private network, bits per second, if it was the limit.
+    pub(crate) fn sustained(&self, target: &str) -> Option<f64> {
+        let runs = &mut self.runs.iter();
+        let run = runs.find(|run| run.network.is_some() && run.target == target)?;
+        let network = run.network.as_ref().filter(|_| run.limit.is_none())?;
+        Some(network.sustained_bits_per_s)
     }
 
     /// Weft's version and commit.

@@ -19,10 +19,15 @@ use weft_stats::Summary;
 
 const BEGIN: &str = "<!-- results: ";
 const END: &str = "<!-- end of results -->";
+/// Marks of a pack's record.
+const BEGIN_PACK: &str = "<!-- pack: ";
+const END_PACK: &str = "<!-- end of pack -->";
 
 /// The pages, from the top of the checkout. The book shows plots besides.
 const README: &str = "bench/README.md";
 const BOOK: &str = "docs/measurements.md";
+/// The page with the claim that a pack's record is for.
+const FRONT: &str = "README.md";
 /// The book's copies of the plots: a book has only what is in its own folder.
 const PLOTS: &str = "docs/measurements";
 
@@ -51,10 +56,19 @@ pub(crate) fn rewrite(file: &Path) -> Result<()> {
         let path = own.join(format!("{name}.svg"));
         write_whole(&path, figure.svg()?)?;
     }
-    for page in [README, BOOK] {
+    let (markers, pages) = match results.pack {
+        None => ((BEGIN, END), [README, BOOK]),
+        Some(_) => ((BEGIN_PACK, END_PACK), [README, FRONT]),
+    };
+    for page in pages {
         let path = root.join(page);
         let old = fs::read_to_string(&path).with_context(|| format!("reading {page}"))?;
-        let new = with_section(&old, name, &section(&results, page == BOOK))
+        let text = match page {
+            _ if results.pack.is_none() => section(&results, page == BOOK),
+            FRONT => claim(Some(&results)),
+            _ => pack_section(Some(&results)),
+        };
+        let new = with_section(&old, markers, name, &text)
             .with_context(|| format!("rewriting {page}"))?;
         fs::write(&path, new).with_context(|| format!("writing {page}"))?;
         println!("{page} shows {name}.");
@@ -64,16 +78,121 @@ pub(crate) fn rewrite(file: &Path) -> Result<()> {
 }
 
 /// A page with what is between its markers replaced.
-fn with_section(page: &str, name: &str, section: &str) -> Result<String> {
+fn with_section(
+    page: &str,
+    (begin, end): (&str, &str),
+    name: &str,
+    section: &str,
+) -> Result<String> {
     let (before, rest) = page
-        .split_once(BEGIN)
+        .split_once(begin)
         .context("it has no marker for results")?;
-    let Some((_, after)) = rest.split_once(END) else {
+    let Some((_, after)) = rest.split_once(end) else {
         bail!("results have no end in it");
     };
     Ok(format!(
-        "{before}{BEGIN}{name} -->\n\n{section}\n{END}{after}"
+        "{before}{begin}{name} -->\n\n{section}\n{end}{after}"
     ))
+}
+
+/// Where the pack and its record are described.
+const PACK_PAGE: &str = "bench/README.md#a-larger-machine";
+/// Cores from which on a record shows how far all of them are used.
+const CORES_FOR_CLAIM: usize = 8;
+
+/// The claim that every core is used, as a record shows it. Without a record of enough cores: that it was not measured.
+fn claim(results: Option<&Results>) -> String {
+    let measured = results
+        .filter(|results| results.machine.cores >= CORES_FOR_CLAIM && !results.options.quick);
+    let found = measured.and_then(|results| {
+        let point = Point::scaling();
+        let of = |target: &str| results.summary(&point, target, metrics::goodput);
+        let threads = results.targets(|other| *other == point);
+        let threads = threads.iter().filter_map(|name| {
+            let threads: u32 = name.strip_prefix("weft:")?.parse().ok()?;
+            Some((threads, of(name)?.median))
+        });
+        let (most, goodput) = threads.filter(|(threads, _)| *threads > 1).max_by_key(|(threads, _)| *threads)?;
+        Some(format!(
+            "On {} cores ({}) {most} connection threads carry {:.1} times what one carries, and {:.1} times what C tor carries \
+             ([numbers]({PACK_PAGE})).\n",
+            results.machine.cores,
+            results.machine.cpu,
+            goodput / of("weft:1")?.median,
+            goodput / of("tor")?.median,
+        ))
+    });
+    found.unwrap_or_else(|| {
+        format!(
+            "How throughput grows with threads on eight cores or more is not measured; [a pack]({PACK_PAGE}) measures it.\n"
+        )
+    })
+}
+
+/// A pack's record.
+fn pack_section(results: Option<&Results>) -> String {
+    let here = |claim: String| claim.replace("bench/README.md#", "#");
+    let Some(results) = results else {
+        return here(claim(None));
+    };
+    let mut parts = vec![
+        here(claim(Some(results))),
+        origin(results),
+        bars(&results.bars),
+    ];
+    if plots::figures(results)
+        .iter()
+        .any(|(name, _)| *name == "scaling")
+    {
+        parts.push(format!(
+            "![Goodput by connection threads](../{PLOTS}/scaling.svg)\n"
+        ));
+    }
+    let columns = [
+        Column("goodput, Mbit/s", metrics::goodput, 1e-6),
+        Column("capacity, Mbit/s", metrics::capacity, 1e-6),
+        Column("CPU s/GB", metrics::cpu_per_gb, 1.0),
+        Column("p99, ms", metrics::p99, 1e-3),
+        Column("onionskins/s", metrics::onionskins_per_s, 1.0),
+        Column("busiest thread, %", metrics::busiest_thread, 100.0),
+        Column("main thread, %", metrics::main_thread, 100.0),
+        Column(
+            "busiest of the generator, %",
+            metrics::generator_busiest,
+            100.0,
+        ),
+    ];
+    parts.push(by_point(results, |point| point.mode != "network", &columns));
+    let in_network = results.runs.iter().filter_map(|run| {
+        let network = run.network.as_ref()?;
+        let digits = |number: f64, digits: usize| format!("{number:.digits$}");
+        Some(vec![
+            run.point.to_string(),
+            name(&run.target),
+            digits(network.sustained_bits_per_s * 1e-6, 0),
+            digits(network.cpu_s_per_gb, 2),
+            digits(network.busiest_thread * 100.0, 0),
+        ])
+    });
+    let heads = ["", "", "sustained, Mbit/s", "CPU s/GB", "busiest thread, %"];
+    parts.push(table(heads.map(str::to_owned).into(), in_network.collect()));
+    let no_result = results.runs.iter().filter_map(|run| {
+        let why = match (&run.failure, &run.limit) {
+            (Some(failure), _) => format!("failed: {}", failure.lines().next().unwrap_or_default()),
+            (None, Some(limit)) => format!("no result: the limit was {limit}"),
+            (None, None) => return None,
+        };
+        Some(vec![format!("{}, {}", run.point, name(&run.target)), why])
+    });
+    let left_out = results.pack.iter().flat_map(|pack| &pack.left_out);
+    let left_out = left_out.map(|out| vec![out.what.clone(), out.why.clone()]);
+    let rows: Vec<Vec<String>> = no_result.chain(left_out).collect();
+    parts.push(table(
+        ["not measured", "why"].map(str::to_owned).into(),
+        rows,
+    ));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
 }
 
 /// The part of a page that shows results.
@@ -385,7 +504,7 @@ fn range(summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::testing::results;
+    use crate::bench::testing::{self, results};
 
     #[test]
     fn tables_have_every_bar_and_target() {
@@ -421,10 +540,12 @@ mod tests {
     #[test]
     fn only_what_is_between_the_markers_changes() {
         let page = format!("a\n{BEGIN}none -->\nold\n{END}\nb\n");
-        let new = with_section(&page, "r.json", "new\n").expect("a page");
+        let markers = (BEGIN, END);
+        let new = with_section(&page, markers, "r.json", "new\n").expect("a page");
         assert_eq!(new, format!("a\n{BEGIN}r.json -->\n\nnew\n\n{END}\nb\n"));
-        assert_eq!(with_section(&new, "r.json", "new\n").expect("again"), new);
-        assert!(with_section("no markers", "r.json", "").is_err());
+        let again = with_section(&new, markers, "r.json", "new\n");
+        assert_eq!(again.expect("again"), new);
+        assert!(with_section("no markers", markers, "r.json", "").is_err());
     }
 
     #[test]
@@ -438,11 +559,64 @@ mod tests {
             }
             let file = crate::root().join("bench/results").join(name);
             let results = Results::read(&file).expect("the results that the page names");
-            let made = with_section(&text, name, &section(&results, page == BOOK)).expect("a page");
+            let text_of = section(&results, page == BOOK);
+            let made = with_section(&text, (BEGIN, END), name, &text_of).expect("a page");
             assert!(
                 made == text,
                 "{page} does not show {name}: cargo xtask bench --tables bench/results/{name}"
             );
+        }
+    }
+
+    #[test]
+    fn the_claim_waits_for_a_record_of_eight_cores() {
+        assert!(claim(None).contains("is not measured"));
+        assert!(claim(Some(&testing::pack(7))).contains("is not measured"));
+        let mut quick = testing::pack(16);
+        quick.options.quick = true;
+        assert!(claim(Some(&quick)).contains("is not measured"));
+        let found = claim(Some(&testing::pack(16)));
+        assert!(
+            found.starts_with("On 16 cores (Some Processor) 8 connection threads carry 6.0 times what one carries, and 24.0"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn a_record_of_a_pack_has_its_rows_and_what_is_missing() {
+        let mut record = testing::pack(16);
+        record.runs[0].limit = Some("the generator".to_owned());
+        let text = pack_section(Some(&record));
+        for words in [
+            "| goodput with 8 threads ÷ (8 × one thread) | ≥ 0.85 | ≥ 0.95 | 0.75",
+            "scaling.svg",
+            "| 300 circuits over 30 links, download (pack) | Weft, 8 threads | 48000 |",
+            "| 100 circuits in a private network of 33 nodes | Weft, 3 threads | 5000 | 2.00 | 97 |",
+            "| 300 circuits over 30 links, download (pack), C tor | no result: the limit was the generator |",
+        ] {
+            assert!(text.contains(words), "{words}\nin\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_pages_show_the_record_of_a_pack() {
+        for page in [README, FRONT] {
+            let text = fs::read_to_string(crate::root().join(page)).expect(page);
+            let (_, rest) = text.split_once(BEGIN_PACK).expect("a marker");
+            let (name, _) = rest.split_once(" -->").expect("the end of a marker");
+            let record = match name {
+                "none" => None,
+                name => {
+                    let file = crate::root().join("bench/results").join(name);
+                    Some(Results::read(&file).expect("the record that the page names"))
+                }
+            };
+            let shown = match page {
+                FRONT => claim(record.as_ref()),
+                _ => pack_section(record.as_ref()),
+            };
+            let made = with_section(&text, (BEGIN_PACK, END_PACK), name, &shown).expect("a page");
+            assert!(made == text, "{page} does not show {name}:\n{made}");
         }
     }
 }

@@ -4,8 +4,9 @@ use weft_lab::bench::report::{
     Capacity, Cells, Churn, Events, Idle, Latency, Measured, Report, Target as ReportTarget, Usage,
 };
 
-use super::plan::{Plan, Point};
-use super::results::{Options, Results, Run, SCHEMA};
+use super::pack::record::Pack;
+use super::plan::{Plan, Point, THIN};
+use super::results::{InNetwork, Options, Results, Run, SCHEMA};
 use weft_lab::machine::{Machine, Versions};
 
 /// Two repetitions of everything on a machine with two cores; numbers are made up.
@@ -45,10 +46,53 @@ pub(crate) fn results() -> Results {
             ..Options::default()
         },
         sharing: Vec::new(),
+        pack: None,
         bars: Vec::new(),
         runs,
     };
     results.bars = super::bars::bars(&results);
+    results
+}
+
+/// A record of a pack on a machine with so many cores; numbers are made up.
+pub(crate) fn pack(cores: usize) -> Results {
+    let mut results = results();
+    results.machine.cores = cores;
+    results.pack = Some(Pack {
+        sessions: vec![200.0, 100.0],
+        ..Pack::default()
+    });
+    let scaling = Point::scaling();
+    let thin = Point::scaling_thin(THIN);
+    let mut runs = vec![run(&scaling, "tor", 1)];
+    for threads in [1, 2, 4, 6, 8] {
+        let target = format!("weft:{threads}");
+        let mut one = run(&scaling, &target, 1);
+        let report = one
+            .report
+            .as_mut()
+            .and_then(|report| report.measured.as_mut());
+        if let Some(cells) = report.and_then(|measured| measured.cells.as_mut()) {
+            cells.goodput_bits_per_s =
+                8e9 * f64::from(threads) * 0.75_f64.max(1.0 / f64::from(threads));
+        }
+        runs.extend([one, run(&thin, &target, 1)]);
+    }
+    for (target, bits) in [("tor", 1e9), ("weft:3", 5e9)] {
+        runs.push(Run {
+            report: None,
+            network: Some(InNetwork {
+                sustained_bits_per_s: bits,
+                goodput_bits_per_s: 0.9 * bits,
+                cpu_s_per_gb: 2.0,
+                busiest_thread: 0.97,
+                window_s: 3.0,
+            }),
+            ..run(&Point::network(100, 33), target, 1)
+        });
+    }
+    results.runs = runs;
+    results.bars = super::bars::of_pack(&results);
     results
 }
 
@@ -116,6 +160,8 @@ fn run(point: &Point, target: &str, repetition: u32) -> Run {
         words: "bench relay".to_owned(),
         took_s: 14.0,
         failure: None,
+        limit: None,
+        network: None,
         report: Some(Report {
             schema: 1,
             complete: true,

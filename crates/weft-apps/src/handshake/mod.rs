@@ -186,11 +186,6 @@ impl Handshake {
                 Ok(notice) => self.notices.extend(notice),
                 Err(refused) => return Err(self.fail(self.refused(refused.why), refused.notice)),
             }
-            if let Some(answer) = destination::known_answer(&opening) {
-                return Ok(Step::Answered {
-                    reply: self.answered(&answer),
-                });
-            }
         }
         let request = AppRequest {
             opening,

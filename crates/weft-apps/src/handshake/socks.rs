@@ -327,7 +327,7 @@ impl Handshake {
             }
             (Command::Resolve, _) => AppOpening::Resolve { name: host },
             (Command::Connect, _) if port == 0 => {
-                return Err(self.malformed("socks5: the application asks for port 0. Rejecting"));
+                return Err(self.malformed_line(destination::port_0()));
             }
             (Command::Connect, _) => AppOpening::Connect { host, port },
         };

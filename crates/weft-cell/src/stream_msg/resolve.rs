@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::{StreamMsgError, fitting};
+use super::{StreamMsgError, fitting, is_host_name};
 use crate::fields::Fields;
 
 /// Types of answers (tor-spec 6.4).
@@ -121,6 +121,23 @@ impl Resolved {
         Ok(Resolved { answers })
     }
 
+    /// The same without names that are none. An exit may state anything, and applications believe it: where nothing else was
+    /// stated, it is an error.
+    #[must_use]
+    pub fn with_host_names_alone(mut self) -> Self {
+        let ttl = self.answers.first().map_or(0, |answer| answer.ttl);
+        let any = !self.answers.is_empty();
+        self.answers.retain(|answer| match &answer.kind {
+            AnswerKind::Hostname(name) => is_host_name(name),
+            _ => true,
+        });
+        if any && self.answers.is_empty() {
+            let kind = AnswerKind::Error;
+            self.answers.push(Answer { kind, ttl });
+        }
+        self
+    }
+
     /// The data of the RESOLVED message.
     pub fn encode(&self) -> Result<Vec<u8>, StreamMsgError> {
         let mut data = Vec::new();
@@ -183,6 +200,37 @@ mod tests {
             .encode()
             .is_err()
         );
+    }
+
+    #[test]
+    fn names_that_are_none_are_not_believed() {
+        let of = |name: &[u8]| Answer {
+            kind: AnswerKind::Hostname(name.to_vec()),
+            ttl: 60,
+        };
+        let read = |answers: Vec<Answer>| Resolved { answers }.with_host_names_alone().answers;
+        let good = of(b"a-1.b_c.example.");
+        assert_eq!(
+            read(vec![of(b"a b"), good.clone()]),
+            std::slice::from_ref(&good)
+        );
+        let long = [b'a'; 64];
+        for bad in [
+            &b"\r\n250 OK"[..],
+            b"a..b",
+            b".",
+            b"a\0",
+            b"\xff.example",
+            &long,
+        ] {
+            let answers = read(vec![of(bad)]);
+            assert_eq!(
+                (answers.len(), &answers[0].kind),
+                (1, &AnswerKind::Error),
+                "{bad:?}"
+            );
+        }
+        assert!(read(Vec::new()).is_empty());
     }
 
     #[test]

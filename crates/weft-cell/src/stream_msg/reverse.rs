@@ -4,6 +4,21 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// The longest name, in bytes, without a dot at the end (RFC 1035 2.3.4).
+const MAX_NAME: usize = 253;
+/// The longest label of a name, in bytes.
+const MAX_LABEL: usize = 63;
+
+/// Whether these are labels of letters, digits, `-` and `_`, as a name that somebody else states must be before it is passed
+/// on or shown (C tor's TROVE-2026-035).
+#[must_use]
+pub fn is_host_name(name: &[u8]) -> bool {
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_label = |label: &[u8]| (1..=MAX_LABEL).contains(&label.len()) && label.iter().all(plain);
+    name.len() <= MAX_NAME && name.split(|byte| *byte == b'.').all(is_label)
+}
+
 /// What a host name is, read as the reverse name of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReverseName {

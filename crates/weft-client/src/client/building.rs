@@ -16,7 +16,7 @@ use crate::chooser::{BuildNews, Chooser};
 use crate::events::{
     CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,
 };
-use crate::first_hops::{PATIENCE, Silence};
+use crate::first_hops::Silence;
 use crate::hop::{BuildError, Hop, HopHandshake, extend2};
 use crate::isolation::CircuitIsolation;
 
@@ -155,9 +155,7 @@ impl<C: Chooser> Client<C> {
             return;
         };
         let hop = circuit.hops.get(circuit.built);
-        if let Some(first) = hop.filter(|_| circuit.built == 0) {
-            self.first_hops.answered(&first.rsa);
-        }
+        let first = hop.filter(|_| circuit.built == 0).map(|hop| hop.rsa);
         let (keys, flow) = match handshake.finish(reply) {
             Ok(finished) => finished,
             Err(error) => {
@@ -169,6 +167,9 @@ impl<C: Chooser> Client<C> {
                 return;
             }
         };
+        if let Some(first) = first {
+            self.first_hops.answered(&first);
+        }
         circuit.built += 1;
         circuit.congestion = flow != HopFlow::Fixed;
         let built = circuit.built;
@@ -177,10 +178,16 @@ impl<C: Chooser> Client<C> {
             let first = Outcome::FirstHop;
             self.chooser.guard(&guard, first, now, &mut self.rng);
         }
+        let info = circuit.info();
         self.command(OriginCommand::AddHop {
             circuit: id,
             keys,
             flow,
+        });
+        // Of the last hop, too: BUILT follows.
+        self.emit(ClientEvent::Circuit {
+            circuit: info,
+            reason: None,
         });
         self.check_build_time(id, now);
         self.extend_further(id, now);
@@ -205,13 +212,6 @@ impl<C: Chooser> Client<C> {
                     return;
                 };
                 circuit.stage = Stage::Building(Some(state));
-                let info = circuit.info();
-                if built > 0 {
-                    self.emit(ClientEvent::Circuit {
-                        circuit: info,
-                        reason: None,
-                    });
-                }
                 self.command(OriginCommand::Extend {
                     circuit: id,
                     extend2,
@@ -295,11 +295,12 @@ impl<C: Chooser> Client<C> {
             return;
         };
         circuit.stage = Stage::Open;
+        // With whom it was built for.
+        let info = circuit.info();
         if circuit.streams.is_empty() && circuit.dirty.is_none() {
             // Streams that waited for it are tried again, in order.
             circuit.isolation.clear();
         }
-        let info = circuit.info();
         let several = circuit.hops.len() > 1;
         self.ask_weights(id);
         self.emit(ClientEvent::Circuit {
@@ -439,14 +440,14 @@ impl<C: Chooser> Client<C> {
     ) -> Option<Silence> {
         let first = circuit.hops.first().map(|hop| hop.rsa);
         let first = first.filter(|_| circuit.is_building() && circuit.built == 0)?;
-        if end.remote.is_some() {
-            self.first_hops.answered(&first);
-            return None;
+        // An answer that is no proof of the relay's key is as good as none.
+        let is_wrong = end.reason == EndOfCircuit::Destroy(DestroyReason::PROTOCOL);
+        if end.remote.is_some() || is_wrong {
+            return self.first_hops.refused(first, now.mono);
         }
         let (began, link) = (circuit.began?, circuit.link.filter(|_| is_late(end))?);
-        let patience = self.chooser.timeouts().close.max(PATIENCE);
         let times = (began, now.mono);
-        let silence = self.first_hops.silent(first, link, times, patience)?;
+        let silence = self.first_hops.silent(first, link, times)?;
         self.log(Line::info(format!(
             "{first} does not answer over a link that is open: new circuits get another one"
         )));

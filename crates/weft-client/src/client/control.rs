@@ -209,7 +209,6 @@ impl<C: Chooser> Client<C> {
         }
         stream.requested = (Host::new(host), port.unwrap_or(stream.port()));
         stream.rewritten = None;
-        self.emit_stream(id, StreamNews::Remap { by_exit: false });
         Ok(())
     }
 

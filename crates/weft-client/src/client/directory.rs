@@ -11,7 +11,7 @@ use weft_path::{RelayName, Usage};
 
 use crate::chooser::Chooser;
 use crate::config::ListenerConfig;
-use crate::events::{CircuitEnd, CircuitPurpose};
+use crate::events::{CircuitEnd, CircuitPurpose, StreamNews};
 use crate::hop::Hop;
 use crate::host::Host;
 use crate::isolation::{Fields, Isolation};
@@ -71,6 +71,7 @@ impl<C: Chooser> Client<C> {
             now.mono,
         );
         self.streams.insert(id, stream);
+        self.emit_stream(id, StreamNews::New);
         Ok(id)
     }
 

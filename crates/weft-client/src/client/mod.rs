@@ -291,7 +291,7 @@ impl<C: Chooser> Client<C> {
                 statement,
             } => self.on_weight(circuit, hop, &statement, now),
             OriginEvent::Traffic {
-                streams,
+                mut streams,
                 mut circuits,
             } => {
                 circuits.retain(|report| !self.sets.contains_key(&report.circuit));
@@ -301,6 +301,8 @@ impl<C: Chooser> Client<C> {
                 {
                     self.wake(now);
                 }
+                // Nothing follows CLOSED.
+                streams.retain(|(id, ..)| self.streams.contains_key(id));
                 if !streams.is_empty() {
                     self.emit(ClientEvent::StreamBytes(streams));
                 }

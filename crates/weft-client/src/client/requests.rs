@@ -12,7 +12,7 @@ use weft_log::Line;
 
 use crate::chooser::Chooser;
 use crate::circuit::Circuit;
-use crate::events::{ClientEvent, StreamEnd, StreamNews};
+use crate::events::{ClientEvent, RemapSource, StreamEnd, StreamInfo, StreamNews};
 use crate::host::Host;
 use crate::isolation::Fields;
 use crate::now::Now;
@@ -170,8 +170,13 @@ impl<C: Chooser> Client<C> {
             stream: id,
             resolved,
         });
+        // By what was asked for, as in C tor.
+        let info = StreamInfo {
+            host: stream.requested.0.to_string(),
+            ..self.stream_info(&stream)
+        };
         self.emit(ClientEvent::Stream {
-            stream: self.stream_info(&stream),
+            stream: info,
             what: StreamNews::Closed(StreamEnd::Local(EndReason::DONE)),
         });
     }
@@ -194,7 +199,7 @@ impl<C: Chooser> Client<C> {
             info.host = mapped.to_string();
             self.outputs.push_back(Output::Event(ClientEvent::Stream {
                 stream: info,
-                what: StreamNews::Remap { by_exit: false },
+                what: StreamNews::Remap(RemapSource::Map),
             }));
         }
         if let Some(answer) = self.automap(id, mapped.as_ref())? {

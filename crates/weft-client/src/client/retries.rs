@@ -11,7 +11,7 @@ use weft_core::routable::is_public;
 use weft_log::Line;
 
 use crate::chooser::Chooser;
-use crate::events::{CircuitPurpose, StreamEnd, StreamNews};
+use crate::events::{CircuitPurpose, RemapSource, StreamEnd, StreamNews};
 
 use crate::now::Now;
 use crate::stream::{Stream, StreamEnded, StreamKind, StreamState};
@@ -68,16 +68,22 @@ impl<C: Chooser> Client<C> {
             _ => StreamEnd::Local(ended.reason),
         };
         if !ended.waiting {
-            let news = match stream.state {
-                StreamState::Open(_) => StreamNews::Closed(end),
-                _ => StreamNews::Failed(end),
-            };
-            self.emit_stream(id, news);
+            match (stream.state, ended.by) {
+                // Nobody waits for an answer any more.
+                (
+                    StreamState::Waiting | StreamState::Held | StreamState::Asked(_),
+                    EndedBy::Application,
+                ) => {
+                    let done = StreamEnd::Local(EndReason::DONE);
+                    self.emit_stream(id, StreamNews::Closed(done));
+                }
+                _ => self.emit_over(id, end),
+            }
             self.forget_stream(id, &ended.reason.to_string());
             return;
         }
         if matches!(stream.kind, StreamKind::Directory(_)) {
-            self.emit_stream(id, StreamNews::Failed(end));
+            self.emit_over(id, end);
             self.end(id, ended.reason);
             return;
         }
@@ -138,7 +144,7 @@ impl<C: Chooser> Client<C> {
                     && let Some(rewritten) = &mut stream.rewritten
                 {
                     rewritten.found(addr);
-                    self.emit_stream(id, StreamNews::Remap { by_exit: true });
+                    self.emit_stream(id, StreamNews::Remap(RemapSource::Exit));
                 }
                 again
             }
@@ -170,15 +176,18 @@ impl<C: Chooser> Client<C> {
 
     /// Lets a stream wait for another circuit.
     pub(super) fn detach(&mut self, id: ConnectionId, end: StreamEnd, now: Now) {
-        let Some(stream) = self.streams.get_mut(&id) else {
+        let Some(stream) = self.streams.get(&id) else {
             return;
         };
         let circuit = stream.circuit();
-        stream.state = StreamState::Waiting;
+        // The event names the circuit.
+        self.emit_stream(id, StreamNews::Detached(end));
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.state = StreamState::Waiting;
+        }
         if let Some(circuit) = circuit.and_then(|id| self.circuits.get_mut(&id)) {
             circuit.streams.remove(&id);
         }
-        self.emit_stream(id, StreamNews::Detached(end));
         if self.config.leave_streams_unattached {
             self.hold(id);
         } else {

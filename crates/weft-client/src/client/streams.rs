@@ -13,7 +13,7 @@ use weft_log::Line;
 use weft_path::{CircuitSelection, ExitWanted, Outcome, PathError, RelayName, Usage};
 
 use crate::chooser::Chooser;
-use crate::events::{CircuitPurpose, ClientEvent, StreamEnd, StreamNews};
+use crate::events::{CircuitPurpose, ClientEvent, RemapSource, StreamEnd, StreamNews};
 use crate::isolation::Fields;
 use crate::rewritten::ExitChoice;
 
@@ -319,15 +319,28 @@ impl<C: Chooser> Client<C> {
             return;
         }
         self.note_exit(id, circuit, now);
+        if let Some(addr) = addr.filter(|_| connects) {
+            if named {
+                let ttl = if ttl == TTL_ABSENT { 1800 } else { ttl };
+                self.emit(ClientEvent::Mapped {
+                    from: host,
+                    to: Some(addr.to_string()),
+                    expires: Some(now.wall + Duration::from_secs(u64::from(ttl))),
+                    stream: Some(id),
+                });
+            }
+            self.note_found(id, addr);
+        }
         self.emit_stream(id, StreamNews::Succeeded);
-        if let Some(addr) = addr.filter(|_| connects && named) {
-            let ttl = if ttl == TTL_ABSENT { 1800 } else { ttl };
-            self.emit(ClientEvent::Mapped {
-                from: host,
-                to: Some(addr.to_string()),
-                expires: Some(now.wall + Duration::from_secs(u64::from(ttl))),
-                stream: Some(id),
-            });
+    }
+
+    /// An exit states the address of a stream's destination, by which the stream goes from then on, as in C tor
+    /// (`remap_event_helper`).
+    fn note_found(&mut self, id: ConnectionId, addr: IpAddr) {
+        let stream = self.streams.get_mut(&id);
+        if let Some(rewritten) = stream.and_then(|stream| stream.rewritten.as_mut()) {
+            rewritten.found(addr);
+            self.emit_stream(id, StreamNews::Remap(RemapSource::Exit));
         }
     }
 
@@ -343,9 +356,10 @@ impl<C: Chooser> Client<C> {
         if let Some(circuit) = self.circuits.get_mut(&circuit) {
             circuit.streams.remove(&id);
         }
-        let Some(stream) = self.streams.remove(&id) else {
+        let Some(stream) = self.streams.get(&id) else {
             return;
         };
+        let asked = stream.host().to_string();
         let mut reported = false;
         for answer in &resolved.answers {
             let to = match &answer.kind {
@@ -357,13 +371,19 @@ impl<C: Chooser> Client<C> {
             if to.is_some() || !reported {
                 reported = true;
                 self.emit(ClientEvent::Mapped {
-                    from: stream.host().to_string(),
+                    from: asked.clone(),
                     to,
                     expires: Some(now.wall + Duration::from_secs(u64::from(answer.ttl))),
                     stream: Some(id),
                 });
             }
         }
+        if let Some(addr) = first_address(&resolved) {
+            self.note_found(id, addr);
+        }
+        let Some(stream) = self.streams.remove(&id) else {
+            return;
+        };
         self.emit(ClientEvent::Stream {
             stream: self.stream_info(&stream),
             what: StreamNews::Closed(StreamEnd::Local(EndReason::DONE)),
@@ -382,7 +402,7 @@ impl<C: Chooser> Client<C> {
             return;
         };
         if matches!(stream.kind, StreamKind::Directory(_)) {
-            self.emit_stream(id, StreamNews::Failed(end));
+            self.emit_over(id, end);
             let reason = match end {
                 StreamEnd::Local(reason) | StreamEnd::Remote(reason) => reason,
                 _ => EndReason::MISC,
@@ -391,7 +411,7 @@ impl<C: Chooser> Client<C> {
             return;
         }
         self.command(OriginCommand::Refuse { stream: id, why });
-        self.emit_stream(id, StreamNews::Failed(end));
+        self.emit_over(id, end);
         self.forget_stream(id, "refused");
     }
 
@@ -420,6 +440,18 @@ impl<C: Chooser> Client<C> {
                 resolved: Resolved::default(),
             });
         }
+    }
+
+    /// Emits the events of a stream's end, in C tor's order: FAILED if its application still waited for a connection (a
+    /// lookup has no such event), and CLOSED.
+    pub(super) fn emit_over(&mut self, id: ConnectionId, end: StreamEnd) {
+        let waited = self.streams.get(&id).is_some_and(|stream| {
+            !stream.is_lookup() && !matches!(stream.state, StreamState::Open(_))
+        });
+        if waited {
+            self.emit_stream(id, StreamNews::Failed(end));
+        }
+        self.emit_stream(id, StreamNews::Closed(end));
     }
 
     /// Emits the event of a stream.
@@ -454,4 +486,20 @@ fn is_better<G>(a: &Circuit<G>, b: &Circuit<G>, fields: &Fields) -> bool {
         _ => {}
     }
     a.isolation.is_better_than(&b.isolation, fields)
+}
+
+/// The address of an answer that a stream goes by: IPv4 before IPv6.
+fn first_address(resolved: &Resolved) -> Option<IpAddr> {
+    let kinds = || resolved.answers.iter().map(|answer| &answer.kind);
+    let v4 = kinds().find_map(|kind| match kind {
+        AnswerKind::Ipv4(addr) => Some(IpAddr::from(*addr)),
+        _ => None,
+    });
+    let v6 = || {
+        kinds().find_map(|kind| match kind {
+            AnswerKind::Ipv6(addr) => Some(IpAddr::from(*addr)),
+            _ => None,
+        })
+    };
+    v4.or_else(v6)
 }

@@ -9,6 +9,7 @@ use crate::chooser::{BuildNews, Chooser};
 use crate::events::{CircuitPurpose, ClientEvent, EndOfCircuit};
 
 use crate::circuit::Stage;
+use crate::first_hops;
 use crate::now::Now;
 
 use super::Client;
@@ -32,13 +33,17 @@ impl<C: Chooser> Client<C> {
     fn check_build_times(&mut self, now: Now) {
         let times = self.chooser.timeouts();
         let any_open = self.is_any_open();
-        let mut late = Vec::new();
+        let (mut late, mut mute) = (Vec::new(), Vec::new());
         for circuit in self.circuits.values_mut() {
             // The time before the CREATE is the link's, which has its own end.
             let Some(began) = circuit.began.filter(|_| circuit.is_building()) else {
                 continue;
             };
             let age = now.since(began);
+            if circuit.built == 0 && circuit.link.is_some() && age >= first_hops::PATIENCE {
+                mute.push(circuit.id);
+                continue;
+            }
             // As C tor: the timeout is that of three hops; four take more messages.
             let timeout = match (circuit.purpose, circuit.hops.len()) {
                 // Slow relays are what a leg of mTor is to have.
@@ -65,6 +70,24 @@ impl<C: Chooser> Client<C> {
         for (id, relaxed) in late {
             self.on_late(id, relaxed, now);
         }
+        for id in mute {
+            self.on_mute(id, now);
+        }
+    }
+
+    /// The first hop of a circuit does not answer, over a link that is open.
+    fn on_mute(&mut self, id: OriginId, now: Now) {
+        self.outage.late(now.mono);
+        let Some(circuit) = self.circuits.get(&id) else {
+            return;
+        };
+        let counted = circuit.purpose.is_for_streams() && circuit.hops.len() == 3;
+        if counted && !circuit.relaxed {
+            let first_hop = false;
+            self.chooser.built(BuildNews::TimedOut { first_hop }, now);
+        }
+        let end = EndOfCircuit::Destroy(DestroyReason::TIMEOUT);
+        self.close_circuit(id, end, now);
     }
 
     /// A hop of a circuit has answered. A circuit that has taken too long by now is only measured from here on, even if it is

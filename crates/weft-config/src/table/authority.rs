@@ -140,7 +140,10 @@ options! {
     MinMeasuredBWsForAuthToIgnoreAdvertised: Int = "500";
 
     /// The oldest version of C tor that relays may have.
-    MinimalAcceptedServerVersion: Text = "0.4.8.0-alpha-dev";
+    MinimalAcceptedServerVersion: Text = "0.4.9.0-alpha-dev";
+
+    /// Require TAP keys, as clients of C tor 0.4.8 do.
+    AuthDirSupport048Clients: Bool = "0";
 
     /// Versions of C tor that are recommended.
     RecommendedVersions: Lines;

@@ -73,6 +73,6 @@ options! {
     /// User names: connections of applications that give one of them get tunnels, on any port.
     MultipathUsers: Csv, own;
 
-    /// Use congestion control whatever the consensus has.
+    /// In a testing network, use congestion control although its consensus has turned it off; elsewhere it is always used.
     __AlwaysCongestionControl: Bool = "0";
 }

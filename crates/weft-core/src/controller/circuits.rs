@@ -10,7 +10,7 @@ use weft_cell::reason::DestroyReason;
 use weft_share::PreviousHop;
 
 use super::connections::State;
-use super::onionskins::{Create, Room};
+use super::onionskins::{Create, OnionskinKind, Room};
 use super::{Action, Notice, RelayController, Sharing};
 use crate::address::{ConnectionId, HalfAddr};
 use crate::message::{ExtendRequest, FromController, Requester};
@@ -51,27 +51,22 @@ impl RelayController {
             Ok(displaced) => displaced,
             Err(refused) => Some(refused),
         };
-        if let Some(Create {
-            half,
-            request,
-            by_relay,
-            ..
-        }) = dropped
-        {
-            let count = self.counts.relay_onionskins.of(&request);
-            if let Some(count) = count.filter(|_| by_relay) {
-                count.dropped += 1;
-            }
-            self.counts.onionskins_dropped += 1;
-            self.notice(Notice::OnionskinOverload);
-            self.refuse_create(half, DestroyReason::RESOURCELIMIT);
+        if let Some(create) = dropped {
+            self.drop_create(&create);
         }
-        self.feed_workers();
+        self.feed_workers(now);
     }
 
-    /// Gives the workers what they take.
-    pub(super) fn feed_workers(&mut self) {
+    /// Gives the workers what they take. What has waited too long is refused: its origin has given it up.
+    pub(super) fn feed_workers(&mut self, now: Instant) {
         while let Some(create) = self.onionskins.next(self.params.workers) {
+            let waited = now.saturating_duration_since(create.since);
+            if waited > self.params.onion_cutoff {
+                let kind = OnionskinKind::of(&create.request);
+                self.onionskins.done(kind, None);
+                self.drop_create(&create);
+                continue;
+            }
             let Create {
                 half,
                 request,
@@ -89,6 +84,17 @@ impl RelayController {
                 since,
             });
         }
+    }
+
+    /// The workers cannot answer it in time.
+    fn drop_create(&mut self, create: &Create) {
+        let count = self.counts.relay_onionskins.of(&create.request);
+        if let Some(count) = count.filter(|_| create.by_relay) {
+            count.dropped += 1;
+        }
+        self.counts.onionskins_dropped += 1;
+        self.notice(Notice::OnionskinOverload);
+        self.refuse_create(create.half, DestroyReason::RESOURCELIMIT);
     }
 
     fn refuse_create(&mut self, half: HalfAddr, reason: DestroyReason) {

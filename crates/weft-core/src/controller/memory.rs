@@ -30,6 +30,16 @@ impl RelayController {
         }
     }
 
+    /// A thread that has read much since its last report states what it holds, so that a fast peer does not have it hold
+    /// far more than it may until the next.
+    pub(super) fn on_held(&mut self, thread: ThreadId, ledger: Ledger, memory_rounds: u64) {
+        let slot = usize::from(thread.0);
+        if let Some(Some(report)) = self.reports.get_mut(slot) {
+            (report.ledger, report.memory_rounds) = (ledger, memory_rounds);
+            self.watch_memory();
+        }
+    }
+
     /// What the node holds besides its threads, in bytes: `spare` of it is freed at
     /// [`Notice::MemoryPressure`], before anything that a thread holds, `fixed` never. Each of `answers` is what one stream of
     /// the directory holds until it ends, and the hop that it comes by: an owner like those of threads.

@@ -77,6 +77,8 @@ pub struct ControllerParams {
     pub max_onionskins: usize,
     /// How long an onionskin may have to wait for the workers (`MaxOnionQueueDelay`).
     pub max_onion_delay: Duration,
+    /// Longest wait of an onionskin before it is refused (consensus `onion_queue_wait_cutoff`).
+    pub onion_cutoff: Duration,
     /// Bytes of queues and buffers past which circuits are closed (`MaxMemInQueues`).
     pub max_memory: u64,
     /// Connection and circuit-creation defences.
@@ -291,13 +293,9 @@ impl RelayController {
                     self.notice(Notice::LossyRelay { peer });
                 }
             }
-            ToController::LinkClosed { connection, reason } => {
-                self.on_closed(connection, reason, LinkFailure::Other, now);
+            ToController::ConnectionClosed { connection, why } => {
+                self.on_closed(connection, why, now);
             }
-            ToController::LinkFailed {
-                connection,
-                failure,
-            } => self.on_closed(connection, failure.destroy_reason(), failure, now),
             ToController::Create {
                 half,
                 connection,
@@ -335,6 +333,11 @@ impl RelayController {
             ToController::AbraAsked => self.on_abra_asked(now),
             ToController::Abra(report) => self.on_abra_report(*report, now),
             ToController::Report(report) => self.on_report(*report, now),
+            ToController::Held {
+                thread,
+                ledger,
+                memory_rounds,
+            } => self.on_held(thread, *ledger, memory_rounds),
             ToController::Holdings { thread, holdings } => self.on_holdings(thread, *holdings),
             ToController::LinkLeft { number, to } => self.on_link_left(number, to),
             ToController::LinkMoved { connection, thread } => {
@@ -352,9 +355,10 @@ impl RelayController {
         kind: OnionskinKind,
         spent: Option<Duration>,
         answer: Result<(CreateReply, Box<HopKeys>, Option<u8>), DestroyReason>,
+        now: Instant,
     ) {
         self.onionskins.done(kind, spent.filter(|_| answer.is_ok()));
-        self.feed_workers();
+        self.feed_workers(now);
         let message = match answer {
             Ok((reply, keys, sendme_inc)) => FromController::Created {
                 half,
@@ -688,14 +692,8 @@ impl RelayController {
         }
     }
 
-    /// A connection is gone. `failure` applies if it was no link yet.
-    fn on_closed(
-        &mut self,
-        id: ConnectionId,
-        reason: DestroyReason,
-        failure: LinkFailure,
-        now: Instant,
-    ) {
+    /// A connection is gone.
+    fn on_closed(&mut self, id: ConnectionId, why: LinkFailure, now: Instant) {
         self.displaceable.release(id);
         self.exempt.release(id);
         let Some(closed) = self.connections.remove(id) else {
@@ -706,8 +704,8 @@ impl RelayController {
         }
         if let Some((rsa, was_open)) = closed.opened_to {
             let state = match was_open {
-                true => LinkState::Closed,
-                false => LinkState::Failed(failure),
+                true => LinkState::Closed(why),
+                false => LinkState::Failed(why),
             };
             self.link_changed(id, rsa, closed.addr, state);
         }
@@ -715,7 +713,7 @@ impl RelayController {
             // Another connection to the same relay may have come up meanwhile.
             match self.best_for(&request, now) {
                 Some(other) => self.join(other, request),
-                None => self.extend_failed(&request, reason),
+                None => self.extend_failed(&request, why.destroy_reason()),
             }
         }
     }

@@ -4,17 +4,17 @@
 //! link authentication (`LinkAuth=3`) of all relays for years. Types 1 and 3, which served them,
 //! are ignored, as are types that nobody knows yet.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use digest::Digest as _;
 use tor_cert::rsa::RsaCrosscert;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert};
-use tor_checkable::{ExternallySigned as _, SelfSigned as _, TimeBound as _};
+use tor_checkable::{ExternallySigned as _, SelfSigned as _, TimeBound as _, TimeValidityError};
 use tor_llcrypto::pk::ed25519::{self, Ed25519Identity};
 use weft_cell::identity::{self, RsaIdentity};
 use weft_cell::link_msg::Certs;
 
-use super::error::{CertError, CertKind};
+use super::error::{CertError, CertKind, Validity};
 use super::x509::{self, IdCertFault};
 
 /// What the certificates must be good for.
@@ -81,8 +81,8 @@ pub(super) fn check(
                 kind,
                 why: why.to_owned(),
             },
-            IdCertFault::NotYetValid => CertError::NotYetValid(kind),
-            IdCertFault::Expired => CertError::Expired(kind),
+            IdCertFault::NotYetValid(validity) => CertError::NotYetValid(kind, validity),
+            IdCertFault::Expired(validity) => CertError::Expired(kind, validity),
             IdCertFault::BadSignature => CertError::BadSignature(kind),
         }
     })?;
@@ -90,7 +90,7 @@ pub(super) fn check(
         .check_signature(&rsa_key)
         .map_err(|_| CertError::BadSignature(CertKind::RsaToIdentity))?
         .if_valid_at(&now)
-        .map_err(|_| CertError::Expired(CertKind::RsaToIdentity))?;
+        .map_err(|error| expired(CertKind::RsaToIdentity, &error, now))?;
     if !cross_cert.subject_key_matches(&identity) {
         return Err(CertError::WrongSubject {
             kind: CertKind::RsaToIdentity,
@@ -178,6 +178,16 @@ impl Ed25519 {
             .and_then(|cert| cert.check_signature())
             .map_err(|_| bad_signature)?
             .check_valid_at(&now)
-            .map_err(|_| CertError::Expired(self.kind))
+            .map_err(|error| expired(self.kind, &error, now))
     }
+}
+
+/// That a certificate which only says until when it is valid has expired.
+fn expired(kind: CertKind, error: &TimeValidityError, now: SystemTime) -> CertError {
+    let since = match error {
+        TimeValidityError::Expired(since) => *since,
+        _ => Duration::ZERO,
+    };
+    let until = now.checked_sub(since).unwrap_or(now);
+    CertError::Expired(kind, Validity { from: None, until })
 }

@@ -1,5 +1,7 @@
 //! Why a link handshake failed, and at which severity that is logged.
 
+use std::time::SystemTime;
+
 use thiserror::Error;
 use weft_cell::frame::FrameError;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
@@ -45,6 +47,15 @@ impl std::fmt::Display for CertKind {
     }
 }
 
+/// When a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// From then on; `None`: certificates of its kind do not say.
+    pub from: Option<SystemTime>,
+    /// Until then.
+    pub until: SystemTime,
+}
+
 /// What is wrong with the certificates of a CERTS cell.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CertError {
@@ -61,12 +72,12 @@ pub enum CertError {
     },
     /// It is not valid any more.
     #[error("the {0} has expired; if this happens with many relays, check this machine's clock")]
-    Expired(CertKind),
+    Expired(CertKind, Validity),
     /// It is not valid yet.
     #[error(
         "the {0} is not valid yet; if this happens with many relays, check this machine's clock"
     )]
-    NotYetValid(CertKind),
+    NotYetValid(CertKind, Validity),
     /// It is not signed by the key that should have signed it.
     #[error("the {0} is not signed by the key that should have signed it")]
     BadSignature(CertKind),
@@ -233,6 +244,16 @@ fn list(versions: &[u16]) -> String {
 }
 
 impl HandshakeError {
+    /// When the certificate is valid that is not valid now: one of the two clocks is wrong.
+    pub fn outside(&self) -> Option<Validity> {
+        match self {
+            Self::BadCertificate(
+                CertError::Expired(_, validity) | CertError::NotYetValid(_, validity),
+            ) => Some(*validity),
+            _ => None,
+        }
+    }
+
     /// How this failure should be looked at.
     pub fn class(&self) -> ErrorClass {
         match self {

@@ -46,7 +46,7 @@ use authenticate::Fields;
 use certs::{PeerCerts, Purpose};
 
 pub use ephemeral::EphemeralKeys;
-pub use error::{AuthField, CertError, CertKind, ErrorClass, HandshakeError};
+pub use error::{AuthField, CertError, CertKind, ErrorClass, HandshakeError, Validity};
 pub use identity::{
     CERTIFICATE_NAME, IdentityKeys, LinkCertLifetimes, LinkIdentity, LinkIdentityError, SNI_NAME,
     random_hostname,

@@ -11,6 +11,8 @@ use x509_cert::Certificate;
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::der::{Decode as _, Reader as _, SliceReader};
 
+use super::error::Validity;
+
 /// How long ago the certificate may have expired: C tor's `TOR_X509_PAST_SLOP`, which forgives
 /// the clocks of both sides.
 const PAST_SLOP: Duration = Duration::from_secs(2 * 24 * 60 * 60);
@@ -36,9 +38,9 @@ pub(super) enum IdCertFault {
     /// Not DER, not a certificate, or not an RSA-1024 key signed with SHA-256.
     Malformed(&'static str),
     /// Its validity begins too far in the future.
-    NotYetValid,
+    NotYetValid(Validity),
     /// Its validity ended too long ago.
-    Expired,
+    Expired(Validity),
     /// Not signed by the key it certifies.
     BadSignature,
 }
@@ -75,12 +77,16 @@ pub(super) fn check_rsa_id_cert(
     // `now` comes from us and the dates from the peer; none of these sums can leave SystemTime's
     // range on the platforms that Weft runs on, but a clock is no reason to panic either.
     let begins = tbs.validity.not_before.to_system_time();
-    if now.checked_add(FUTURE_SLOP).is_some_and(|t| t < begins) {
-        return Err(IdCertFault::NotYetValid);
-    }
     let ends = tbs.validity.not_after.to_system_time();
+    let validity = Validity {
+        from: Some(begins),
+        until: ends,
+    };
+    if now.checked_add(FUTURE_SLOP).is_some_and(|t| t < begins) {
+        return Err(IdCertFault::NotYetValid(validity));
+    }
     if ends.checked_add(PAST_SLOP).is_some_and(|t| t < now) {
-        return Err(IdCertFault::Expired);
+        return Err(IdCertFault::Expired(validity));
     }
 
     let mut digest_info = SHA256_DIGEST_INFO.to_vec();
@@ -137,10 +143,16 @@ mod tests {
         // create_legacy_rsa_id_cert: from the midnight a day before, for 365 days.
         let fault = |t| check_rsa_id_cert(&CERT.0, t).unwrap_err();
         assert!(check_rsa_id_cert(&CERT.0, now() + DAY * 366).is_ok());
-        assert_eq!(fault(now() + DAY * 367), IdCertFault::Expired);
+        let IdCertFault::Expired(validity) = fault(now() + DAY * 367) else {
+            panic!("not expired");
+        };
+        assert!(validity.from.unwrap() < now() && validity.until > now() + DAY * 363);
+        let expired = IdCertFault::Expired(validity);
+        let not_yet = IdCertFault::NotYetValid(validity);
+        assert_eq!(fault(now() + DAY * 367), expired);
         assert!(check_rsa_id_cert(&CERT.0, now() - DAY * 31).is_ok());
-        assert_eq!(fault(now() - DAY * 32), IdCertFault::NotYetValid);
-        assert_eq!(fault(SystemTime::UNIX_EPOCH), IdCertFault::NotYetValid);
+        assert_eq!(fault(now() - DAY * 32), not_yet);
+        assert_eq!(fault(SystemTime::UNIX_EPOCH), not_yet);
     }
 
     #[test]

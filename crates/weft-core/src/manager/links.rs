@@ -106,7 +106,7 @@ impl LocalConnectionManager {
     }
 
     /// The connection under a link is closed: its circuits close, and the controller is notified.
-    pub fn close_link(&mut self, key: LinkKey, now: Instant) {
+    pub fn close_link(&mut self, key: LinkKey, why: LinkFailure, now: Instant) {
         let Some(link) = self.links.get(key) else {
             return;
         };
@@ -120,20 +120,16 @@ impl LocalConnectionManager {
                 self.pool.put(cell);
             }
         }
-        self.to_controller.push(ToController::LinkClosed {
-            connection,
-            reason: DestroyReason::CHANNEL_CLOSED,
-        });
+        self.to_controller
+            .push(ToController::ConnectionClosed { connection, why });
         self.stays(connection);
         self.settle(now);
     }
 
     /// A connection failed before it was a link: the controller is notified.
-    pub fn connection_failed(&mut self, connection: ConnectionId, failure: LinkFailure) {
-        self.to_controller.push(ToController::LinkFailed {
-            connection,
-            failure,
-        });
+    pub fn connection_failed(&mut self, connection: ConnectionId, why: LinkFailure) {
+        self.to_controller
+            .push(ToController::ConnectionClosed { connection, why });
     }
 
     /// A connection that we open has come further: the controller is notified.

@@ -9,6 +9,7 @@ use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
 use crate::half::{CircuitHalf, Role};
 use crate::ledger::{Cause, Cut, Held, Holdings, Ledger, map_entry};
 use crate::message::ToController;
+use crate::origin::LinkFailure;
 use crate::slots::{HalfKey, LinkKey};
 
 /// An owner of memory that is freed by closing it.
@@ -109,7 +110,7 @@ impl LocalConnectionManager {
                     let link = self.link_of(connection);
                     if let Some(key) = link {
                         self.totals.links_killed_for_memory += 1;
-                        self.close_link(key, now);
+                        self.close_link(key, LinkFailure::Resource, now);
                         closed.push(connection);
                     }
                     link.is_some()

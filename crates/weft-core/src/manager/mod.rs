@@ -53,7 +53,7 @@ use crate::link::Links;
 use crate::message::{
     Control, FromController, HalfCell, HalfControl, LaneMsg, ToController, Totals,
 };
-use crate::origin::OriginEvent;
+use crate::origin::{LinkFailure, OriginEvent};
 use crate::params::RelayParams;
 use crate::scheduler::Scheduler;
 use crate::slots::{HalfKey, LinkKey};
@@ -320,7 +320,7 @@ impl LocalConnectionManager {
                 Some(edge) => self.give_up(edge, EndReason::RESOURCELIMIT, now),
                 None => {
                     if let Some(key) = self.link_of(connection) {
-                        self.close_link(key, now);
+                        self.close_link(key, LinkFailure::Done, now);
                     }
                     close.push(connection);
                 }

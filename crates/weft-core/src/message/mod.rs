@@ -20,7 +20,7 @@ use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, Strea
 use crate::edge::{Asked, StreamAt};
 use crate::ended::Left;
 use crate::handshake::PeerIdentity;
-use crate::ledger::{Cut, Holdings};
+use crate::ledger::{Cut, Holdings, Ledger};
 use crate::origin::{AppRefusal, HopFlow, LinkFailure, LinkStep, OriginEvent, StreamOpening};
 use crate::params::RelayParams;
 use crate::transfer::{TransferCell, TransferControl};
@@ -318,6 +318,15 @@ pub struct AbraReport {
 /// From a connection thread to the relay controller.
 #[derive(Debug)]
 pub enum ToController {
+    /// The memory of a thread, between two reports.
+    Held {
+        /// The thread.
+        thread: ThreadId,
+        /// Everything that it holds.
+        ledger: Box<Ledger>,
+        /// Requests to free memory that it has met.
+        memory_rounds: u64,
+    },
     /// A link finished its handshake.
     LinkOpened {
         /// The connection.
@@ -364,19 +373,12 @@ pub enum ToController {
         /// Lost packets hold it up ([`LossMeter`](crate::loss::LossMeter)).
         lossy: bool,
     },
-    /// A link was closed.
-    LinkClosed {
-        /// The connection.
-        connection: ConnectionId,
-        /// For circuits that waited for it.
-        reason: DestroyReason,
-    },
-    /// A connection was closed before it was a link.
-    LinkFailed {
+    /// A connection was closed, as a link or before it was one.
+    ConnectionClosed {
         /// The connection.
         connection: ConnectionId,
         /// Why.
-        failure: LinkFailure,
+        why: LinkFailure,
     },
     /// A CREATE_FAST or CREATE2 arrived.
     Create {

@@ -676,6 +676,43 @@ fn what_caches_hold_counts_and_is_freed_before_circuits() {
     assert_eq!(reported(1, 0, limit), None);
 }
 
+/// A thread states what it holds also between two reports: before, a fast peer could have it hold far more than it may
+/// meanwhile.
+#[test]
+fn memory_is_judged_as_soon_as_a_thread_states_what_it_holds() {
+    let mut world = World::new(1, 5);
+    let limit = 1 << 30;
+    let held = |memory_rounds, bytes| {
+        let mut ledger = Ledger::default();
+        ledger.add_fixed(bytes);
+        ToController::Held {
+            thread: ThreadId(0),
+            ledger: Box::new(ledger),
+            memory_rounds,
+        }
+    };
+    // The memory of caches can be freed.
+    world.controller.set_cache_memory(limit / 2, 0, []);
+    let mut stated = |message| {
+        world.controller.handle(message, world.now);
+        world.do_actions();
+        world.notices.pop()
+    };
+    // Before the first report nothing of the thread is known.
+    assert_eq!(stated(held(0, limit / 2)), None);
+    assert_eq!(stated(ToController::Report(Box::new(report(0, 0)))), None);
+    assert_eq!(stated(held(0, limit / 2 - 1)), None);
+    let pressure = Notice::MemoryPressure {
+        used: limit as u64,
+        allowed: limit as u64,
+        to_free: 0,
+        answers: Cut::default(),
+    };
+    assert_eq!(stated(held(0, limit / 2)), Some(pressure));
+    // It has not done its part yet.
+    assert_eq!(stated(held(0, limit / 2)), None);
+}
+
 #[test]
 fn what_other_nodes_of_the_process_hold_is_not_this_one_s_to_hold() {
     let mut world = World::new(1, 5);

@@ -98,6 +98,7 @@ fn a_rendezvous_point_can_refuse_clients_that_come_directly() {
         workers: 1,
         max_onionskins: 100,
         max_onion_delay: Duration::from_secs(60),
+        onion_cutoff: Duration::from_secs(5),
         max_memory: 1 << 30,
         dos: DosParams {
             refuse_single_hop_rendezvous: true,

@@ -45,6 +45,7 @@ fn controller(sharing: Sharing) -> ControllerParams {
         workers: 1,
         max_onionskins: 1000,
         max_onion_delay: Duration::from_secs(60),
+        onion_cutoff: Duration::from_secs(5),
         max_memory: 1 << 30,
         dos: DosParams::default(),
         sharing,

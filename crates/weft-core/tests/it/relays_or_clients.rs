@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use crate::world::{CLIENT, Circuit, World, controller_params, extend, relay_identity};
 use weft_cell::ChanCmd;
 use weft_cell::circ_msg::CreateRequest;
-use weft_cell::reason::DestroyReason;
 use weft_core::address::ConnectionId;
 use weft_core::dos::DosParams;
+use weft_core::origin::LinkFailure;
 
 fn one_connection() -> DosParams {
     DosParams {
@@ -23,9 +23,9 @@ fn more(world: &mut World, addr: &str) -> usize {
     let accepted = std::iter::from_fn(|| world.controller.accepted(addr, world.now));
     let accepted: Vec<_> = accepted.take(10).collect();
     for (connection, _) in &accepted {
-        let closed = weft_core::message::ToController::LinkClosed {
+        let closed = weft_core::message::ToController::ConnectionClosed {
             connection: *connection,
-            reason: DestroyReason::NONE,
+            why: LinkFailure::Other,
         };
         world.controller.handle(closed, world.now);
     }

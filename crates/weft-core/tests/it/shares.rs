@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::world::{
-    CLIENT, Circuit, Connect, OWN_ED, OWN_RSA, World, controller_params, extend, relay_identity,
+    CLIENT, Circuit, Connect, OWN_ED, OWN_RSA, World, controller_params, destroy_reason, extend,
+    relay_identity,
 };
 use weft_cell::circ_msg::{CreateRequest, Extend2};
 use weft_cell::link_msg::Destroy;
@@ -15,6 +17,7 @@ use weft_core::address::ConnectionId;
 use weft_core::dos::DosParams;
 use weft_core::handshake::PeerIdentity;
 use weft_core::manager::MAX_REQUESTS;
+use weft_core::origin::LinkFailure;
 use weft_core::params::RelayParams;
 use weft_core::slots::HalfKey;
 
@@ -347,9 +350,9 @@ fn silent_links_give_way_to_others_and_those_with_circuits_do_not() {
         world.open(newcomer, 0, false, CLIENT);
         use_link(&mut world, newcomer, 0x8000_0001);
         world.carry_to_controller();
-        let closed = weft_core::message::ToController::LinkClosed {
+        let closed = weft_core::message::ToController::ConnectionClosed {
             connection: *oldest,
-            reason: DestroyReason::NONE,
+            why: LinkFailure::Other,
         };
         world.controller.handle(closed, world.now);
     }
@@ -392,7 +395,7 @@ fn the_link_that_has_had_no_circuit_for_longest_gives_way_to_newcomers() {
     // Idle, and which of them for longer.
     for index in [7, 3, 5] {
         end_circuit(&mut world, links[index], 0x8000_0001);
-        world.pass(std::time::Duration::from_secs(1));
+        world.pass(Duration::from_secs(1));
     }
     use_link(&mut world, links[3], 0x8000_0002);
     world.settle();
@@ -468,7 +471,7 @@ fn open_connections_to_made_up_relays_leave_the_files_to_others() {
         end_circuit(&mut world, attacker, circ_id);
         while world.take(attacker).is_some() {}
         if number % 8 == 7 {
-            world.pass(std::time::Duration::from_millis(250));
+            world.pass(Duration::from_millis(250));
         }
         world.close_as_asked();
         assert!(initiated(&world) <= 80);
@@ -599,6 +602,50 @@ fn onionskins_of_one_client_do_not_keep_out_those_of_others() {
         *refused.entry(attacker).or_default() += 1;
     }
     assert_eq!(refused[&attacker], 910);
+}
+
+#[test]
+fn an_onionskin_that_has_waited_too_long_is_refused_in_place_of_answered() {
+    let mut world = World::new(1, 1);
+    world.answer_onionskins = false;
+    let client = world.link_on(0, CLIENT);
+    // 64 are with the worker.
+    for id in 1..=66 {
+        let create = CreateRequest::Create2 {
+            handshake_type: 2,
+            data: vec![0; 84],
+        };
+        world.receive(client, &create.encode(0x8000_0000 + id).unwrap());
+        world.settle();
+    }
+    assert_eq!(world.with_workers.len(), 64);
+    world.pass(Duration::from_secs(4));
+    let answer = |world: &mut World, place: usize| {
+        let (half, kind) = world.with_workers[place];
+        let refused = Err(DestroyReason::PROTOCOL);
+        let now = world.now;
+        world
+            .controller
+            .onionskin_answered(half, kind, None, refused, now);
+        world.do_actions();
+        world.settle();
+        destroy_reason(&world.expect(client, ChanCmd::DESTROY))
+    };
+    assert_eq!(answer(&mut world, 0), DestroyReason::PROTOCOL);
+    assert_eq!(
+        world.with_workers.len(),
+        65,
+        "four seconds are not too long"
+    );
+    world.pass(Duration::from_secs(2));
+    assert_eq!(answer(&mut world, 1), DestroyReason::RESOURCELIMIT);
+    assert_eq!(
+        destroy_reason(&world.expect(client, ChanCmd::DESTROY)),
+        DestroyReason::PROTOCOL
+    );
+    assert_eq!(world.with_workers.len(), 65);
+    assert_eq!(world.controller.counts().onionskins_dropped, 1);
+    assert_eq!(world.controller.onionskins(), 63);
 }
 
 #[test]

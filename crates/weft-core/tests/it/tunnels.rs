@@ -78,8 +78,8 @@ fn least_delay_uses_one_leg_as_long_as_it_is_the_fastest() {
 }
 
 #[test]
-fn sixteen_legs_carry_one_stream() {
-    let mut tunnel = Tunnel::new(4, 9, 16, DesiredUx::HighThroughput);
+fn eight_legs_carry_one_stream() {
+    let mut tunnel = Tunnel::new(4, 9, 8, DesiredUx::HighThroughput);
     let id = tunnel.open_stream(0);
     let down = payload(10, LENGTH);
     let (_, got) = tunnel.transfer(id, &[], &down);

@@ -122,12 +122,17 @@ fn a_nonce_that_is_used_again_or_another_s_joins_nothing() {
 }
 
 #[test]
-fn no_more_than_sixteen_legs_join() {
+fn no_more_legs_join_than_may() {
     for (side, kind) in ALL {
-        let mut far = FarEnd::with_legs(side, kind, 16, 13);
+        // cfx_max_legs_set, and the bound of both.
+        let most = match kind {
+            Kind::Conflux => 8,
+            Kind::Mtor => 16,
+        };
+        let mut far = FarEnd::with_legs(side, kind, most, 13);
         let leg = far.add_circuit();
         assert!(!far.link(leg), "{side:?} {kind:?}");
-        assert_eq!((far.open_legs(), far.has_tunnel()), (16, true));
+        assert_eq!((far.open_legs(), far.has_tunnel()), (most, true));
         far.world.audit_at_rest();
     }
 }

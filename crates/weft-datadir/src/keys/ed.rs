@@ -29,6 +29,8 @@ pub(super) struct Policy {
 
 /// Why a signing key is of no use any more, as C tor puts it.
 const EXPIRED: &str = "the one I have is expired";
+/// In what a certificate contradicts the master key's file.
+const OTHER_MASTER: &str = "the certificate was signed by another master identity key";
 /// What C tor advises wherever it wants the master key.
 const ADVICE: &str = "If the master identity key was not moved or encrypted with a passphrase, this will be done \
     automatically and no further action is required. Otherwise, provide the necessary data using 'weft --keygen' to do it \
@@ -148,7 +150,7 @@ pub(super) fn load(
         return Err(KeyError::Mismatch {
             path: store.path(store::SIGNING_CERT),
             other: store.path(store::MASTER_PUBLIC),
-            what: "the certificate was signed by another master identity key",
+            what: OTHER_MASTER,
         });
     }
 
@@ -283,6 +285,25 @@ fn absence(store: &Store<'_>, offline: bool) -> MasterKeyAbsence {
         MasterKeyAbsence::Encrypted
     } else {
         MasterKeyAbsence::Missing
+    }
+}
+
+/// The identity alone, of files that belong together: its signing key may have run out, and nothing is made.
+pub(super) fn identity(store: &Store<'_>) -> Result<Ed25519Identity, KeyError> {
+    let held = load_signing(store)?;
+    let (secret, public_file) = load_master(store, false)?;
+    let certified = held.pair.map(|(_, cert)| cert.identity);
+    let identity = public_file
+        .or_else(|| secret.as_ref().map(public))
+        .or(certified)
+        .ok_or_else(|| KeyError::Missing(store.path(store::MASTER_PUBLIC)))?;
+    match certified {
+        Some(certified) if certified != identity => Err(KeyError::Mismatch {
+            path: store.path(store::SIGNING_CERT),
+            other: store.path(store::MASTER_PUBLIC),
+            what: OTHER_MASTER,
+        }),
+        _ => Ok(identity),
     }
 }
 

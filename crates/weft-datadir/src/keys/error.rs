@@ -46,6 +46,12 @@ pub enum KeyError {
     /// There is no such file, and none may be made.
     #[error("{} is missing, and this command makes no new keys", .0.display())]
     Missing(PathBuf),
+    /// The relay was moved to another machine, where it may run.
+    #[error(
+        "this relay was moved to another machine with `weft backup --move`, and two relays with the same keys harm each \
+         other. To run it here again, end it there and remove {}", .0.display()
+    )]
+    Moved(PathBuf),
     /// A new signing key is needed, and the master identity key that must sign it is not here.
     #[error(
         "a new medium-term signing key is needed, because {need}, but the master identity key \

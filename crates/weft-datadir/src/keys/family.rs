@@ -85,6 +85,11 @@ pub fn load(
     }
 }
 
+/// Whether a file of this name is of a family's key.
+pub(crate) fn is_file(name: &str) -> bool {
+    name.ends_with(SECRET) || name.ends_with(PUBLIC)
+}
+
 /// The files of `directory` that are called family keys, by name.
 fn secret_files(directory: &Path) -> Result<Vec<PathBuf>, FamilyError> {
     let failed = |source| FileError::new("list", directory, source);

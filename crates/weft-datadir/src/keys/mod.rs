@@ -15,7 +15,7 @@ mod onion;
 pub mod pwbox;
 mod store;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rand::CryptoRng;
@@ -27,6 +27,7 @@ use crate::{dir, file, state};
 pub use error::{KeyError, MasterKeyAbsence};
 pub use keygen::{KeygenRequest, Passphrases, keygen};
 pub use onion::{NtorKeypair, NtorKeys, OnionKeyParams};
+pub use store::Files;
 use store::Store;
 use zeroize::Zeroizing;
 
@@ -90,6 +91,15 @@ impl KeyConfig {
         Ok(())
     }
 
+    /// Checks that the relay was not moved to another machine.
+    fn check_here(&self) -> Result<(), KeyError> {
+        let path = self.key_directory.join(MOVED);
+        match path.symlink_metadata() {
+            Ok(_) => Err(KeyError::Moved(path)),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// The file of the signing key's certificate.
     pub fn signing_cert_path(&self) -> PathBuf {
         self.key_directory.join(store::SIGNING_CERT)
@@ -114,6 +124,44 @@ pub fn signing_key_expires(cfg: &KeyConfig) -> Result<Option<SystemTime>, KeyErr
     let cert = store::read(&cfg.signing_cert_path(), format::signing_cert)?;
     Ok(cert.map(|cert| cert.expires))
 }
+
+/// A relay's two identities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identities {
+    /// The RSA identity's digest, which is the fingerprint.
+    pub rsa: RsaIdentity,
+    /// The ed25519 master identity.
+    pub ed25519: Ed25519Identity,
+}
+
+impl Identities {
+    /// Those of the key files `files`, which belong together and can be read. Onion keys may be missing, and the signing
+    /// key may have run out: both are made anew at a start.
+    ///
+    /// # Errors
+    ///
+    /// A file is damaged, is of another relay, or an identity is missing; errors name the files as if they were in `directory`.
+    pub fn of(files: &Files, directory: &Path) -> Result<Self, KeyError> {
+        let store = Store::of_files(directory, files);
+        let rsa = store.read(store::RSA_IDENTITY, format::rsa_key)?;
+        let rsa = rsa.ok_or_else(|| KeyError::Missing(store.path(store::RSA_IDENTITY)))?;
+        let identities = Identities {
+            rsa: rsa.to_public_key().to_rsa_identity(),
+            ed25519: ed::identity(&store)?,
+        };
+        store.read(store::TAP, format::rsa_key)?;
+        onion::check(&store)?;
+        Ok(identities)
+    }
+
+    /// The fingerprint: 40 upper-case hexadecimal digits.
+    pub fn fingerprint(&self) -> String {
+        self.rsa.as_hex_upper()
+    }
+}
+
+/// The file of the key directory by which [`crate::backup`] says that the relay runs elsewhere now.
+pub const MOVED: &str = "moved";
 
 /// The keys of one relay. The master identity's secret half is read only while it is needed.
 pub struct RelayKeys {
@@ -177,6 +225,7 @@ impl RelayKeys {
         rng: &mut impl CryptoRng,
     ) -> Result<Self, KeyError> {
         cfg.check_directories(true)?;
+        cfg.check_here()?;
         ed::finish_interrupted_renewal(&cfg.key_directory)?;
         let mut store = Store::writable(&cfg.key_directory);
         let mut keys = Self::load_from(&mut store, cfg, now, rng)?;

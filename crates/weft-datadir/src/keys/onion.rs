@@ -94,13 +94,30 @@ fn new_ntor(rng: &mut impl CryptoRng) -> (NtorKeypair, Zeroizing<Vec<u8>>) {
     (NtorKeypair { secret, public }, file)
 }
 
+/// Whether the ntor keys that are there can be read.
+pub(super) fn check(store: &Store<'_>) -> Result<(), KeyError> {
+    store.read(store::NTOR, decode_ntor)?;
+    store.read(store::NTOR_OLD, decode_ntor)?;
+    Ok(())
+}
+
 /// Loads the ntor keys; makes the current one where there is none. A missing previous key is
 /// not made up.
 pub(super) fn load_ntor(
     store: &mut Store<'_>,
     rng: &mut impl CryptoRng,
 ) -> Result<NtorKeys, KeyError> {
-    let previous = store.read(store::NTOR_OLD, decode_ntor)?;
+    // Bridges of several processes with one identity have a folder there, so that none of them rotates.
+    let previous = match store.is_folder(store::NTOR_OLD) {
+        true => {
+            tracing::warn!(
+                "{} is a folder: onion keys are not rotated. Remove it, unless that is why you made it.",
+                store.path(store::NTOR_OLD).display()
+            );
+            None
+        }
+        false => store.read(store::NTOR_OLD, decode_ntor)?,
+    };
     let current = match store.read(store::NTOR, decode_ntor)? {
         Some(key) => key,
         None if store.can_write() => {
@@ -147,7 +164,12 @@ pub(super) fn forget_previous(dir: &Path) -> Result<bool, KeyError> {
         let path = dir.join(name);
         match std::fs::remove_file(&path) {
             Ok(()) => any = true,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            // Nothing, or a folder, which is no key.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory
+                ) => {}
             Err(e) => return Err(FileError::new("remove", &path, e).into()),
         }
     }

@@ -1,5 +1,6 @@
 //! The key files of one relay: their names, and reading and staging them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rand::CryptoRng;
@@ -31,10 +32,15 @@ pub(super) const TAP: &str = "secret_onion_key";
 /// The previous TAP onion key.
 pub(super) const TAP_OLD: &str = "secret_onion_key.old";
 
+/// Files by their names in the key directory.
+pub type Files = BTreeMap<String, Zeroizing<Vec<u8>>>;
+
 /// One key directory being read, and new files for it.
 pub(super) struct Store<'a> {
     /// KeyDirectory.
     dir: &'a Path,
+    /// What is read in place of the directory's files.
+    files: Option<&'a Files>,
     /// Files to be written at the end, all or none; `None` where nothing may be written.
     staged: Option<Staged>,
 }
@@ -44,13 +50,27 @@ impl<'a> Store<'a> {
     pub(super) fn writable(dir: &'a Path) -> Self {
         Self {
             dir,
+            files: None,
             staged: Some(Staged::default()),
         }
     }
 
     /// Only reads.
     pub(super) fn read_only(dir: &'a Path) -> Self {
-        Self { dir, staged: None }
+        Self {
+            dir,
+            files: None,
+            staged: None,
+        }
+    }
+
+    /// Only reads, and reads these files: those of `dir` as they were elsewhere.
+    pub(super) fn of_files(dir: &'a Path, files: &'a Files) -> Self {
+        Self {
+            dir,
+            files: Some(files),
+            staged: None,
+        }
     }
 
     /// Whether missing files may be made.
@@ -65,16 +85,38 @@ impl<'a> Store<'a> {
 
     /// Whether there is anything of that name.
     pub(super) fn exists(&self, name: &str) -> bool {
-        self.path(name).symlink_metadata().is_ok()
+        match self.files {
+            Some(files) => files.contains_key(name),
+            None => self.path(name).symlink_metadata().is_ok(),
+        }
     }
 
-    /// Reads and decodes a file; `None` where there is none.
+    /// Checks for a folder of that name.
+    pub(super) fn is_folder(&self, name: &str) -> bool {
+        self.files.is_none() && self.path(name).is_dir()
+    }
+
+    /// Reads and decodes a file; `None` where there is none. An onion key that is empty is none, as in C tor: a disk was full
+    /// when it was written, and a new one costs nothing that lasts, unlike an identity.
     pub(super) fn read<T>(
         &self,
         name: &str,
         decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
     ) -> Result<Option<T>, KeyError> {
-        read(&self.path(name), decode)
+        let path = self.path(name);
+        if let Some(files) = self.files {
+            let bytes = files.get(name).filter(|bytes| !bytes.is_empty());
+            let decoded = bytes.map(|bytes| decode(bytes)).transpose();
+            return decoded.map_err(|error| KeyError::damaged(&path, error.to_string()));
+        }
+        let is_empty = || {
+            path.metadata()
+                .is_ok_and(|meta| meta.is_file() && meta.len() == 0)
+        };
+        if matches!(name, NTOR | TAP) && is_empty() {
+            return Ok(None);
+        }
+        read(&path, decode)
     }
 
     /// Keeps new contents for [`Store::commit`].

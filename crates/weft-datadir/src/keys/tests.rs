@@ -175,8 +175,10 @@ fn every_damage_is_named_and_nothing_is_overwritten() {
         let path = relay.key(name);
         let good = fs::read(&path).unwrap();
 
-        fs::write(&path, "").unwrap();
-        relay.refuses(now(), &[name, "is empty", "left as it is"]);
+        if name != store::NTOR && name != store::TAP {
+            fs::write(&path, "").unwrap();
+            relay.refuses(now(), &[name, "is empty", "left as it is"]);
+        }
         fs::write(&path, &good[..20]).unwrap();
         relay.refuses(now(), &[name]);
         fs::write(&path, &good[..good.len() - 1]).unwrap();
@@ -466,6 +468,36 @@ fn a_previous_onion_key_is_checked_too() {
     // The same key twice is one key.
     fs::copy(relay.key(store::NTOR), relay.key(store::NTOR_OLD)).unwrap();
     assert!(relay.load(now()).unwrap().ntor.previous.is_none());
+}
+
+/// As in C tor: what a full disk leaves is made anew, and a folder stops rotation.
+#[test]
+fn an_empty_onion_key_is_made_anew_and_a_folder_for_the_previous_stops_rotation() {
+    let (relay, keys) = Relay::with_keys();
+    for name in [store::NTOR, store::TAP] {
+        fs::write(relay.key(name), "").unwrap();
+    }
+    let mut anew = relay.load(now()).unwrap();
+    assert_eq!(anew.fingerprint(), keys.fingerprint());
+    assert_ne!(anew.ntor.current.public, keys.ntor.current.public);
+    assert_ne!(anew.tap.to_public_key(), keys.tap.to_public_key());
+
+    for name in [store::NTOR_OLD, store::TAP_OLD] {
+        fs::create_dir(relay.key(name)).unwrap();
+    }
+    let again = relay.load(now()).unwrap();
+    assert_eq!(again.ntor.current.public, anew.ntor.current.public);
+    assert!(again.ntor.previous.is_none());
+    let params = OnionKeyParams::default();
+    let mut at = |days: u32| anew.rotate_if_due(now() + days * DAY, params, &mut rng(5));
+    assert_eq!(at(8).unwrap(), Rotation::None);
+    let error = at(28).unwrap_err().to_string();
+    assert!(error.contains(".old"), "{error}");
+    assert_eq!(anew.ntor.current.public, again.ntor.current.public);
+    assert_eq!(
+        relay.load(now()).unwrap().ntor.current.public,
+        again.ntor.current.public
+    );
 }
 
 #[test]

@@ -16,16 +16,19 @@ use super::router::signature_object;
 use super::versions::recommended;
 use super::weights::{SCALE, Totals};
 
-/// The consensus method whose documents these are (C tor 0.4.9's newest).
-const METHOD: u32 = 35;
+/// The consensus method whose documents these are: that of C tor 0.4.9.12, whose microdescriptors need no TAP key.
+const METHOD: u32 = 36;
+/// The same with AuthDirSupport048Clients.
+const METHOD_WITH_TAP: u32 = 35;
 /// The publication time of every entry of a microdesc consensus (method 33).
 const NO_TIME: &str = "2038-01-01 00:00:00";
-/// What nodes should and must speak: what everything that still runs speaks.
+/// What nodes should and must speak: what C tor 0.4.9.11's authorities vote for. What 0.4.9.12 recommends besides is in no
+/// document at hand.
 const PROTOCOLS: &str = "\
-recommended-client-protocols Cons=2 Desc=2 Link=4-5 Microdesc=2 Relay=2
-recommended-relay-protocols Cons=2 Desc=2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2
-required-client-protocols Cons=2 Desc=2 Link=4 Microdesc=2 Relay=2
-required-relay-protocols Desc=2 Link=4 LinkAuth=3 Relay=2
+recommended-client-protocols Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 HSDir=2 HSIntro=4 HSRend=2 Link=4-5 Microdesc=2 Relay=2-4
+recommended-relay-protocols Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 HSDir=2 HSIntro=4-5 HSRend=2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-4
+required-client-protocols Cons=2 Desc=2 FlowCtrl=1 Link=4 Microdesc=2 Relay=2
+required-relay-protocols Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 HSDir=2 HSIntro=4-5 HSRend=2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-4
 ";
 
 /// The flavours of a consensus.
@@ -85,9 +88,13 @@ fn document(
         Flavour::Ns => "",
         Flavour::Microdesc => " microdesc",
     };
+    let method = match config.lists.needs_tap {
+        true => METHOD_WITH_TAP,
+        false => METHOD,
+    };
     write!(
         text,
-        "network-status-version 3{name}\nvote-status consensus\nconsensus-method {METHOD}\n\
+        "network-status-version 3{name}\nvote-status consensus\nconsensus-method {method}\n\
          valid-after {}\nfresh-until {}\nvalid-until {}\nvoting-delay {} {}\n\
          {}{}known-flags Authority {}Exit Fast Guard HSDir {}NoEdConsensus Running Stable StaleDesc Sybil \
          V2Dir Valid\n{PROTOCOLS}",

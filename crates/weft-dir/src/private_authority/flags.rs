@@ -86,15 +86,17 @@ impl<'a> Voter<'a> {
         if most == 0 {
             return crowded;
         }
-        let addresses: [fn(&Router) -> Option<IpAddr>; 2] = [
-            |router| Some(router.ip.into()),
-            |router| Some(router.ipv6?.ip()),
-        ];
-        for address in addresses {
+        // An IPv6 address is reached apart, and may be claimed by anybody where that is not tested.
+        let tests = self.config.reachability.test;
+        let address = |one: &Candidate<'_>, ipv6: bool| match ipv6 {
+            false => Some(IpAddr::from(one.router.ip)),
+            true => Some(one.router.ipv6.filter(|_| one.ipv6 || !tests)?.ip()),
+        };
+        for ipv6 in [false, true] {
             let with = all
                 .iter()
                 .filter(|one| one.running)
-                .filter_map(|one| Some((address(one.router)?, one)));
+                .filter_map(|one| Some((address(one, ipv6)?, one)));
             let mut with: Vec<(IpAddr, &Candidate<'_>)> = with.collect();
             with.sort_by_key(|(ip, one)| {
                 (
@@ -305,10 +307,11 @@ impl<'a> Voter<'a> {
         Flags {
             authority: router.rsa == config.identity,
             bad_exit,
-            exit: config.exits.grants(&router.rsa, exit),
+            // After the votes, so that TestingDirAuthVoteExit and the like do not bring them back (dirvote.c).
+            exit: !middle_only && config.exits.grants(&router.rsa, exit),
             fast,
-            guard: config.guards.grants(&router.rsa, guard),
-            hs_dir: config.hidden_service_dirs.grants(&router.rsa, hs_dir),
+            guard: !middle_only && config.guards.grants(&router.rsa, guard),
+            hs_dir: !middle_only && config.hidden_service_dirs.grants(&router.rsa, hs_dir),
             middle_only,
             stable,
             stale: router.published + STALE < self.now,

@@ -62,6 +62,8 @@ pub struct Lists {
     pub list_bad_exits: bool,
     /// AuthDirListMiddleOnly: the flag MiddleOnly is given at all.
     pub list_middle_only: bool,
+    /// AuthDirSupport048Clients: a descriptor without TAP key is refused.
+    pub needs_tap: bool,
     /// MinimalAcceptedServerVersion; empty: any.
     pub minimal_version: String,
     /// GeoIPFile.

@@ -202,6 +202,9 @@ impl Router {
 
     /// What an authority's lists have of it, or why it is rejected.
     pub(super) fn standing(&self, lists: &Lists) -> Result<Standing, &'static str> {
+        if lists.needs_tap && object(&self.text, "onion-key").is_none() {
+            return Err("Missing TAP key in descriptor.");
+        }
         lists.standing((self.rsa, self.ed), self.ip, &self.platform)
     }
 
@@ -354,8 +357,8 @@ fn port_range(text: &str) -> Option<(u16, u16)> {
 }
 
 /// The microdescriptor, byte for byte as C tor's authorities make it by consensus method 35
-/// (dirvote.c, `dirvote_create_microdescriptor`; dir-spec 3.3), except that a relay without TAP key
-/// has an empty `onion-key` (proposal 350).
+/// (dirvote.c, `dirvote_create_microdescriptor`; dir-spec 3.3). A relay without TAP key has an empty `onion-key`, as
+/// from method 36 on (proposal 350).
 fn microdesc(text: &str, parsed: &RouterDesc, rsa: &RsaIdentity, summary: &str) -> String {
     let mut microdesc = String::from("onion-key\n");
     if let Some(key) = object(text, "onion-key") {

@@ -226,7 +226,11 @@ impl DirectoryTask {
         let before = self.paths.guards.clone();
         let is_listed = |id: &RsaIdentity| {
             let relay = consensus.relay(id);
-            relay.is_some_and(|relay| relay.has(RelayFlag::Fast) && relay.has(RelayFlag::V2Dir))
+            relay.is_some_and(|relay| {
+                relay.has(RelayFlag::Fast)
+                    && relay.has(RelayFlag::V2Dir)
+                    && !relay.has(RelayFlag::MiddleOnly)
+            })
         };
         self.paths.guards.retain(is_listed);
         while self.paths.guards.len() < MOST_GUARDS {
@@ -266,6 +270,8 @@ impl DirectoryTask {
             .relays()
             .filter(|(id, relay)| relay.has(RelayFlag::Fast) && !not.contains(id))
             .filter(|(_, relay)| flags.iter().all(|flag| relay.has(*flag)))
+            // Whoever is asked for a flag is not in the middle.
+            .filter(|(_, relay)| flags.is_empty() || !relay.has(RelayFlag::MiddleOnly))
             .collect();
         for _ in 0..16 {
             let weight = |(_, relay): &(&RsaIdentity, &KnownRelay)| u64::from(relay.weight.max(1));

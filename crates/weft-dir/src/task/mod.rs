@@ -512,6 +512,7 @@ impl DirectoryTask {
             self.news(news, now, monotonic);
         }
         self.load_ns();
+        (self.events)(Event::CacheRead);
     }
 
     /// Acts on what fetching led to.
@@ -525,11 +526,12 @@ impl DirectoryTask {
                     fetched,
                     ..
                 } = *adopted;
+                // First of all it is in use: what waits for it shall not wait for the disk.
+                self.adopted(Arc::clone(&consensus), now, monotonic);
                 if fetched {
                     self.store(cache::CONSENSUS, &text);
                 }
                 self.serve_consensus(&consensus, signers, text);
-                self.adopted(consensus, now, monotonic);
             }
             News::Certs(text) => {
                 self.store(cache::CERTS, &text);

@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use crate::ctor::{CTor, Node, free_port};
+use crate::ctor::{CTor, Node, can_do_without_tap, free_port};
 use crate::testing;
+use weft_testing::not_run;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::relay_flags::RelayFlag;
@@ -297,6 +298,30 @@ fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that
         "and logs it: {}",
         tor.log()
     );
+}
+
+/// From C tor 0.4.9.12 on.
+#[test]
+fn a_new_authority_takes_descriptors_without_tap_keys() {
+    if !can_do_without_tap() {
+        not_run!("this C tor's authorities want TAP keys");
+        return;
+    }
+    let tor = CTor::with("", "");
+    let now = SystemTime::now();
+    let moment = |with_tap| Moment {
+        published: now,
+        history: Vec::new(),
+        with_tap,
+        ..testing::moment()
+    };
+    let signed = testing::relay_at(50, now).sign(&moment(false)).unwrap();
+    let response = tor.post(&signed.router);
+    assert_eq!(response.status, 200, "{}", response.reason);
+    // By the announcement those with TAP keys are refused, by the notes of the release they are not.
+    let signed = testing::relay_at(51, now).sign(&moment(true)).unwrap();
+    let response = tor.post(&signed.router);
+    eprintln!("with a TAP key: {} {}", response.status, response.reason);
 }
 
 #[test]

@@ -294,6 +294,33 @@ fn from_nothing_to_published_and_listed() {
     assert!(matches!(last.last(), Some(Event::State(_))), "{last:?}");
 }
 
+/// A relay accepts connections then: who comes earlier is taken for no relay.
+#[test]
+fn that_the_cache_was_read_comes_after_its_consensus_and_before_any_other() {
+    let before_the_cache = |node: &Node| {
+        let before = Cell::new(None);
+        node.until("the cache to be read", |event| match event {
+            Event::Consensus(consensus) => {
+                before.set(Some(consensus.valid_after));
+                None
+            }
+            Event::CacheRead => Some(()),
+            _ => None,
+        });
+        before.get()
+    };
+    let cache = tempfile::tempdir().unwrap();
+    let (node, _server) = bridge(cache.path(), FakeCircuits::new(|_, _| Ok(Vec::new())));
+    assert_eq!(before_the_cache(&node), Some(now()));
+    node.shutdown();
+
+    let empty = tempfile::tempdir().unwrap();
+    let (_server, options) = network(empty.path(), |_| answer("200 Fine", "", ""));
+    let node = Node::start(options);
+    assert_eq!(before_the_cache(&node), None);
+    node.shutdown();
+}
+
 #[test]
 fn bandwidth_reaches_the_descriptor() {
     let directory = tempfile::tempdir().unwrap();

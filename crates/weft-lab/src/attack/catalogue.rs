@@ -3,10 +3,10 @@
 use anyhow::{Context as _, Result};
 
 use super::definition::Attack;
-use super::{circuits, names, ports, streams};
+use super::{circuits, far_ends, held, names, ports, streams};
 
 /// All attacks.
-pub const ATTACKS: [Attack; 28] = [
+pub const ATTACKS: [Attack; 33] = [
     streams::BEGIN_END_BEGIN,
     streams::NEVER_SENDME,
     streams::DRAINED_STREAMS,
@@ -35,6 +35,11 @@ pub const ATTACKS: [Attack; 28] = [
     circuits::DESTROY_CHURN,
     circuits::PADDING_FLOOD,
     circuits::RENDEZVOUS_COOKIES,
+    far_ends::CREATE_FAST_BACK,
+    far_ends::UNLISTED_EXTENDS,
+    held::YOUNG_MEMORY,
+    held::UNREAD_ANSWERS,
+    ports::CLIENT_HELLOS,
 ];
 
 /// The attack of this name.

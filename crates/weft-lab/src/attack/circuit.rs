@@ -59,12 +59,16 @@ impl Circuit {
     pub(super) fn made(id: u32, keys: &HopKeys) -> Circuit {
         let mut crypt = OriginCircuit::new();
         crypt.add_hop(keys);
-        Circuit::new(id | INITIATOR, crypt)
+        Circuit::new(id, crypt)
     }
 
     /// CREATE_FAST and its answer: costs neither side public-key cryptography.
     pub(super) fn create_fast(peer: &mut Peer, id: u32) -> Result<Circuit> {
-        let id = id | INITIATOR;
+        Circuit::create_fast_as(peer, id | INITIATOR)
+    }
+
+    /// Makes one with exactly this circuit id. The side that did not open the link leaves the upper bit unset (tor-spec 5.1.1).
+    pub(super) fn create_fast_as(peer: &mut Peer, id: u32) -> Result<Circuit> {
         let state = fast::ClientState::start(&mut peer.rng);
         peer.queue(CreateRequest::Fast { x: *state.x() }.encode(id)?.as_bytes())?;
         let cell = answer(peer, id)?;

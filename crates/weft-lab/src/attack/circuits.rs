@@ -22,7 +22,7 @@ use super::servers::Holes;
 use super::target::Needs;
 
 /// Circuits that a link may have before a flood opens another link.
-const CIRCUITS_OF_A_LINK: u32 = 20_000;
+pub(super) const CIRCUITS_OF_A_LINK: u32 = 20_000;
 
 pub(super) const ONIONSKIN_FLOOD: Attack = Attack {
     name: "onionskin-flood",
@@ -181,7 +181,12 @@ fn rendezvous_cookies(scene: &Scene<'_>) -> Result<()> {
 }
 
 /// Circuits of ids from `first` on, made in one go by CREATE_FAST.
-fn create_many(scene: &Scene<'_>, peer: &mut Peer, first: u32, count: u32) -> Result<Vec<Circuit>> {
+pub(super) fn create_many(
+    scene: &Scene<'_>,
+    peer: &mut Peer,
+    first: u32,
+    count: u32,
+) -> Result<Vec<Circuit>> {
     let mut states = HashMap::new();
     let mut cells = Vec::new();
     for id in first..first + count {
@@ -207,7 +212,10 @@ fn create_many(scene: &Scene<'_>, peer: &mut Peer, first: u32, count: u32) -> Re
         let CreateReply::Fast { y, kh } = CreateReply::decode(cell.command(), cell.body())? else {
             continue;
         };
-        made.push(Circuit::made(id, &state.finish(&y, &kh)?.into()));
+        made.push(Circuit::made(
+            INITIATOR | id,
+            &state.finish(&y, &kh)?.into(),
+        ));
     }
     Ok(made)
 }
@@ -318,9 +326,7 @@ pub(super) const SNIPER: Attack = Attack {
 fn sniper(scene: &Scene<'_>) -> Result<()> {
     const CIRCUITS: usize = 64;
     const CELLS: usize = 2400;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    listener.set_nonblocking(true)?;
-    let at = listener.local_addr()?;
+    let (listener, at) = listen(Ipv4Addr::LOCALHOST)?;
     let mut number = 0;
     scene.again(|| {
         number = (number + 1) % ATTACKERS;
@@ -350,8 +356,16 @@ fn sniper(scene: &Scene<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A listener of a relay that we play, and its address.
+pub(super) fn listen(ip: Ipv4Addr) -> Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind((ip, 0))?;
+    listener.set_nonblocking(true)?;
+    let at = listener.local_addr()?;
+    Ok((listener, at))
+}
+
 /// Circuits of a client's link, all extended to a relay that we play: its link, and their ids on it.
-fn extend_to_ourselves(
+pub(super) fn extend_to_ourselves(
     scene: &Scene<'_>,
     client: &mut Peer,
     number: usize,

@@ -32,9 +32,9 @@ use crate::report::Table;
 ///
 /// Results go into a new folder: results.json, results.md, and plots as SVG and PNG. Ctrl-C ends the
 /// experiment; what was measured until then is in the folder. The exit status is 1 if honest circuits
-/// kept less than 90 % of their throughput under an attack, if one was closed, if new requests were
-/// refused, if file descriptors stayed open, or if rounds are missing. docs/attacks.md explains
-/// the results.
+/// kept less than 97 % of their throughput under an attack, if one was closed, if new requests were
+/// refused, if the target gave an answer or took memory that it must not, if file descriptors stayed
+/// open, or if rounds are missing. docs/attacks.md explains the results.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The attacks.

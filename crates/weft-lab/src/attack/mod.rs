@@ -13,7 +13,8 @@
 //! | `cast`, `peer`, `circuit`, `servers` | everybody else |
 //! | `probes` | honest users who want something new |
 //! | `scene` | what an attack sees; its rate |
-//! | `streams`, `names`, `circuits`, `ports` | the attacks |
+//! | `streams`, `names`, `circuits`, `ports`, `far_ends`, `held` | the attacks |
+//! | `microdescs` | documents for a directory cache |
 //! | `definition`, `catalogue` | what an attack is, and all of them by name |
 //! | `command`, `options`, `round` | the command; how attacks are measured; one measurement |
 //! | [`results`], `figures` | what was measured |
@@ -25,7 +26,10 @@ mod circuit;
 mod circuits;
 mod command;
 mod definition;
+mod far_ends;
 mod figures;
+mod held;
+mod microdescs;
 mod names;
 mod options;
 mod peer;

@@ -8,7 +8,7 @@ use weft_cell::stream_msg::Resolve;
 
 use super::circuit::Circuit;
 use super::definition::{Attack, NO_LEAD};
-use super::peer::{BEAT, Peer};
+use super::peer::Peer;
 use super::probes::Want;
 use super::scene::Scene;
 use super::streams::silent_name;
@@ -94,12 +94,7 @@ fn silent_begin_dir(scene: &Scene<'_>) -> Result<()> {
                 return Ok(());
             }
         }
-        while !scene.is_over() {
-            for (peer, _) in &mut links {
-                peer.pump_blind(BEAT)?;
-            }
-        }
-        Ok(())
+        scene.linger(links.iter_mut().map(|(peer, _)| peer).collect())
     });
     Ok(())
 }

@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha12Rng;
 
 use super::cast::attacker;
 use super::definition::{Attack, NO_LEAD};
@@ -124,6 +126,44 @@ fn half_open_links(scene: &Scene<'_>) -> Result<()> {
             let peeked = socket.peek(&mut [0]);
             matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)
         });
+        Ok(())
+    });
+    Ok(())
+}
+
+pub(super) const CLIENT_HELLOS: Attack = Attack {
+    name: "client-hellos",
+    what: "1,500 ClientHellos at once on as many connections, again and again",
+    bound: "1,500 connections, or half of the file limit",
+    needs: Needs::RELAY,
+    want: Want::Circuit,
+    destination: None,
+    lead: NO_LEAD,
+    run: client_hellos,
+};
+
+fn client_hellos(scene: &Scene<'_>) -> Result<()> {
+    let count = scene.max_connections.min(1500);
+    let mut rng = ChaCha12Rng::seed_from_u64(scene.seed());
+    let mut session = scene.cast.client.connect(&mut rng)?;
+    let mut hello = Vec::new();
+    while session.tls().wants_write() {
+        session.tls().write_tls(&mut hello)?;
+    }
+    scene.again(|| {
+        let mut open = Vec::new();
+        while open.len() < count && !scene.is_over() {
+            let number = open.len() / 200;
+            open.push(connect(attacker(number), scene.aim.address, None)?);
+        }
+        // They wait until the target has accepted all.
+        scene.pause(Duration::from_millis(100));
+        for socket in &mut open {
+            if scene.spend(hello.len()) && socket.write(&hello).is_ok() {
+                scene.did(1);
+            }
+        }
+        scene.pause(Duration::from_millis(500));
         Ok(())
     });
     Ok(())

@@ -164,6 +164,9 @@ pub struct Round {
     pub setbacks: u64,
     /// The first of them.
     pub first_setback: Option<String>,
+    /// An answer that the target must not give.
+    #[serde(default)]
+    pub breach: Option<String>,
     /// Lines of the target's log above `notice` since the attack began, and how often each came.
     pub complaints: BTreeMap<String, u64>,
     /// The target has ended.
@@ -270,6 +273,7 @@ mod tests {
             deeds: 1,
             setbacks: 0,
             first_setback: None,
+            breach: None,
             complaints: BTreeMap::new(),
             failure: None,
         }
@@ -282,7 +286,9 @@ mod tests {
             machine: Machine::default(),
             versions: Versions::default(),
             setting: Setting::default(),
-            attacks: vec!["sniper".to_owned(), "padding-flood".to_owned()],
+            attacks: ["sniper", "padding-flood", "unread-answers"]
+                .map(str::to_owned)
+                .into(),
             finished: true,
             rounds,
             failed: Vec::new(),
@@ -294,11 +300,11 @@ mod tests {
 
     #[test]
     fn an_attack_that_takes_nothing_passes() {
-        let results = results(vec![round(1, phase(99.0, 10)), round(2, phase(91.0, 9))]);
+        let results = results(vec![round(1, phase(100.0, 10)), round(2, phase(95.0, 9))]);
         // What was not measured has no summary.
         assert_eq!(results.summaries.len(), 1);
         assert!(results.is_passed(), "{results}");
-        assert!((results.summaries[0].kept.median - 0.95).abs() < 1e-9);
+        assert!((results.summaries[0].kept.median - 0.975).abs() < 1e-9);
     }
 
     #[test]
@@ -311,10 +317,17 @@ mod tests {
         leaks.after.files = FILES_LEFT + 1;
         let mut ended = round(1, phase(100.0, 10));
         ended.failure = Some("signal 6".to_owned());
+        let mut answers = round(1, phase(100.0, 10));
+        answers.breach = Some("the target made a circuit".to_owned());
+        let mut holds = round(1, phase(100.0, 10));
+        holds.attack = "unread-answers".to_owned();
+        holds.peak.rss_bytes = 74 << 20;
         let mut panicked = round(1, phase(100.0, 10));
         panicked.complaints.insert("thread panicked".to_owned(), 1);
         for (round, words) in [
-            (round(1, phase(89.0, 10)), "kept 89 %"),
+            (round(1, phase(96.0, 10)), "kept 96 %"),
+            (answers, "the target made a circuit"),
+            (holds, "held 77 MB more, not 73 MB at most"),
             (round(1, phase(100.0, 8)), "80 % of new honest requests"),
             (round(1, closed), "1 honest circuits were closed"),
             (round(1, stopped), "1 honest circuits were closed"),

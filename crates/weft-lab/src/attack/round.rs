@@ -103,10 +103,10 @@ pub fn round(
         Some(_) => (before, 0.0),
     };
     drop(destination);
-    let first_setback = counters.first_setback.lock();
-    let first_setback = first_setback
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone();
+    let noted = |of: &Mutex<Option<String>>| {
+        let noted = of.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.clone()
+    };
     Ok(Round {
         attack: attack.name.to_owned(),
         repetition,
@@ -120,7 +120,8 @@ pub fn round(
         attack_bytes: counters.bytes.load(Ordering::Relaxed),
         deeds: counters.deeds.load(Ordering::Relaxed),
         setbacks: counters.setbacks.load(Ordering::Relaxed),
-        first_setback,
+        first_setback: noted(&counters.first_setback),
+        breach: noted(&counters.breach),
         complaints: complaints(target.log().get(logged..).unwrap_or_default()),
         failure,
     })

@@ -29,6 +29,8 @@ pub(super) struct Counters {
     pub(super) setbacks: AtomicU64,
     /// The first of them.
     pub(super) first_setback: Mutex<Option<String>>,
+    /// An answer that the target must not give.
+    pub(super) breach: Mutex<Option<String>>,
     /// The attack is under way and must end.
     pub(super) over: AtomicBool,
 }
@@ -190,6 +192,22 @@ impl Scene<'_> {
                 self.pause(Duration::from_millis(10));
             }
         }
+    }
+
+    /// Reads what these peers are sent, and nothing else, until the attack is over.
+    pub(super) fn linger(&self, mut peers: Vec<&mut Peer>) -> Result<()> {
+        while !self.is_over() {
+            for peer in &mut peers {
+                peer.pump_blind(BEAT)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes an answer that the target must not give.
+    pub(super) fn breached(&self, how: String) {
+        let breach = self.counters.breach.lock();
+        *breach.unwrap_or_else(PoisonError::into_inner) = Some(how);
     }
 
     /// Counts something that the target refused.

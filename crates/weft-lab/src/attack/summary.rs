@@ -2,13 +2,21 @@
 
 use weft_stats::Summary;
 
+use super::catalogue::ATTACKS;
+use super::definition::Attack;
 use super::results::{AttackSummary, FILES_LEFT, Round};
 use super::tables::percent;
+use super::target::LITTLE_MEMORY;
 
 /// What honest circuits must keep of their throughput.
-const BAR: f64 = 0.9;
+const KEPT: f64 = 0.97;
+/// The share of new requests that must be granted, of those that are granted without the attack.
+const GRANTED: f64 = 0.9;
 /// The share of its processors beyond which the generator, not the target, may be what was measured.
 const BUSY: f64 = 0.95;
+
+/// Resident memory that a target may take more, where that is bounded, in bytes.
+const MEMORY: u64 = LITTLE_MEMORY + LITTLE_MEMORY / 10;
 
 /// What these rounds of one attack add up to, if there are any.
 pub(super) fn summary(
@@ -48,21 +56,33 @@ pub(super) fn summary(
         missed: Vec::new(),
     };
     let mut missed = Vec::new();
-    if one.kept.median < BAR {
+    if one.kept.median < KEPT {
         missed.push(format!(
             "honest circuits kept {} of their throughput, not {:.0} %",
             percent(&one.kept),
-            BAR * 100.0
+            KEPT * 100.0
         ));
     }
     if one.closed > 0 {
         missed.push(format!("{} honest circuits were closed", one.closed));
     }
-    if one.with_granted.median < BAR * one.without_granted.median {
+    if one.with_granted.median < GRANTED * one.without_granted.median {
         missed.push(format!(
             "{} of new honest requests were granted, {} without the attack",
             percent(&one.with_granted),
             percent(&one.without_granted)
+        ));
+    }
+    let breaches = rounds.iter().filter_map(|round| round.breach.clone());
+    missed.extend(breaches.take(1));
+    let held = |round: &&Round| round.peak.rss_bytes.saturating_sub(round.before.rss_bytes);
+    let most = rounds.iter().map(held).max().unwrap_or_default();
+    let is_bounded = |one: &Attack| one.name == attack && one.needs.bounded_memory;
+    if ATTACKS.iter().any(is_bounded) && most > MEMORY {
+        missed.push(format!(
+            "the target held {} MB more, not {} MB at most",
+            most / 1_000_000,
+            MEMORY / 1_000_000
         ));
     }
     let left = |round: &&Round| round.after.files > round.before.files + FILES_LEFT;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use weft_dir::private_authority::AuthorityKeys;
 
+use super::microdescs;
 use crate::bench::aim::Aim;
 use crate::bench::report::PAYLOAD_PER_CELL;
 use crate::bench::start::{MIDDLE, Program, Running};
@@ -19,6 +20,11 @@ use crate::network::keys_by_tor_gencert;
 use crate::ports::Port;
 use crate::process::Usage;
 use crate::traffic::NameServer;
+
+/// The least MaxMemInQueues that torrc can ask for, in bytes.
+pub(super) const LITTLE_MEMORY: u64 = 64 << 20;
+/// File descriptors of a relay whose operator left the limit as it was.
+const FEW_FILES: u32 = 1050;
 
 /// What an attack needs of its target, besides an ORPort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +39,18 @@ pub struct Needs {
     pub control: bool,
     /// It has a MetricsPort.
     pub metrics: bool,
-    /// MaxMemInQueues is the least that torrc can ask for.
+    /// MaxMemInQueues is [`LITTLE_MEMORY`].
     pub little_memory: bool,
+    /// Resident memory must not grow by more than [`LITTLE_MEMORY`] and a tenth of it.
+    pub bounded_memory: bool,
+    /// It has [`FEW_FILES`] file descriptors.
+    pub few_files: bool,
+    /// It is a bridge.
+    pub bridge: bool,
+    /// Tunnels of mTor may end at it, if it is Weft.
+    pub tunnels: bool,
+    /// Its directory cache has [`microdescs::all`].
+    pub microdescs: bool,
     /// Rules against floods of circuits and connections (dos-spec) are in force, as on the public network.
     pub dos_rules: bool,
 }
@@ -48,6 +64,11 @@ impl Needs {
         control: false,
         metrics: false,
         little_memory: false,
+        bounded_memory: false,
+        few_files: false,
+        bridge: false,
+        tunnels: false,
+        microdescs: false,
         dos_rules: false,
     };
     /// An exit.
@@ -182,16 +203,28 @@ impl Target {
             None => torrc += "SocksPort 0\n",
         }
         if needs.little_memory {
-            torrc += "MaxMemInQueues 64 MB\n";
+            torrc += &format!("MaxMemInQueues {} MB\n", LITTLE_MEMORY >> 20);
+        }
+        if needs.bridge {
+            torrc += "BridgeRelay 1\n";
+        }
+        if needs.tunnels && matches!(program, Program::Weft(..)) {
+            torrc += "MultipathExit 1\n";
         }
         if needs.dos_rules {
             torrc += "DoSCircuitCreationEnabled 1\n";
         }
-        let prepare = |data: &Path| match ports.directory {
-            None => Ok(()),
-            Some(address) => make_authority_keys(program, &data.join("keys"), address),
+        let prepare = |data: &Path| {
+            if needs.microdescs {
+                microdescs::write(data)?;
+            }
+            match ports.directory {
+                None => Ok(()),
+                Some(address) => make_authority_keys(program, &data.join("keys"), address),
+            }
         };
-        let running = Running::start(program, None, patience, &torrc, prepare)?;
+        let files = needs.few_files.then_some(FEW_FILES);
+        let running = Running::start(program, None, patience, &torrc, files, prepare)?;
         pin::process(running.pid(), cpus)?;
         let aim = running.aim().context("the target is no relay")?;
         Ok(Target {
@@ -284,6 +317,7 @@ pub(super) fn honest_load(aim: Aim, pid: u32, mbits: f64) -> bench::Options {
         live: None,
         capacity: None,
         counters: false,
+        workers: None,
         direction: Direction::Download,
         circuits: 1,
         links: 2,

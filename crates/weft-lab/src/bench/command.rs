@@ -123,6 +123,9 @@ pub struct Args {
     /// cell. It then has a MetricsPort, which takes some memory.
     #[arg(long, requires = "target")]
     counters: bool,
+    /// Threads that answer onionskins, of the relay that is started (its NumCPUs); without it, as many as it chooses.
+    #[arg(long, value_name = "N", requires = "target", value_parser = WORKERS.parser())]
+    workers: Option<u32>,
     /// How long to measure, in seconds.
     #[arg(long, value_name = "S", default_value = "10", value_parser = LASTS.parser())]
     seconds: Duration,
@@ -180,6 +183,8 @@ impl LoadKind {
     }
 }
 
+/// NumCPUs of C tor, which takes no more than 128.
+const WORKERS: Bounds<u32> = Bounds::new(1, 128);
 /// Linux has no more processes.
 const PID: Bounds<u32> = Bounds::new(1, 1 << 22);
 
@@ -189,15 +194,8 @@ impl Experiment for Options {
     type Report = report::Report;
 
     fn prepare(args: &Args) -> Result<Prepared<Options>> {
-        let (target_cpus, generator_cpus) = match &args.pin {
-            None => (Vec::new(), Vec::new()),
-            Some(cpus) => {
-                let (target, generator) = cpus
-                    .split_once('/')
-                    .context("--pin wants the relay's processors, a slash, the generator's")?;
-                (pin::parse(target)?, pin::parse(generator)?)
-            }
-        };
+        let pins = args.pin.as_deref().map(pin::both).transpose()?;
+        let (target_cpus, generator_cpus) = pins.unwrap_or_default();
         let live = args.load.preset();
         if let (Some(preset), Some(direction)) = (live, args.direction) {
             bail!(
@@ -217,6 +215,7 @@ impl Experiment for Options {
                 resolution: args.resolution,
             }),
             counters: args.counters,
+            workers: args.workers,
             direction: match live {
                 Some(_) => Direction::Both,
                 None => args.direction.unwrap_or(Direction::Download),

@@ -33,6 +33,8 @@ pub struct Options {
     pub capacity: Option<Capacity>,
     /// Have the Weft that is started count its work, by a MetricsPort.
     pub counters: bool,
+    /// Threads that answer onionskins (NumCPUs) of the relay that is started; `None`: its own choice.
+    pub workers: Option<u32>,
     /// Which way cells go. The live mix goes both ways.
     pub direction: Direction,
     /// Circuits.

@@ -29,6 +29,18 @@ pub fn parse(list: &str) -> Result<Vec<usize>> {
     Ok(cpus)
 }
 
+/// The processors of a relay and of what puts the load on it, from `0-3/4,5`.
+///
+/// # Errors
+///
+/// It is not two such lists with a slash between.
+pub fn both(pin: &str) -> Result<(Vec<usize>, Vec<usize>)> {
+    let (target, others) = pin
+        .split_once('/')
+        .context("--pin wants the relay's processors, a slash, the others'")?;
+    Ok((parse(target)?, parse(others)?))
+}
+
 fn set(cpus: &[usize]) -> Result<CpuSet> {
     let mut set = CpuSet::new();
     for cpu in cpus {

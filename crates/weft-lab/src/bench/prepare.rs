@@ -56,6 +56,14 @@ impl Sizes {
             "--counters are those of a weft that is started: use --target weft"
         );
         let is_cells = options.mode == Mode::Cells;
+        let is_relay = matches!(
+            options.target,
+            Target::Start(Program::Weft(..) | Program::Tor(_))
+        );
+        ensure!(
+            options.workers.is_none() || is_relay,
+            "--workers are those of a weft or tor that is started: use --target weft or tor"
+        );
         ensure!(
             options.live.is_none() || is_cells,
             "--load live-… is a load of cells: use --mode cells"
@@ -97,6 +105,9 @@ pub(super) fn start_target(
     if options.live.is_some() {
         torrc += live::TORRC;
     }
+    if let Some(workers) = options.workers {
+        torrc += &format!("NumCPUs {workers}\n");
+    }
     if let Some(port) = metrics {
         torrc += &format!(
             "MetricsPort {}\nMetricsPortPolicy accept {}\n",
@@ -112,6 +123,7 @@ pub(super) fn start_target(
             next_hop,
             options.patience,
             &torrc,
+            None,
             |_| Ok(()),
         )?),
         Target::Relay(..) => None,

@@ -103,13 +103,14 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts the program and waits until it listens. A pipe connects on to `next_hop`; the torrc of a
-    /// relay has these lines besides those that every target has. `prepare` may put files into its
-    /// DataDirectory before.
+    /// relay has these lines besides those that every target has. `files` is the limit of file
+    /// descriptors, where it is not ours. `prepare` may put files into its DataDirectory before.
     pub(crate) fn start(
         program: &Program,
         next_hop: Option<SocketAddr>,
         patience: Duration,
         torrc: &str,
+        files: Option<u32>,
         prepare: impl FnOnce(&Path) -> Result<()>,
     ) -> Result<Running> {
         let path = program.path()?;
@@ -165,7 +166,16 @@ impl Running {
         let file = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
         // The guardian removes the folder if we cannot.
         let mut guardian = Guardian::start(Some(folder.path()))?;
-        let child = Command::new(&path)
+        let mut command = match files {
+            None => Command::new(&path),
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                let limited = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+                shell.arg("-c").arg(limited).arg(&path);
+                shell
+            }
+        };
+        let child = command
             .args(words)
             .stdin(Stdio::null())
             .stdout(file.try_clone().context("duplicating a log file")?)

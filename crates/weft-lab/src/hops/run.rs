@@ -483,6 +483,7 @@ fn one_hop(
         live: None,
         capacity: None,
         counters: false,
+        workers: None,
         direction: bench::Direction::Download,
         circuits: subject.circuits,
         links: 2,

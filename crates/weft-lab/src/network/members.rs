@@ -14,6 +14,8 @@ pub struct Relay {
     pub(super) node: Node,
     pub(super) or: Port,
     pub(super) fingerprint: Fingerprint,
+    /// Whether it lets streams out.
+    pub(super) exit: bool,
 }
 
 impl Relay {

@@ -61,6 +61,8 @@ pub struct Config {
     pub exits: usize,
     /// C tor clients.
     pub clients: usize,
+    /// The program of guards and exits; `None`: C tor.
+    pub relays: Option<Program>,
     /// Seconds from one consensus to the next, once there is one; C tor's least is 10. Every node
     /// fetches each, so that many nodes want a longer time.
     pub voting_interval: u32,
@@ -82,6 +84,7 @@ impl Default for Config {
             guards: 2,
             exits: 2,
             clients: 2,
+            relays: None,
             voting_interval: 10,
             patience: Duration::from_secs(180),
             verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
@@ -185,6 +188,13 @@ impl Network {
         network.start_relays(targets)?;
         network.wait_listed()?;
         network.start_clients()?;
+        let targets = network.targets.iter();
+        let targets: Vec<String> = targets
+            .map(|target| target.node.nickname().into())
+            .collect();
+        for target in targets {
+            network.wait_exit(&target)?;
+        }
         Ok(network)
     }
 
@@ -231,6 +241,7 @@ impl Network {
                     node,
                     or,
                     fingerprint,
+                    exit: false,
                 },
                 dir,
             ));
@@ -263,6 +274,7 @@ impl Network {
             node,
             or,
             fingerprint,
+            exit: target.options.exit,
         });
         Ok(target.program)
     }
@@ -277,9 +289,14 @@ impl Network {
         for (authority, _) in &mut self.authorities {
             authority.node.start(&self.tor, &mut self.guardian)?;
         }
+        // A relay that finds none of them warns, and asks again only after a while.
+        for (authority, dir) in &mut self.authorities {
+            wait_accepting(&self.config, &mut authority.node, dir.address())?;
+        }
         let exits = (0..self.config.exits).map(|number| (format!("exit{number}"), true));
         let guards = (0..self.config.guards).map(|number| (format!("guard{number}"), false));
         let mut started = Vec::new();
+        let relay = self.config.relays.as_ref().unwrap_or(&self.tor).clone();
         for (nickname, exit) in guards.chain(exits) {
             let mut node = Node::create(&self.folder, &nickname)?;
             let or = Port::reserve()?;
@@ -288,7 +305,7 @@ impl Network {
                     .common
                     .relay(&nickname, node.folder(), or.address(), exit),
             )?;
-            node.start(&self.tor, &mut self.guardian)?;
+            node.start(&relay, &mut self.guardian)?;
             started.push((node, or, exit));
         }
         for (target, program) in self.targets.iter_mut().zip(&targets) {
@@ -322,10 +339,11 @@ impl Network {
                 node,
                 or,
                 fingerprint,
+                exit,
             });
         }
         for target in &mut self.targets {
-            wait_accepting(&self.config, target)?;
+            wait_accepting(&self.config, &mut target.node, target.or.address())?;
         }
         Ok(())
     }
@@ -416,16 +434,21 @@ impl Network {
         Ok(())
     }
 
-    /// Waits until a target that is an exit knows every relay, as [`Network::wait_known`] does for other
-    /// exits, and its own policy: C tor refuses all streams until it has made its descriptor.
-    pub(crate) fn wait_exit(&mut self, nickname: &str) -> Result<()> {
+    /// Waits until a target that lets streams out knows the relays from which they come, as
+    /// [`Network::wait_known`] does for other exits, and its own policy: C tor refuses all streams until it has
+    /// made its descriptor.
+    fn wait_exit(&mut self, nickname: &str) -> Result<()> {
         let config = self.config.clone();
-        let relays: Vec<String> = self
-            .relays()
+        let relays: Vec<String> = [&self.guards, &self.exits]
+            .into_iter()
+            .flatten()
             .map(|relay| relay.node.nickname().to_owned())
             .collect();
         let relays: Vec<&str> = relays.iter().map(String::as_str).collect();
         let (target, _) = self.target_and_guardian(nickname)?;
+        if !target.exit {
+            return Ok(());
+        }
         let node = &mut target.node;
         let what = format!("{nickname} to know the network");
         wait(&config, &what, || {
@@ -475,7 +498,7 @@ impl Network {
         Ok(())
     }
 
-    /// Adds a target to the running network, starts it and waits until it accepts links.
+    /// Adds a target to the running network, starts it and waits until it accepts links and, as an exit, streams.
     pub fn add(&mut self, target: Target) -> Result<()> {
         let nickname = target.nickname.clone();
         self.report(&format!(
@@ -486,18 +509,20 @@ impl Network {
         let config = self.config.clone();
         let (target, guardian) = self.target_and_guardian(&nickname)?;
         target.node.start(&program, guardian)?;
-        wait_accepting(&config, target)
+        wait_accepting(&config, &mut target.node, target.or.address())?;
+        self.wait_exit(&nickname)
     }
 
     /// Stops a target (an error if it does not end well) and starts it again as `program`, with
-    /// the same torrc, DataDirectory and port; waits until it accepts links.
+    /// the same torrc, DataDirectory and port; waits until it accepts links and, as an exit, streams.
     pub fn restart(&mut self, nickname: &str, program: Program) -> Result<()> {
         self.report(&format!("restarting {nickname} as {}", program.name()));
         let config = self.config.clone();
         let (target, guardian) = self.target_and_guardian(nickname)?;
         target.node.stop(guardian)?;
         target.node.start(&program, guardian)?;
-        wait_accepting(&config, target)
+        wait_accepting(&config, &mut target.node, target.or.address())?;
+        self.wait_exit(nickname)
     }
 
     /// Stops a target; an error if it does not end well.

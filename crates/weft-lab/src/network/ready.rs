@@ -1,14 +1,14 @@
 //! Waiting until something is ready: with a deadline, and saying for what.
 
 use std::collections::HashSet;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use base64ct::{Base64Unpadded, Encoding as _};
 
-use super::{Config, Node, Relay};
+use super::{Config, Node};
 use crate::control::{Control, Fingerprint};
 use crate::stop::Stop;
 
@@ -41,16 +41,12 @@ pub(super) fn wait_until_known(
     })
 }
 
-/// Waits until a relay accepts connections on its ORPort.
-pub(super) fn wait_accepting(config: &Config, relay: &mut Relay) -> Result<()> {
-    let what = format!(
-        "{} to accept links on {}",
-        relay.node.nickname(),
-        relay.or.address()
-    );
+/// Waits until a node accepts connections on a port.
+pub(super) fn wait_accepting(config: &Config, node: &mut Node, port: SocketAddr) -> Result<()> {
+    let what = format!("{} to accept connections on {port}", node.nickname());
     wait(config, &what, || {
-        relay.node.check()?;
-        Ok(TcpStream::connect(relay.or.address())
+        node.check()?;
+        Ok(TcpStream::connect(port)
             .map(drop)
             .map_err(|error| error.to_string()))
     })

@@ -143,6 +143,9 @@ impl Common {
             text += "AuthDirVoteStableGuaranteeMinUptime 0\n\
                      AuthDirVoteStableGuaranteeMTBF 0\n\
                      AuthDirFastGuarantee 1\n";
+            // A relay without a consensus publishes a TAP key. Without this it would make another descriptor as soon as it has
+            // one, and clients would miss its microdescriptor for a while.
+            text += "AuthDirSupport048Clients 1\n";
         } else {
             // A relay would have to be Stable, which takes longer than most private networks are up.
             if !self.hidden_service_dirs.is_empty() {

@@ -213,7 +213,6 @@ impl Lab<'_, '_> {
     ) -> Result<()> {
         let platform = if program.is_weft() { "Weft" } else { "Tor" };
         takes_over(network, TARGET, program, platform, PATIENCE)?;
-        network.wait_exit(TARGET)?;
         for (place, down, up) in [
             (Place::Exit, Figure::ExitDown, Figure::ExitUp),
             (Place::Guard, Figure::GuardDown, Figure::GuardUp),

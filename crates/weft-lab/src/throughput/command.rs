@@ -15,6 +15,7 @@ use super::sustained::Rule;
 use super::which::Which;
 use super::{figures, run};
 use crate::args::{LASTS, PAUSE, REPETITIONS, STREAMS, bytes, weft_program};
+use crate::bench::pin;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
 use crate::machine::Cpus;
 use crate::report::Table;
@@ -77,6 +78,14 @@ pub struct Args {
     /// The data is a function of this.
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
+    /// The program of entries and exits. Weft takes less processor time, so that more of the machine
+    /// is left for the target; clients are C tor in either case.
+    #[arg(long, value_enum, default_value_t = Around::Tor)]
+    around: Around,
+    /// Bind the target and all other nodes to processors: the target's, a slash, the others', as in
+    /// 0/1 or 0-3/4,5.
+    #[arg(long, value_name = "CPUS/CPUS")]
+    pin: Option<String>,
 
     #[command(flatten)]
     folder: FolderArgs,
@@ -86,7 +95,7 @@ pub struct Args {
 }
 
 /// Arguments of a measurement: not of drawing plots again.
-const OF_A_RUN: [&str; 15] = [
+const OF_A_RUN: [&str; 17] = [
     "target",
     "program",
     "setting",
@@ -100,6 +109,8 @@ const OF_A_RUN: [&str; 15] = [
     "discard",
     "window",
     "seed",
+    "around",
+    "pin",
     "out",
     "within",
 ];
@@ -115,6 +126,15 @@ enum Setting {
     IntelServer,
     /// 100 clients, 300 entries, 300 exits; 6 streams of 5 MiB for each client.
     RaspberryPi,
+}
+
+/// Program of the nodes before and behind the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Around {
+    /// The C tor that is installed
+    Tor,
+    /// The weft that is measured
+    Weft,
 }
 
 impl Experiment for Options {
@@ -250,6 +270,8 @@ fn options(args: &Args) -> Result<Options> {
         }
     };
     let weft = weft_program(args.program.as_deref())?;
+    let pins = args.pin.as_deref().map(pin::both).transpose()?;
+    let (target_cpus, other_cpus) = pins.unwrap_or_default();
     Ok(Options {
         targets,
         weft,
@@ -262,5 +284,8 @@ fn options(args: &Args) -> Result<Options> {
             window_s: args.window.as_secs_f64(),
         },
         seed: args.seed,
+        weft_around: args.around == Around::Weft,
+        target_cpus,
+        other_cpus,
     })
 }

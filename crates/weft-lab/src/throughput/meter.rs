@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 
 use super::sustained::Sample;
 use crate::metrics_port;
+use crate::process::Usage;
 
 /// How often (Engler and Goldberg 2021, 5.3.1).
 pub const INTERVAL: Duration = Duration::from_millis(500);
@@ -27,8 +28,8 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Starts reading, the first time at `zero`, from which samples count their time.
-    pub(super) fn start(metrics: SocketAddr, zero: Instant) -> Result<Meter> {
+    /// Starts reading, the first time at `zero`, from which samples count their time. `pid` is the target's process.
+    pub(super) fn start(metrics: SocketAddr, pid: Option<u32>, zero: Instant) -> Result<Meter> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new()
@@ -37,6 +38,7 @@ impl Meter {
                 let mut samples = Vec::new();
                 let mut next = zero;
                 let mut after = 0;
+                let mut work = Work::new(pid);
                 while after < AFTER {
                     thread::sleep(next.saturating_duration_since(Instant::now()));
                     // Before the reading, which is then after the end.
@@ -46,6 +48,7 @@ impl Meter {
                         at_s: zero.elapsed().as_secs_f64(),
                         read,
                         written,
+                        busy: work.busiest(),
                     });
                     next += INTERVAL;
                 }
@@ -71,6 +74,28 @@ impl Meter {
 impl Drop for Meter {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Processor time of the target's threads, from one reading to the next.
+struct Work {
+    pid: Option<u32>,
+    last: Option<(Instant, Usage)>,
+}
+
+impl Work {
+    fn new(pid: Option<u32>) -> Work {
+        Work { pid, last: None }
+    }
+
+    /// The share of the time since the last call that the busiest thread worked; `None` at the first.
+    fn busiest(&mut self) -> Option<f64> {
+        let usage = Usage::of(self.pid?).ok()?;
+        let now = Instant::now();
+        let (then, before) = self.last.replace((now, usage.clone()))?;
+        let threads = usage.since(&before).threads;
+        let busiest = threads.iter().map(|thread| thread.cpu).max()?;
+        Some(busiest.as_secs_f64() / now.duration_since(then).as_secs_f64().max(1e-9))
     }
 }
 
@@ -136,7 +161,7 @@ mod tests {
     #[test]
     fn a_meter_reads_at_the_start_and_after_the_end() {
         let (address, serving) = port(1 + AFTER, "HTTP/1.0 200 OK");
-        let samples = Meter::start(address, Instant::now())
+        let samples = Meter::start(address, None, Instant::now())
             .and_then(Meter::end)
             .expect("samples");
         let read = samples.len();

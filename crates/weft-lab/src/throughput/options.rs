@@ -30,6 +30,12 @@ pub struct Options {
     pub rule: Rule,
     /// Payloads are functions of this.
     pub seed: u64,
+    /// Entries and exits are Weft, and not C tor: they then leave more processor time to the target.
+    pub weft_around: bool,
+    /// Processors for the target; empty: all.
+    pub target_cpus: Vec<usize>,
+    /// Processors for all other nodes and this program; empty: all.
+    pub other_cpus: Vec<usize>,
 }
 
 impl Options {

@@ -46,6 +46,9 @@ pub struct Results {
     pub repetitions: u32,
     /// Payloads are functions of this.
     pub seed: u64,
+    /// Entries and exits were Weft.
+    #[serde(default)]
+    pub weft_around: bool,
     /// The rule that was asked for.
     pub asked: Rule,
     /// The rule that was followed: the one asked for, unless runs were too short.
@@ -107,6 +110,9 @@ pub struct TargetSummary {
     pub cpu_s_per_gb: Option<Summary>,
     /// The share of the time that its busiest thread worked.
     pub busiest_thread: Option<Summary>,
+    /// The same in the window of the maximum sustained throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busiest_sustained: Option<Summary>,
     /// Peak resident memory, bytes.
     pub peak_rss_bytes: Option<Summary>,
 }
@@ -156,6 +162,10 @@ impl Results {
             last_byte_s: streams(|times| times.last_byte_s),
             cpu_s_per_gb: over_runs(&|run| run.cpu_s * 1e9 / payload),
             busiest_thread: over_runs(&|run| run.busiest_thread_s / run.seconds),
+            busiest_sustained: Summary::of(
+                self.of(target)
+                    .filter_map(|run| self.rule.busiest(&run.bytes)),
+            ),
             peak_rss_bytes: over_runs(&|run| run.peak_rss_bytes as f64),
         }
     }
@@ -203,12 +213,16 @@ impl Results {
     pub(crate) fn size_in_words(&self) -> String {
         let sizes = self.sizes;
         format!(
-            "scale {} of Table 1 ({}): {} client proxies, {} entries, {} exits; {} circuits with a stream of {} each",
+            "scale {} of Table 1 ({}): {} client proxies, {} entries, {} exits{}; {} circuits with a stream of {} each",
             self.scale,
             self.setting,
             sizes.clients,
             sizes.entries,
             sizes.exits,
+            match self.weft_around {
+                true => " (entries and exits are Weft)",
+                false => "",
+            },
             sizes.circuits(),
             mebibytes(sizes.bytes_per_stream),
         )
@@ -235,7 +249,7 @@ impl Results {
     /// Whether the targets bounded their throughput, as far as their threads show.
     pub(crate) fn bottleneck_in_words(&self) -> String {
         let busiest = self.summaries.iter().filter_map(|one| {
-            let share = one.busiest_thread?.median * 100.0;
+            let share = one.busiest_sustained.or(one.busiest_thread)?.median * 100.0;
             Some(format!("{} {share:.0} %", one.target))
         });
         let busiest: Vec<String> = busiest.collect();

@@ -11,9 +11,10 @@ use super::options::Options;
 use super::results::{Results, Run, SCHEMA, StreamTimes};
 use super::streams::{self, Load, Sink};
 use super::which::Which;
+use crate::bench::pin;
 use crate::experiment::{Progress, Session, rotating_turns};
 use crate::load::{Circuits, Place};
-use crate::network::{Config, Network, Target, TargetOptions};
+use crate::network::{Config, Network, Program, Target, TargetOptions};
 use crate::ports::Port;
 use crate::process::Usage;
 
@@ -76,11 +77,17 @@ impl<'a> Runner<'a> {
             guards: sizes.entries,
             exits: sizes.exits,
             clients: sizes.clients,
+            relays: match options.weft_around {
+                true => Some(Program::weft(&options.weft, None)?),
+                false => None,
+            },
             voting_interval: VOTING_INTERVAL,
             stop: session.stop(),
             patience: Duration::from_secs(180) + Duration::from_secs(1) * sizes.nodes() as u32,
             ..Config::default()
         };
+        // Nodes inherit the processors of the thread that starts them.
+        pin::this_thread(&options.other_cpus)?;
         let network = Network::start(config, targets)?;
         Ok(Runner {
             options,
@@ -98,6 +105,7 @@ impl<'a> Runner<'a> {
                 targets: options.targets.clone(),
                 repetitions: options.repetitions,
                 seed: options.seed,
+                weft_around: options.weft_around,
                 asked: options.rule,
                 rule: options.rule,
                 summaries: Vec::new(),
@@ -189,6 +197,9 @@ impl<'a> Runner<'a> {
             .1
             .address();
         self.network.restart(&nickname, program)?;
+        let pid = self.network.target(&nickname)?.node().pid();
+        let pid = pid.context("the target is not running")?;
+        pin::process(pid, &self.options.target_cpus)?;
         let sizes = self.options.sizes;
         let load = Load {
             streams: sizes.circuits(),
@@ -205,7 +216,7 @@ impl<'a> Runner<'a> {
 
         let before = Moment::now(&self.network, &nickname)?;
         let zero = Instant::now();
-        let meter = Meter::start(metrics, zero)?;
+        let meter = Meter::start(metrics, Some(pid), zero)?;
         let payload = sizes.payload() as f64;
         let sent = streams::send(streams, load, &sink, stop, &mut |arrived| {
             progress(arrived as f64 / payload);

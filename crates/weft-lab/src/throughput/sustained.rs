@@ -12,6 +12,9 @@ pub struct Sample {
     pub read: u64,
     /// Bytes that it had written to them.
     pub written: u64,
+    /// The share of the time since the sample before that its busiest thread worked, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<f64>,
 }
 
 /// Which seconds count.
@@ -51,11 +54,25 @@ impl Rule {
     /// The most bytes per second that the relay read over a window; `None` if no window fits.
     /// What a relay in the middle reads it writes again, so that one of both counts.
     pub(crate) fn sustained(self, samples: &[Sample]) -> Option<f64> {
+        self.best(samples).map(|(rate, _)| rate)
+    }
+
+    /// The share of that window that the target's busiest thread worked.
+    pub(crate) fn busiest(self, samples: &[Sample]) -> Option<f64> {
+        let (_, window) = self.best(samples)?;
+        // The first sample's share is of the time before it.
+        let shares = window.get(1..)?.iter().map(|sample| sample.busy);
+        let shares: Vec<f64> = shares.collect::<Option<_>>()?;
+        Some(shares.iter().sum::<f64>() / shares.len() as f64)
+    }
+
+    /// The window with the most bytes, and its rate.
+    fn best(self, samples: &[Sample]) -> Option<(f64, &[Sample])> {
         // Samples come when the kernel lets them: a hundredth of a window more or less is no other.
         let least = self.window_s * 0.99;
         let kept = samples.partition_point(|sample| sample.at_s < self.discard_s);
         let kept = samples.get(kept..)?;
-        let mut best: Option<f64> = None;
+        let mut best: Option<(f64, &[Sample])> = None;
         let mut end = 0;
         for (start, first) in kept.iter().enumerate() {
             end = end.max(start);
@@ -67,8 +84,8 @@ impl Rule {
             }
             let Some(last) = kept.get(end) else { break };
             let rate = last.read.saturating_sub(first.read) as f64 / (last.at_s - first.at_s);
-            if rate.is_finite() {
-                best = Some(best.map_or(rate, |best| best.max(rate)));
+            if rate.is_finite() && best.is_none_or(|(most, _)| rate > most) {
+                best = kept.get(start..=end).map(|window| (rate, window));
             }
         }
         best
@@ -86,6 +103,7 @@ mod tests {
             at_s: 0.0,
             read,
             written: 0,
+            busy: None,
         }];
         for (number, step) in (1u32..).zip(steps) {
             read += step;
@@ -93,6 +111,7 @@ mod tests {
                 at_s: f64::from(number) * 0.5,
                 read,
                 written: 0,
+                busy: Some(step as f64 / 100.0),
             });
         }
         all
@@ -109,6 +128,16 @@ mod tests {
         // 30 s of 1,000 a step that do not count; then 20 s of 10, 30 s of 40, 20 s of 10.
         let steps = [vec![1000; 60], vec![10; 40], vec![40; 60], vec![10; 40]].concat();
         assert_eq!(Rule::PAPER.sustained(&samples(steps)), Some(80.0));
+    }
+
+    #[test]
+    fn the_busiest_thread_is_that_of_the_window_that_counts() {
+        let steps = [vec![10; 100], vec![40; 60], vec![10; 40]].concat();
+        let share = Rule::PAPER.busiest(&samples(steps)).expect("a window");
+        assert!((share - 0.4).abs() < 1e-9, "{share}");
+        let mut unknown = samples([50; 200]);
+        unknown.iter_mut().for_each(|sample| sample.busy = None);
+        assert_eq!(Rule::PAPER.busiest(&unknown), None);
     }
 
     #[test]

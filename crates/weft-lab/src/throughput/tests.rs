@@ -53,6 +53,9 @@ fn options() -> Options {
         repetitions: 2,
         rule: Rule::PAPER,
         seed: 1,
+        weft_around: false,
+        target_cpus: Vec::new(),
+        other_cpus: Vec::new(),
     }
 }
 
@@ -100,6 +103,7 @@ fn results() -> Results {
                 at_s: f64::from(number) * 0.5,
                 read: u64::from(number) * rate / 2,
                 written: u64::from(number) * rate / 2,
+                busy: Some(0.9),
             })
             .collect(),
         streams: vec![
@@ -133,6 +137,7 @@ fn results() -> Results {
         targets: options.targets,
         repetitions: options.repetitions,
         seed: options.seed,
+        weft_around: options.weft_around,
         asked: options.rule,
         rule: options.rule,
         summaries: Vec::new(),

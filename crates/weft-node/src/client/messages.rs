@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weft_cell::stream_msg::Resolved;
 use weft_client::{
-    Bootstrap, Client, ClientEvent, Now, Paths, ProbeCounts, StatementCounts, Transports,
-    TunnelCounts,
+    Bootstrap, BootstrapProblem, Client, ClientEvent, Now, Paths, ProbeCounts, StatementCounts,
+    Transports, TunnelCounts,
 };
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, OriginCommand, OriginEvent};
@@ -127,6 +127,8 @@ pub(crate) struct Inside<'a> {
     pub(crate) client: &'a mut Client<Paths>,
     /// The progress of bootstrapping.
     pub(crate) bootstrap: Option<Bootstrap>,
+    /// The problem that holds it up.
+    pub(crate) problem: Option<BootstrapProblem>,
     /// How the fetches of the directory go.
     pub(crate) downloads: &'a Arc<Downloads>,
     pub(crate) now: Now,

@@ -7,8 +7,7 @@ use weft_path::PathBiasOptions;
 /// `cc_alg` of proposal 324's Vegas.
 const CC_VEGAS: u32 = 2;
 
-/// Selects what path selection needs. `always_congestion_control`: of exits, too, while the consensus has turned it off
-/// (`__AlwaysCongestionControl`).
+/// Selects what path selection needs. `always_congestion_control`: also while the consensus has turned it off.
 pub(super) fn path_params(params: &Params, always_congestion_control: bool) -> PathParams {
     let increment = u8::try_from(params.cc_sendme_inc).unwrap_or(u8::MAX);
     PathParams {

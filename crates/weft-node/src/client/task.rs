@@ -255,7 +255,13 @@ impl Task {
                         addr,
                         ..
                     } => {
-                        let problem = self.progress.link_failed(*rsa, *addr, *failure, now.mono);
+                        let problem = self.progress.link_failed(
+                            *rsa,
+                            *addr,
+                            *failure,
+                            self.bridges.bridges.are_used(),
+                            now.mono,
+                        );
                         self.report_problem(problem);
                         None
                     }
@@ -540,6 +546,7 @@ impl Task {
         match job {
             Job::Do(what) => what(Inside {
                 bootstrap: self.progress.current().cloned(),
+                problem: self.progress.last_problem().cloned(),
                 downloads: &self.downloads,
                 client: &mut self.client,
                 now,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 use weft_cell::identity::RsaIdentity;
 use weft_cell::stream_msg::Resolved;
+use weft_client::MapSource;
 use weft_dir::downloads::Downloads;
 use weft_path::Countries;
 
@@ -207,6 +208,10 @@ pub(crate) enum DocumentKind {
     FreshUntil,
     /// `valid-until` of the consensus.
     ValidUntil,
+    /// The shared random value of the consensus.
+    CurrentRandom,
+    /// The one before it.
+    PreviousRandom,
 }
 
 /// Descriptors and extra-info documents that a GETINFO requests.
@@ -249,8 +254,8 @@ pub(crate) trait Backend: Clone + Send + Sync + 'static {
     /// [`long_name`](super::view::long_name) and state.
     fn guards(&self) -> impl Future<Output = Vec<String>> + Send;
 
-    /// The mapped addresses: from, to, and the time at which the map expires.
-    fn maps(&self) -> impl Future<Output = Vec<(String, String, Option<String>)>> + Send;
+    /// The mapped addresses: from what, to what, and whose. None expires.
+    fn maps(&self) -> impl Future<Output = Vec<(String, String, MapSource)>> + Send;
 
     /// A document; `None`: there is no such relay, or the node does not have the document.
     fn document(

@@ -190,32 +190,36 @@ pub(super) async fn map_addresses<B: Backend>(backend: &B, rest: &str) -> Reply 
     let Some(args) = keyword_args(rest) else {
         return unparsable("MAPADDRESS");
     };
+    // A line that cannot be read maps nothing.
+    let all: Option<Vec<_>> = args
+        .into_iter()
+        .map(|arg| Some((arg.key, arg.value?)))
+        .collect();
+    let Some(all) = all else {
+        return unparsable("MAPADDRESS");
+    };
     let mut reply = Reply::default();
-    for arg in args {
-        let Some(to) = arg.value else {
-            return unparsable("MAPADDRESS");
-        };
+    for (key, to) in all {
         let host = to.strip_prefix("*.").unwrap_or(&to);
         if weft_apps::clean_host(host).is_none() {
             reply.add(512, format!("syntax error: invalid address '{to}'"));
             continue;
         }
         let wanted = ClientCommand::MapAddress {
-            from: arg.key.clone(),
+            from: key.clone(),
             to: to.clone(),
         };
         match backend.run_command(wanted).await {
             Ok(CommandOutput::MappedName(from)) => reply.add(250, format!("{from}={to}")),
-            Ok(_) => reply.add(250, format!("{}={to}", arg.key)),
-            Err(_) if ANY_ADDRESS.contains(&arg.key.as_str()) => reply.add(
-                451,
-                format!("resource exhausted: skipping '{}={to}'", arg.key),
-            ),
+            Ok(_) => reply.add(250, format!("{key}={to}")),
+            Err(_) if ANY_ADDRESS.contains(&key.as_str()) => {
+                reply.add(451, format!("resource exhausted: skipping '{key}={to}'"))
+            }
             Err(failed) => reply.add(
                 512,
                 format!(
-                    "syntax error: invalid address mapping '{}={to}': {}",
-                    arg.key, failed.text
+                    "syntax error: invalid address mapping '{key}={to}': {}",
+                    failed.text
                 ),
             ),
         }

@@ -2,7 +2,7 @@
 
 use weft_client::{
     Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, EndOfCircuit, Isolation,
-    StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
+    RemapSource, StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
 };
 use weft_core::controller::OpenLink;
 use weft_core::origin::{AppProtocol, LinkState};
@@ -15,6 +15,7 @@ pub(super) fn bootstrap_view(bootstrap: &Bootstrap) -> BootstrapView {
         progress: bootstrap.percent,
         tag: bootstrap.tag.to_owned(),
         summary: bootstrap.summary.to_owned(),
+        problem: None,
     }
 }
 
@@ -88,7 +89,7 @@ pub(super) fn link_status(state: LinkState) -> (&'static str, Option<&'static st
         LinkState::Launched => ("LAUNCHED", None),
         LinkState::Connected => ("CONNECTED", None),
         LinkState::Failed(failure) => ("FAILED", Some(failure.name())),
-        LinkState::Closed => ("CLOSED", None),
+        LinkState::Closed(why) => ("CLOSED", Some(why.name())),
     }
 }
 
@@ -144,8 +145,8 @@ pub(super) fn stream_event(stream: &StreamInfo, what: &StreamNews) -> Event {
     let (status, more) = match what {
         StreamNews::New => ("NEW", Reasons::new()),
         StreamNews::NewResolve => ("NEWRESOLVE", Reasons::new()),
-        StreamNews::Remap { by_exit: true } => ("REMAP", vec![("SOURCE", "EXIT")]),
-        StreamNews::Remap { by_exit: false } => ("REMAP", Reasons::new()),
+        StreamNews::Remap(RemapSource::Exit) => ("REMAP", vec![("SOURCE", "EXIT")]),
+        StreamNews::Remap(RemapSource::Map) => ("REMAP", vec![("SOURCE", "CACHE")]),
         StreamNews::SentConnect => ("SENTCONNECT", Reasons::new()),
         StreamNews::SentResolve => ("SENTRESOLVE", Reasons::new()),
         StreamNews::Succeeded => ("SUCCEEDED", Reasons::new()),
@@ -185,6 +186,9 @@ mod tests {
         }
         let failed = LinkState::Failed(LinkFailure::Timeout);
         assert_eq!(link_status(failed), ("FAILED", Some("TIMEOUT")));
-        assert_eq!(link_status(LinkState::Closed), ("CLOSED", None));
+        assert_eq!(
+            link_status(LinkState::Closed(LinkFailure::Done)),
+            ("CLOSED", Some("DONE"))
+        );
     }
 }

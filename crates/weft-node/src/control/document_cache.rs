@@ -62,6 +62,8 @@ impl DocumentCache {
             }
             DocumentKind::ValidAfter => self.consensus(directory).valid_after.clone(),
             DocumentKind::FreshUntil => self.consensus(directory).fresh_until.clone(),
+            DocumentKind::CurrentRandom => self.consensus(directory).shared_random[0].clone(),
+            DocumentKind::PreviousRandom => self.consensus(directory).shared_random[1].clone(),
             DocumentKind::ValidUntil => self.consensus(directory).valid_until.clone(),
             DocumentKind::Microdescriptor => {
                 self.read_microdescs(directory);

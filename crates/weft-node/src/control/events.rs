@@ -413,6 +413,7 @@ mod tests {
             progress: 100,
             tag: "done".to_owned(),
             summary: "Done".to_owned(),
+            problem: None,
         };
         assert_eq!(
             show(Event::Bootstrap(bootstrap)),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::broadcast;
 use weft_cell::identity::RsaIdentity;
 use weft_cell::stream_msg::{Answer, AnswerKind, Resolved};
+use weft_client::MapSource;
 use weft_config::settings::Settings;
 use weft_config::{MemoryHost, load_text};
 use weft_core::controller::{Handled, HandshakeCounts};
@@ -45,6 +46,7 @@ impl Fake {
             defaults: Arc::new(Settings::new(false)),
             torrc: Some("/etc/tor/torrc".into()),
             defaults_torrc: None,
+            bootstrap: None,
             fingerprint: None,
             listeners: vec![("socks", "127.0.0.1:9050".to_owned())],
             read: 1000,
@@ -155,6 +157,7 @@ impl Backend for Fake {
             progress: 100,
             tag,
             summary,
+            problem: None,
         })
     }
 
@@ -169,8 +172,12 @@ impl Backend for Fake {
         )]
     }
 
-    async fn maps(&self) -> Vec<(String, String, Option<String>)> {
-        vec![("a".to_owned(), "b".to_owned(), None)]
+    async fn maps(&self) -> Vec<(String, String, MapSource)> {
+        let map = |from: &str, to: &str, source| (from.to_owned(), to.to_owned(), source);
+        vec![
+            map("a", "b", MapSource::Controller),
+            map("c", "d", MapSource::Torrc),
+        ]
     }
 
     async fn document(&self, which: RelaySelector, document: DocumentKind) -> Option<String> {
@@ -182,6 +189,7 @@ impl Backend for Fake {
             (RelaySelector::All, DocumentKind::ValidUntil) => {
                 Some("2026-01-01 03:00:00".to_owned())
             }
+            (RelaySelector::All, DocumentKind::CurrentRandom) => Some("BBBB=".to_owned()),
             (
                 RelaySelector::All | RelaySelector::Id(RsaIdentity([0xaa, ..])),
                 DocumentKind::RouterStatus,

@@ -6,8 +6,10 @@ use std::time::SystemTime;
 use nix::unistd::{User, geteuid};
 use time::OffsetDateTime;
 use weft_accounting::iso_time as iso_time_of;
+use weft_client::MapSource;
 use weft_config::{DumpKind, dump};
 use weft_core::controller::Handled;
+use weft_datadir::torrc::Torrc;
 
 use super::backend::{Backend, Descriptors, DocumentKind, RelaySelector, SIGNALS};
 use super::fields::Fields;
@@ -80,7 +82,7 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
             lines(links.iter().map(|l| format!("{} {}", l.target, l.status)))
         }
         "entry-guards" | "helper-nodes" => lines(backend.guards().await),
-        "status/bootstrap-phase" => match backend.bootstrap().await {
+        "status/bootstrap-phase" => match backend.bootstrap().await.or(node.bootstrap.clone()) {
             Some(bootstrap) => Answer::Value(bootstrap.describe()),
             None => Answer::Value(
                 "NOTICE BOOTSTRAP PROGRESS=0 TAG=starting SUMMARY=\"Starting\"".to_owned(),
@@ -104,17 +106,17 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
         | "address-mappings/control"
         | "address-mappings/config"
         | "address-mappings/cache" => {
-            // Nothing is cached, and maps of torrc are listed together with those of controllers.
-            let none = matches!(key, "address-mappings/cache" | "address-mappings/config");
-            let maps = if none {
-                Vec::new()
-            } else {
-                backend.maps().await
+            let wanted = match key {
+                "address-mappings/control" => Some(MapSource::Controller),
+                "address-mappings/config" => Some(MapSource::Torrc),
+                "address-mappings/cache" => Some(MapSource::LookUp),
+                _ => None,
             };
-            lines(maps.into_iter().map(|(from, to, until)| {
+            let maps = backend.maps().await.into_iter();
+            let maps = maps.filter(|(.., source)| wanted.is_none_or(|wanted| wanted == *source));
+            lines(maps.map(|(from, to, _)| {
                 let mut fields = Fields::default();
-                fields.word(from).word(to);
-                fields.word(until.unwrap_or_else(|| "NEVER".to_owned()));
+                fields.word(from).word(to).word("NEVER");
                 fields.into_text()
             }))
         }
@@ -205,6 +207,8 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
         "consensus/valid-after" => (RelaySelector::All, DocumentKind::ValidAfter),
         "consensus/fresh-until" => (RelaySelector::All, DocumentKind::FreshUntil),
         "consensus/valid-until" => (RelaySelector::All, DocumentKind::ValidUntil),
+        "sr/current" => (RelaySelector::All, DocumentKind::CurrentRandom),
+        "sr/previous" => (RelaySelector::All, DocumentKind::PreviousRandom),
         "status/version/recommended" | "status/version/current" => {
             (RelaySelector::All, DocumentKind::Versions)
         }
@@ -250,6 +254,10 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
                 Answer::Failed("No consensus available")
             }
             DocumentKind::Versions => Answer::Value("?".to_owned()),
+            // A network of few authorities has none.
+            DocumentKind::CurrentRandom | DocumentKind::PreviousRandom => {
+                Answer::Value(String::new())
+            }
             // An empty list is a valid value.
             DocumentKind::RouterStatus | DocumentKind::Microdescriptor if all => {
                 Answer::Value(String::new())
@@ -305,7 +313,12 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         "config-file" => path(&node.torrc),
         "config-defaults-file" => path(&node.defaults_torrc),
         "config-text" => value(dump(&options.settings, &node.defaults, DumpKind::Short)),
-        "config-can-saveconf" => Some(bit(node.torrc.is_some())),
+        // As SAVECONF answers: a torrc that includes others is not replaced unless it must be.
+        "config-can-saveconf" => {
+            let torrc = node.torrc.as_deref().map(Torrc::read);
+            let can = |torrc: Torrc| !torrc.includes_others();
+            Some(bit(torrc.is_some_and(|torrc| torrc.is_ok_and(can))))
+        }
         "config/names" => value(settings::names()),
         "config/defaults" => value(settings::defaults()),
         "info/names" => {
@@ -324,7 +337,7 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         "features/names" => value("VERBOSE_NAMES EXTENDED_EVENTS".to_owned()),
         "dormant" => Some(bit(false)),
         // Weft knows no relays of other purposes and does not read these lines of the consensus.
-        "consensus/packages" | "sr/current" | "sr/previous" => value(String::new()),
+        "consensus/packages" => value(String::new()),
         _ if key.starts_with("ns/purpose/") || key.starts_with("dir/status/") => {
             value(String::new())
         }

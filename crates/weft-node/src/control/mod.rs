@@ -26,6 +26,7 @@ mod fields;
 mod info;
 mod keys;
 pub(crate) mod node_backend;
+mod onion;
 mod reader;
 mod reply;
 mod server;

@@ -11,7 +11,7 @@ use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::Resolved;
 use weft_client::{
-    BuildTimeouts, Chooser as _, CircuitPurpose, ClientEvent, ControlError, Virtual,
+    BuildTimeouts, Chooser as _, CircuitPurpose, ClientEvent, ControlError, MapSource, Virtual,
 };
 use weft_core::address::ConnectionId;
 use weft_core::controller::OpenLink;
@@ -340,10 +340,13 @@ impl Backend for NodeBackend {
     }
 
     async fn bootstrap(&self) -> Option<BootstrapView> {
-        let bootstrap = self
-            .with_client(|inside| inside.bootstrap.clone())
-            .await??;
-        Some(bootstrap_view(&bootstrap))
+        let (bootstrap, problem) = self
+            .with_client(|inside| (inside.bootstrap.clone(), inside.problem.clone()))
+            .await?;
+        Some(BootstrapView {
+            problem: problem.map(|problem| problem.event()),
+            ..bootstrap_view(&bootstrap?)
+        })
     }
 
     async fn readiness(&self) -> (bool, bool) {
@@ -382,10 +385,10 @@ impl Backend for NodeBackend {
         .unwrap_or_default()
     }
 
-    async fn maps(&self) -> Vec<(String, String, Option<String>)> {
+    async fn maps(&self) -> Vec<(String, String, MapSource)> {
         self.with_client(|inside| {
             let all = inside.client.addresses().entries();
-            let line = |(from, to)| (in_brackets(from), in_brackets(to), None);
+            let line = |(from, to, source)| (in_brackets(from), in_brackets(to), source);
             all.into_iter().map(line).collect()
         })
         .await

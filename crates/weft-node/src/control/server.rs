@@ -6,12 +6,14 @@
 mod tests;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Shutdown};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use rand::RngExt as _;
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -241,7 +243,7 @@ async fn serve_controller<B: Backend>(
 /// Reads commands and sends replies, and events between them. Keeps the place once the controller has
 /// authenticated.
 async fn run_session<B: Backend>(
-    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    mut socket: impl AsyncRead + AsyncWrite + AsFd + Unpin,
     session: &mut Session<B>,
     backend: &B,
     place: &ControllerPlace,
@@ -263,6 +265,10 @@ async fn run_session<B: Backend>(
                 let reply = session.command(&command, nonce).await;
                 if session.is_trusted() && !place.keep() {
                     return Ok(());
+                }
+                if reply.close {
+                    // Who has read the reply and writes once more finds a Unix socket closed, however soon that is.
+                    let _ = SockRef::from(&socket).shutdown(Shutdown::Read);
                 }
                 socket.write_all(reply.encode().as_bytes()).await?;
                 if reply.close {

@@ -14,7 +14,7 @@ use super::events::{Event, EventMask, Mapping};
 use super::reader::RawCommand;
 use super::reply::Reply;
 use super::view::{NodeView, iso_time};
-use super::{client_commands, info, settings};
+use super::{client_commands, info, onion, settings};
 
 /// Constants that all connections of the control ports share.
 #[derive(Debug)]
@@ -142,16 +142,14 @@ impl<B: Backend> Session<B> {
                 client_commands::run(&self.backend, ClientCommand::DropTimeouts).await
             }
             "SETROUTERPURPOSE" => Reply::line(511, "SETROUTERPURPOSE is obsolete."),
-            // No onion service exists (hs_address_is_valid, handle_control_del_onion).
-            "DEL_ONION" if is_onion_id(rest.trim()) => Reply::line(552, "Unknown Onion Service id"),
-            "DEL_ONION" => Reply::line(512, "Malformed Onion Service id"),
-            "+POSTDESCRIPTOR"
+            "DEL_ONION"
             | "HSFETCH"
             | "+HSPOST"
             | "ADD_ONION"
             | "ONION_CLIENT_AUTH_ADD"
             | "ONION_CLIENT_AUTH_REMOVE"
-            | "ONION_CLIENT_AUTH_VIEW" => Reply::line(
+            | "ONION_CLIENT_AUTH_VIEW" => onion::command(word, rest),
+            "+POSTDESCRIPTOR" => Reply::line(
                 551,
                 format!("{word} is not supported by this version of Weft"),
             ),
@@ -326,14 +324,6 @@ pub(super) fn addrmap_events(
         events.push(event(None, 60));
     }
     events
-}
-
-/// Whether `text` has the form of an onion service's name, without `.onion`.
-fn is_onion_id(text: &str) -> bool {
-    text.len() == 56
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphabetic() || (b'2'..=b'7').contains(&b))
 }
 
 fn use_feature(rest: &str) -> Reply {

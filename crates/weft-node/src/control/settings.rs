@@ -1,11 +1,11 @@
 //! Options in replies to controllers (control-spec 3.1 to 3.3; C tor's `option_get_assignment`,
 //! `getinfo_helper_config`).
 
-use weft_config::default_directory_lines;
 use weft_config::known::{Kind, Known};
 use weft_config::settings::Settings;
 use weft_config::table;
 use weft_config::value::Value;
+use weft_config::{default_directory_lines, option_of};
 
 use super::args::quote;
 use super::reply::Reply;
@@ -14,10 +14,8 @@ use super::reply::Reply;
 pub(super) fn get(settings: &Settings, names: &[&str]) -> Reply {
     let (mut found, mut unknown) = (Reply::default(), Reply::default());
     for name in names {
-        let Some(known) = table::all()
-            .find(|known| known.name.eq_ignore_ascii_case(name))
-            .filter(|known| known.kind != Kind::Obsolete)
-        else {
+        let known = option_of(name).filter(|known| known.kind != Kind::Obsolete);
+        let Some(known) = known else {
             let text = format!("Unrecognized configuration key \"{name}\"");
             unknown.add(552, text);
             continue;

@@ -28,7 +28,7 @@ pub(crate) struct NodeView {
     pub defaults: Arc<Settings>,
     /// The path of the torrc, if one was read.
     pub torrc: Option<PathBuf>,
-    /// The path of the defaults torrc, if one was read.
+    /// The path of the defaults torrc, whether or not there is one.
     pub defaults_torrc: Option<PathBuf>,
     /// The relay's fingerprint, in hexadecimal; `None`: the node is no relay.
     pub fingerprint: Option<String>,
@@ -48,6 +48,8 @@ pub(crate) struct NodeView {
     pub exit_policy: Option<ExitPolicy>,
     /// Addresses that the exit policy rejects besides those of torrc.
     pub rejected: Vec<IpAddr>,
+    /// How far the start of a relay that is no client has come.
+    pub bootstrap: Option<BootstrapView>,
     /// Whether an authority has taken the descriptor.
     pub accepted: bool,
     /// How the fetches of the relay's directory go; `None`: the node is no relay.
@@ -106,9 +108,12 @@ pub(crate) struct Speed {
 /// A relay's LongName (control-spec 2.4): `$FINGERPRINT~nickname`.
 #[must_use]
 pub(crate) fn long_name(rsa: &RsaIdentity, nickname: &str) -> String {
-    match nickname {
-        "" => format!("${rsa}"),
-        name => format!("${rsa}~{name}"),
+    // A bridge that has stated no name yet goes by its address.
+    let is_name = (1..=19).contains(&nickname.len())
+        && nickname.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match is_name {
+        true => format!("${rsa}~{nickname}"),
+        false => format!("${rsa}"),
     }
 }
 
@@ -244,12 +249,18 @@ impl StreamView {
         fields.key("ISO_FIELDS", self.isolation.join(","));
     }
 
-    /// Its line in `stream-status`.
+    /// Its line in `stream-status`: C tor's four words, of which the second is NEW for all that wait.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
-        let mut fields = self.begin();
-        self.push_details(&mut fields);
-        fields.into_text()
+        let status = match self.status {
+            "CONTROLLER_WAIT" => "NEW",
+            status => status,
+        };
+        let line = StreamView {
+            status,
+            ..self.clone()
+        };
+        line.begin().into_text()
     }
 
     /// Its line in a STREAM event.
@@ -287,12 +298,17 @@ pub(crate) struct BootstrapView {
     pub tag: String,
     /// The phase, for people.
     pub summary: String,
+    /// The problem that holds it up, in the words of its event.
+    pub problem: Option<String>,
 }
 
 impl BootstrapView {
     /// Its line in `status/bootstrap-phase` and in STATUS_CLIENT, from the severity on.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
+        if let Some(problem) = &self.problem {
+            return format!("WARN {problem}");
+        }
         let mut fields = Fields::default();
         fields.word("NOTICE").word("BOOTSTRAP");
         fields.key("PROGRESS", self.progress);
@@ -394,10 +410,12 @@ mod tests {
         };
         let details = "CLIENT_PROTOCOL=SOCKS5 NYM_EPOCH=0 SESSION_GROUP=-2 \
                        ISO_FIELDS=CLIENTADDR,NYM_EPOCH";
-        assert_eq!(
-            stream.describe(),
-            format!("9 NEW 0 example.com:80 {details}")
-        );
+        assert_eq!(stream.describe(), "9 NEW 0 example.com:80");
+        let held = StreamView {
+            status: "CONTROLLER_WAIT",
+            ..stream.clone()
+        };
+        assert_eq!(held.describe(), "9 NEW 0 example.com:80");
         assert_eq!(
             stream.event_fields(&[]).text(),
             format!("9 NEW 0 example.com:80 SOURCE_ADDR=127.0.0.1:4000 PURPOSE=USER {details}")

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _};
 use std::net::{IpAddr, ToSocketAddrs as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{Uid, User};
@@ -20,8 +21,14 @@ impl SystemHost {
     /// user who started the process, also after it has become another (`User`).
     #[must_use]
     pub fn new() -> Self {
+        Self::with_home(std::env::var_os("HOME"))
+    }
+
+    /// This machine, with this HOME. An empty one counts as none: it would be the working folder.
+    fn with_home(home: Option<OsString>) -> Self {
         let of_id = || User::from_uid(Uid::current()).ok().flatten();
-        let home = std::env::var_os("HOME")
+        let home = home
+            .filter(|home| !home.is_empty())
             .map(PathBuf::from)
             .or_else(|| Some(of_id()?.dir));
         Self { home }
@@ -65,13 +72,18 @@ impl Host for SystemHost {
             FileKind::File
         } else if found.is_dir() {
             FileKind::Folder
+        } else if found.file_type().is_fifo() {
+            FileKind::Pipe
         } else {
             FileKind::Other
         })
     }
 
-    fn exists(&self, path: &Path) -> bool {
-        fs::symlink_metadata(path).is_ok()
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            found => found.map(|_| true),
+        }
     }
 
     fn read(&self, path: &Path, at_most: u64) -> io::Result<Vec<u8>> {
@@ -110,6 +122,29 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_home_is_that_of_the_user() {
+        let of_user = SystemHost::with_home(None);
+        assert_eq!(SystemHost::with_home(Some(OsString::new())), of_user);
+        let set = SystemHost::with_home(Some("/home/set".into()));
+        assert_eq!(set.home(), Some(PathBuf::from("/home/set")));
+    }
+
+    #[test]
+    fn a_pipe_is_read_to_its_end_and_no_further_than_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let host = SystemHost::new();
+        assert_eq!(host.kind(&pipe).unwrap(), FileKind::Pipe);
+        for (at_most, read) in [(9, &b"Nickname "[..]), (99, b"Nickname a\n")] {
+            let written = pipe.clone();
+            let writer = std::thread::spawn(move || fs::write(written, "Nickname a\n"));
+            assert_eq!(host.read(&pipe, at_most).unwrap(), read);
+            writer.join().unwrap().unwrap();
+        }
+    }
+
+    #[test]
     fn kinds_of_files_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
@@ -123,7 +158,11 @@ mod tests {
         assert_eq!(kind("b"), Some(FileKind::Folder));
         assert_eq!(kind("c"), Some(FileKind::File));
         assert_eq!(kind("d"), None);
-        assert!(host.exists(&at("d")) && !host.exists(&at("e")));
+        assert_eq!(
+            host.kind(Path::new("/dev/null")).ok(),
+            Some(FileKind::Other)
+        );
+        assert!(host.exists(&at("d")).unwrap() && !host.exists(&at("e")).unwrap());
         assert_eq!(host.read(&at("c"), 3).unwrap(), b"012");
         let mut names = host.list(folder.path()).unwrap();
         names.sort();

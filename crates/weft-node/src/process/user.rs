@@ -6,6 +6,7 @@ use nix::unistd::{
     Gid, Uid, User, getgid, getgroups, getuid, setegid, seteuid, setgid, setgroups, setresgid,
     setresuid, setuid,
 };
+use weft_config::Options;
 
 /// The process could not become the user.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +111,19 @@ pub(crate) fn drop_privileges(name: &str, keep_bind: bool) -> Result<(), UserErr
         }
     }
     Ok(())
+}
+
+/// Becomes the user that torrc names, if this process is root's: what it then writes is that user's, as what the node writes.
+/// Call it while the process has a single thread.
+///
+/// # Errors
+///
+/// [`UserError`].
+pub fn become_configured(options: &Options) -> Result<(), UserError> {
+    match &options.process.user {
+        Some(name) if Uid::effective().is_root() => drop_privileges(name, false),
+        _ => Ok(()),
+    }
 }
 
 /// Gives up every capability but that of binding low ports and, before the process becomes another user, those that

@@ -33,6 +33,8 @@ pub(super) struct Link {
     most: usize,
     /// Decrypted bytes that have not been used.
     plain: Vec<u8>,
+    /// By how many seconds our clock is ahead of the peer's, by its NETINFO.
+    clock_skew: Option<i64>,
 }
 
 /// Why there is no link.
@@ -83,7 +85,13 @@ impl Link {
             received: 0,
             most: MAX_RECEIVED,
             plain: Vec::new(),
+            clock_skew: None,
         }
+    }
+
+    /// By how many seconds our clock is ahead of the peer's, if it stated its time.
+    pub(super) fn clock_skew(&self) -> Option<i64> {
+        self.clock_skew
     }
 
     /// The same, for a peer that sends so many bytes more.
@@ -115,7 +123,8 @@ impl Link {
             let used = handshake.receive(&bytes, &self.session, SystemTime::now(), rng)?;
             self.plain = bytes.get(used..).unwrap_or_default().to_vec();
             self.send(&handshake.take_output())?;
-            if handshake.established().is_some() {
+            if let Some(established) = handshake.established() {
+                self.clock_skew = established.clock_skew;
                 return Ok(());
             }
             self.fill()?;

@@ -152,16 +152,19 @@ fn no_link(via: SocketAddr, route: &Route, error: NoLink) -> ProbeError {
 }
 
 /// Opens a link to the relay at `to`, which must prove these identities, and closes it; blocks for at most `timeout`.
-/// So an authority tests whether relays run.
+/// So an authority tests whether relays run. Returns by how many seconds our clock is ahead of the relay's, if it states
+/// its time.
 pub fn reach(
     to: SocketAddr,
     expected: (RsaIdentity, Option<Ed25519Identity>),
     route: &Route,
     timeout: Duration,
     rng: &mut impl CryptoRng,
-) -> Result<(), ProbeError> {
+) -> Result<Option<i64>, ProbeError> {
     let deadline = Instant::now() + timeout;
-    Link::open(to, expected, route, deadline, rng)
-        .map(Link::close)
-        .map_err(|error| no_link(to, route, error))
+    let link = Link::open(to, expected, route, deadline, rng);
+    let link = link.map_err(|error| no_link(to, route, error))?;
+    let skew = link.clock_skew();
+    link.close();
+    Ok(skew)
 }

@@ -31,6 +31,10 @@ impl Relay {
         let Some((service, number)) = self.listeners.service(listener) else {
             return;
         };
+        // A relay of the consensus that was accepted too early would count as a client, and its streams be refused.
+        if self.directory.reads_cache && service.is_network() {
+            return;
+        }
         if service == Service::App(AppService::Dns) {
             return self.take_queries(number, now);
         }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs as 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use weft_config::Options;
+use weft_config::{Options, PortNumber};
 use weft_core::routable;
 use weft_dir::command::Command;
 
@@ -253,6 +253,21 @@ fn ask(names: Vec<String>) -> Answers {
             (name, answer)
         })
         .collect()
+}
+
+/// The addresses at which others reach a relay of these options, as far as that is known without listening: ports that the
+/// system chooses are not among them.
+pub fn own_addresses(options: &Options) -> Vec<SocketAddr> {
+    let lines = options.network.or_ports.iter();
+    let ports = lines.filter(|line| line.advertise && line.port != PortNumber::Auto);
+    let ports: Vec<_> = ports
+        .map(|line| (line.address, line.port.to_bind()))
+        .collect();
+    let names = HostNames::look_up(options, Instant::now());
+    let found = Addresses::find(options, &names, &ports, interface_address, None);
+    let v4 = found.addresses.v4.map(SocketAddr::V4);
+    let v6 = found.addresses.v6.map(SocketAddr::V6);
+    v4.into_iter().chain(v6).collect()
 }
 
 impl Relay {

@@ -221,6 +221,7 @@ fn lists(options: &Options, wanted: &AuthorityOptions) -> Result<Lists, Authorit
         middle_only: wanted.middle_only.clone(),
         list_bad_exits: wanted.list_bad_exits,
         list_middle_only: wanted.list_middle_only,
+        needs_tap: wanted.needs_tap,
         minimal_version: wanted.minimal_version.clone(),
         countries: countries(options, wanted)?,
         named: named(options)?,
@@ -303,7 +304,7 @@ fn test_relay(test: &ReachabilityTest, network: &Mutex<NetworkOptions>) -> bool 
     let expected = (test.rsa.into(), ed25519);
     let mut rng: StdRng = rand::make_rng();
     match reach(test.address, expected, &route, TEST_TIMEOUT, &mut rng) {
-        Ok(()) => true,
+        Ok(_) => true,
         Err(error) => {
             tracing::info!("A relay was not reached: {error}");
             false

@@ -27,8 +27,7 @@ impl BridgeRelay {
                 let arrived = self.arriving.remove(connection)?;
                 (*peer == PeerIdentity::Unauthenticated).then_some(arrived)
             }
-            ToController::LinkClosed { connection, .. }
-            | ToController::LinkFailed { connection, .. } => {
+            ToController::ConnectionClosed { connection, .. } => {
                 self.arriving.remove(connection);
                 None
             }
@@ -100,9 +99,9 @@ mod tests {
             ed25519: [2; 32].into(),
         };
         assert_eq!(side.arrived(&opened(ids[1], relay)), None);
-        let failed = ToController::LinkFailed {
+        let failed = ToController::ConnectionClosed {
             connection: ids[2],
-            failure: LinkFailure::Other,
+            why: LinkFailure::Other,
         };
         assert_eq!(side.arrived(&failed), None);
         assert!(side.arriving.is_empty());

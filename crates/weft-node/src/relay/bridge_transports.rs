@@ -17,7 +17,7 @@ use weft_transports::{Client, ExtOr, Offer, Role, Transport, cookie_file};
 
 use super::Relay;
 use super::address::Addresses;
-use super::listen_socket::Bound;
+use super::listen_socket::{Bound, OwnFile};
 use super::listeners::Service;
 use crate::control::auth::write_for_controllers;
 use crate::control::events::Event as ControlEvent;
@@ -43,7 +43,7 @@ pub(super) struct BridgeTransports {
     places: BTreeMap<String, String>,
     cookie: Option<[u8; 32]>,
     /// The file that has the cookie.
-    written: Option<std::path::PathBuf>,
+    written: Option<OwnFile>,
     server: Option<ExtOrServer>,
     /// More connections may have been handed over than the last turn took.
     more_handed_over: bool,
@@ -216,14 +216,15 @@ impl Relay {
                 Err(error) => tracing::warn!("Could not start the Extended ORPort: {error}"),
             }
         }
-        if side.written.as_ref() == Some(&of.cookie_file) && side.cookie.is_some() {
+        let written = side.written.as_ref().map(OwnFile::path);
+        if written == Some(&of.cookie_file) && side.cookie.is_some() {
             return;
         }
         let cookie: [u8; 32] = self.rng.random();
         match write_cookie(&of.cookie_file, &cookie, of.cookie_group_readable) {
             Ok(()) => {
                 side.cookie = Some(cookie);
-                side.written = Some(of.cookie_file.clone());
+                side.written = OwnFile::of(&of.cookie_file).ok();
             }
             Err(error) => {
                 side.cookie = None;

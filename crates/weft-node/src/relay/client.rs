@@ -100,8 +100,7 @@ impl Relay {
             FromClient::Network(network) => {
                 // A relay takes the parameters from its own directory.
                 if self.directory.handle.is_none() {
-                    self.network.params = network.params().clone();
-                    self.network.consensus = Some(network.consensus.clone());
+                    self.network.adopt(network.consensus.clone(), now);
                     self.apply_params();
                 }
             }

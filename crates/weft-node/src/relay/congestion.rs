@@ -66,8 +66,12 @@ mod tests {
     use super::*;
     use crate::relay::testing::options;
 
+    const TESTING: &str = "TestingTorNetwork 1\nDirAuthority a orport=1 v3ident=\
+                           1111111111111111111111111111111111111111 127.0.0.1:2 \
+                           2222222222222222222222222222222222222222\n";
+
     fn cc_params(consensus: &Params) -> CcParams {
-        super::cc_params(&options("").circuits, consensus)
+        super::cc_params(&options(TESTING).circuits, consensus)
     }
 
     #[test]
@@ -79,12 +83,23 @@ mod tests {
     fn torrc_can_have_congestion_control_that_the_consensus_has_not_and_a_scanners_paths() {
         let mut consensus = Params::default();
         consensus.cc_alg = 0;
-        let set = |torrc: &str| super::cc_params(&options(torrc).circuits, &consensus);
+        let set = |torrc: &str| {
+            let options = options(&format!("{TESTING}{torrc}"));
+            super::cc_params(&options.circuits, &consensus)
+        };
         let plain = set("");
         assert!(!plain.enabled && plain.path == PathKind::Exit);
         assert!(set("__AlwaysCongestionControl 1\n").enabled);
         let scanned = set("__SbwsExit 1\n");
         assert_eq!(scanned.vegas().ss_cap, consensus.cc_sscap_sbws);
+    }
+
+    #[test]
+    fn authorities_of_the_public_network_cannot_turn_congestion_control_off() {
+        let mut consensus = Params::default();
+        consensus.cc_alg = 0;
+        assert!(super::cc_params(&options("").circuits, &consensus).enabled);
+        assert!(!cc_params(&consensus).enabled);
     }
 
     #[test]

@@ -25,10 +25,7 @@ impl Relay {
         role: Role,
         now: Instant,
     ) {
-        let failed = |failure| ToController::LinkFailed {
-            connection,
-            failure,
-        };
+        let failed = |why| ToController::ConnectionClosed { connection, why };
         if self.options.network.disabled || self.accounting.is_asleep() {
             return self.controller.handle(failed(LinkFailure::Forbidden), now);
         }

@@ -12,13 +12,15 @@ use weft_config::client_ports::AppService;
 use weft_config::{ChangeError, DumpKind, Options, Settings, dump, keys};
 use weft_core::controller::FamilyCounts;
 use weft_core::message::Activity;
+use weft_datadir::file::FileError;
 use weft_datadir::torrc::Torrc;
 use weft_dir::clock::SystemClock;
 use weft_dir::descriptor::Moment;
 use weft_log::{RateLimit, Severity};
 
 use super::client::ClientSide;
-use super::listen_socket::{Accepted, Bound};
+use super::error::StartError;
+use super::listen_socket::{Accepted, Bound, OwnFile};
 use super::listeners::Service;
 use super::signals::Ask as SignalAsk;
 use super::{Context, Relay};
@@ -73,6 +75,8 @@ pub(super) struct MeasuredEvents {
 #[derive(Debug)]
 pub(super) struct ControlSide {
     running: Option<Running>,
+    /// Files for controllers that were written; they go with the node.
+    written: Vec<OwnFile>,
     started: Instant,
     refusals: RateLimit,
     /// What controllers want to have measured.
@@ -87,6 +91,7 @@ impl ControlSide {
     pub(super) fn new() -> Self {
         Self {
             running: None,
+            written: Vec::new(),
             started: Instant::now(),
             refusals: RateLimit::new(QUIET),
             measured: MeasuredEvents::default(),
@@ -112,10 +117,14 @@ impl ControlSide {
 impl Relay {
     /// Starts the thread for controllers where there is a port, and writes the files that
     /// controllers look for.
-    pub(super) fn start_control(&mut self) {
+    ///
+    /// # Errors
+    ///
+    /// The cookie cannot be written, without which controllers cannot come in.
+    pub(super) fn start_control(&mut self) -> Result<(), StartError> {
         let options = &self.options.control;
         if options.ports.is_empty() && options.owning_fd.is_none() {
-            return;
+            return Ok(());
         }
         if self.control.running.is_none() {
             let options = Arc::new(self.options.clone());
@@ -154,7 +163,7 @@ impl Relay {
                 Err(error) => tracing::warn!("Could not start the ControlPort: {error}"),
             }
         }
-        self.write_control_files();
+        self.write_control_files().map_err(StartError::Cookie)
     }
 
     /// Serves the controller that the node belongs to by a connection that it was started with.
@@ -179,19 +188,13 @@ impl Relay {
         self.on_signal(SignalAsk::Terminate, now);
     }
 
-    /// The cookie, and where the ports are.
-    fn write_control_files(&self) {
+    /// Where the ports are, and the cookie.
+    fn write_control_files(&mut self) -> Result<(), FileError> {
         let options = &self.options.control;
         let Some(running) = &self.control.running else {
-            return;
+            return Ok(());
         };
-        if let Some(path) = &options.cookie_file {
-            let written =
-                write_for_controllers(path, &running.cookie, options.cookie_group_readable);
-            if let Err(error) = written {
-                tracing::warn!("Could not write the authentication cookie: {error}");
-            }
-        }
+        let before = std::mem::take(&mut self.control.written);
         if let Some(path) = &options.write_to_file {
             let bound = self.listeners.bound();
             let bound = bound.filter(|(service, _)| *service == Service::Control);
@@ -200,11 +203,23 @@ impl Relay {
                 Bound::Path(path) => format!("UNIX_PORT={}\n", path.display()),
             };
             let text: String = bound.map(line).collect();
-            let written = write_for_controllers(path, text.as_bytes(), options.file_group_readable);
-            if let Err(error) = written {
-                tracing::warn!("Could not write ControlPortWriteToFile: {error}");
+            match write_for_controllers(path, text.as_bytes(), options.file_group_readable) {
+                Ok(()) => self.control.written.extend(OwnFile::of(path)),
+                Err(error) => tracing::warn!("Could not write ControlPortWriteToFile: {error}"),
             }
         }
+        if let Some(path) = &options.cookie_file {
+            let access = options.cookie_group_readable;
+            if let Err(error) = write_for_controllers(path, &running.cookie, access) {
+                // The cookie of before lets controllers in.
+                self.control.written.extend(before);
+                return Err(error);
+            }
+            self.control.written.extend(OwnFile::of(path));
+        }
+        // Those that were replaced are other files; those that torrc no longer names go.
+        drop(before);
+        Ok(())
     }
 
     /// Sends log lines to controllers.
@@ -257,7 +272,7 @@ impl Relay {
             options,
             defaults,
             torrc: self.torrc(),
-            defaults_torrc: None,
+            defaults_torrc: Some(self.defaults_torrc()),
             fingerprint,
             listeners,
             read: totals.bytes_read,
@@ -276,6 +291,7 @@ impl Relay {
                 .as_ref()
                 .map(|_| self.exits.policy().clone()),
             rejected: self.exits.rejected.clone(),
+            bootstrap: self.network.bootstrap.clone(),
             accepted: self.network.accepted,
             downloads: self.network.downloads.clone(),
             addresses,
@@ -292,6 +308,12 @@ impl Relay {
         let number = self.process.membership.number();
         let command_line = self.context.command_line.identity(number);
         weft_config::torrc_path(&command_line, &self.context.host)
+    }
+
+    fn defaults_torrc(&self) -> PathBuf {
+        let number = self.process.membership.number();
+        let command_line = self.context.command_line.identity(number);
+        weft_config::defaults_torrc_path(&command_line, &self.context.host)
     }
 
     /// Gives a connection of a controller to the control thread.
@@ -595,7 +617,10 @@ impl Relay {
         let options = Arc::new(self.options.clone());
         let Some(running) = &mut self.control.running else {
             // The first port.
-            return self.start_control();
+            if let Err(error) = self.start_control() {
+                tracing::warn!("{error}");
+            }
+            return;
         };
         let access = self.client.as_ref().map(ClientSide::access);
         if access.is_some() && running.ends.access.borrow().is_none() {
@@ -607,7 +632,9 @@ impl Relay {
         if let Some(running) = &self.control.running {
             running.ends.view.send_replace(Arc::new(view));
         }
-        self.write_control_files();
+        if let Err(error) = self.write_control_files() {
+            tracing::warn!("Could not write the authentication cookie: {error}");
+        }
     }
 
     /// The node ends with the process that it belongs to (`__OwningControllerProcess`).

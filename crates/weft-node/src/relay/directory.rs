@@ -17,7 +17,7 @@ use super::metrics::by_family;
 use super::{Relay, descriptor};
 use crate::control::events::Event as ControlEvent;
 use crate::control::quote;
-use crate::control::view::long_name;
+use crate::control::view::{BootstrapView, long_name};
 use crate::logging::{self, safe};
 use crate::metrics::{ListenerCounts, TypedConnections};
 use crate::notice;
@@ -50,6 +50,8 @@ pub(super) struct DirectorySide {
     /// `None`: the node is a client alone, whose directory is on its own thread.
     pub(super) handle: Option<DirectoryHandle>,
     pub(super) events: Receiver<Event>,
+    /// It reads the consensus of the last run, which has the relays: nobody's connections are accepted before.
+    pub(super) reads_cache: bool,
     /// Answers until the node has ended.
     pub(super) authority: Option<AuthoritySide>,
     /// Bytes of descriptors of onion services that had been pruned when that was last looked at.
@@ -88,6 +90,7 @@ impl DirectorySide {
             )?),
         };
         Ok(DirectorySide {
+            reads_cache: handle.is_some(),
             handle,
             events,
             authority,
@@ -159,10 +162,13 @@ impl Relay {
     pub(super) fn on_directory(&mut self, event: Event, now: Instant) {
         match event {
             Event::Consensus(consensus) => {
-                self.network.params = consensus.params.clone();
-                self.network.consensus = Some(consensus);
+                self.network.adopt(consensus, now);
                 self.apply_params();
                 self.check_families();
+            }
+            Event::CacheRead => {
+                self.directory.reads_cache = false;
+                self.accept_all(now);
             }
             // A client in the same process reports its own start: programs wait for its end before they
             // ask for circuits.
@@ -171,7 +177,15 @@ impl Relay {
                 percent,
                 tag,
                 summary,
-            } => notice!("Bootstrapped {percent}% ({tag}): {summary}"),
+            } => {
+                notice!("Bootstrapped {percent}% ({tag}): {summary}");
+                self.network.bootstrap = Some(BootstrapView {
+                    progress: percent,
+                    tag: tag.to_owned(),
+                    summary: summary.to_owned(),
+                    problem: None,
+                });
+            }
             Event::Uploaded { authority, outcome } => {
                 self.report_upload(&authority, &outcome);
                 self.network.accepted |=

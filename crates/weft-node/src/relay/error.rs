@@ -80,6 +80,11 @@ pub enum StartError {
     /// A file cannot be written.
     #[error(transparent)]
     File(#[from] file::FileError),
+    /// The file that lets controllers in.
+    #[error(
+        "{0}: no controller could come in. Change CookieAuthFile, or set CookieAuthentication 0"
+    )]
+    Cookie(#[source] file::FileError),
     /// The state file.
     #[error("state file: {0}")]
     State(#[from] state::StateError),

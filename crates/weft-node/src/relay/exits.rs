@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
-use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::End;
 use weft_core::address::{ConnectionId, StreamAddr};
@@ -356,16 +355,9 @@ impl Relay {
             return PreviousKind::Client;
         }
         let (rsa, _) = self.controller.peer_of(connection);
-        let rsa = rsa.map(RsaIdentity::from);
-        let listed = |rsa: &RsaIdentity| {
-            self.network
-                .consensus
-                .as_ref()
-                .is_some_and(|consensus| consensus.relay(rsa).is_some())
-        };
-        match rsa.filter(listed) {
-            Some(_) => PreviousKind::Relay,
-            None => PreviousKind::UnknownRelay,
+        match rsa.is_some_and(|rsa| self.network.recent.knows(&rsa)) {
+            true => PreviousKind::Relay,
+            false => PreviousKind::UnknownRelay,
         }
     }
 

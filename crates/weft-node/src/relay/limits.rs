@@ -66,6 +66,7 @@ pub(super) fn relay_params(
         },
         serve_abra: options.network.abra_weights,
         serve_conflux: options.circuits.conflux.unwrap_or(consensus.cfx_enabled),
+        conflux_legs: size(consensus.cfx_max_legs_set),
         serve_mtor: options.network.multipath_exit,
         keepalive: options.network.keepalive_period,
         padding: PaddingParams {
@@ -112,6 +113,7 @@ pub(super) fn thread_params(
     consensus: &Params,
     known_relays: &Arc<BTreeSet<RsaIdentity>>,
     my_addrs: Vec<IpAddr>,
+    total_memory: Option<u64>,
 ) -> ThreadParams {
     let scheduling = &options.scheduling;
     // Every one of them works here: where the kernel reports nothing about a socket, KIST is KISTLite.
@@ -120,10 +122,14 @@ pub(super) fn thread_params(
         .first()
         .copied()
         .unwrap_or(SchedulerKind::Kist);
+    let by_consensus = match options.network.or_ports.is_empty() {
+        true => consensus.kist_sched_run_interval_client,
+        false => consensus.kist_sched_run_interval,
+    };
     let run_interval = match scheduler {
-        SchedulerKind::Kist | SchedulerKind::KistLite => scheduling
-            .kist_run_interval
-            .unwrap_or(consensus.kist_sched_run_interval),
+        SchedulerKind::Kist | SchedulerKind::KistLite => {
+            scheduling.kist_run_interval.unwrap_or(by_consensus)
+        }
         SchedulerKind::Vanilla => Duration::ZERO,
     };
     ThreadParams {
@@ -139,6 +145,7 @@ pub(super) fn thread_params(
         count_directions: options.statistics.directions,
         // Only while a controller wants it (`send_thread_params`).
         count_connections: false,
+        max_memory: options.resources.max_mem_in_queues(total_memory),
         socks_timeout: options.apps.timeout,
     }
 }
@@ -178,6 +185,7 @@ pub(super) fn controller_params(
             .resources
             .max_onion_queue_delay
             .unwrap_or(consensus.max_onion_queue_delay),
+        onion_cutoff: consensus.onion_queue_wait_cutoff,
         max_memory: options.resources.max_mem_in_queues(total_memory),
         dos: dos_params(options, consensus),
         sharing: sharing(options, max_connections / 2),
@@ -356,6 +364,7 @@ impl Relay {
             &self.network.params,
             &self.network.relays,
             self.own.addresses.ips(),
+            machine::total_memory(),
         );
         params.count_connections =
             self.options.testing.connection_events && self.control.measured.connections;
@@ -412,7 +421,8 @@ mod tests {
 
     fn thread(torrc: &str) -> ThreadParams {
         let known = Arc::default();
-        thread_params(&with(torrc), &Params::default(), &known, Vec::new())
+        let memory = Some(16 << 30);
+        thread_params(&with(torrc), &Params::default(), &known, Vec::new(), memory)
     }
 
     fn controller(torrc: &str) -> ControllerParams {
@@ -421,11 +431,16 @@ mod tests {
 
     #[test]
     fn without_a_word_of_the_operator_s_threads_follow_c_tor_s_defaults() {
-        assert_eq!(thread(""), ThreadParams::default());
+        let max_memory = (16 << 30) / 5 * 2;
+        let defaults = ThreadParams {
+            max_memory,
+            ..ThreadParams::default()
+        };
+        assert_eq!(thread(""), defaults);
         let params = relay("");
         let defaults = RelayParams::new([1; 20].into(), [2; 32].into());
         assert_eq!(format!("{params:?}"), format!("{defaults:?}"));
-        assert_eq!(controller("").max_memory, (16 << 30) / 5 * 2);
+        assert_eq!(controller("").max_memory, max_memory);
     }
 
     #[test]
@@ -446,6 +461,22 @@ mod tests {
             (kist.run_interval, kist.scheduling.kist_sock_buf_size_factor),
             (msec(2), 0.5)
         );
+    }
+
+    #[test]
+    fn relays_and_clients_have_intervals_of_their_own_in_the_consensus() {
+        let mut consensus = Params::default();
+        consensus.kist_sched_run_interval = Duration::from_millis(3);
+        consensus.kist_sched_run_interval_client = Duration::from_millis(5);
+        let interval = |options: &Options| {
+            let known = Arc::default();
+            let params = thread_params(options, &consensus, &known, Vec::new(), None);
+            params.run_interval.as_millis()
+        };
+        assert_eq!(interval(&with("")), 3);
+        assert_eq!(interval(&options("SocksPort 9050\n")), 5);
+        let own = "KISTSchedRunInterval 7 msec\n";
+        assert_eq!(interval(&options(&format!("SocksPort 9050\n{own}"))), 7);
     }
 
     #[test]

@@ -86,30 +86,35 @@ pub(super) enum Accepted {
 pub(super) enum ListenSocket {
     Tcp(mio::net::TcpListener),
     /// With its file, which is removed with it.
-    Unix(mio::net::UnixListener, SocketFile),
+    Unix(mio::net::UnixListener, OwnFile),
     Udp(mio::net::UdpSocket),
 }
 
-/// The file of a Unix socket that we made. It is removed with this, unless another process has put
-/// its own there meanwhile (C tor removes it as it closes the listener).
+/// A file for other programs that this node made: a Unix socket's, or one that lets controllers in. It is removed with this,
+/// unless another process has put its own there meanwhile (C tor removes such files when it ends).
 #[derive(Debug)]
-pub(super) struct SocketFile {
+pub(super) struct OwnFile {
     path: PathBuf,
     /// Which file it is: device and inode.
     file: (u64, u64),
 }
 
-impl SocketFile {
-    fn of(path: &Path) -> io::Result<Self> {
+impl OwnFile {
+    /// The file that was just made.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
         let meta = std::fs::symlink_metadata(path)?;
         Ok(Self {
             path: path.to_owned(),
             file: (meta.dev(), meta.ino()),
         })
     }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
 }
 
-impl Drop for SocketFile {
+impl Drop for OwnFile {
     fn drop(&mut self) {
         let now = std::fs::symlink_metadata(&self.path);
         if now.is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file) {
@@ -230,7 +235,7 @@ impl ListenSocket {
 fn unix_listener(
     unix: &UnixPath,
     user: Option<&User>,
-) -> io::Result<(std::os::unix::net::UnixListener, SocketFile)> {
+) -> io::Result<(std::os::unix::net::UnixListener, OwnFile)> {
     let is_socket =
         std::fs::symlink_metadata(&unix.path).is_ok_and(|meta| meta.file_type().is_socket());
     if is_socket {
@@ -245,7 +250,7 @@ fn unix_listener(
     // Linux gives the file the mode of the socket, less the umask: it is never wider than wanted.
     nix::sys::stat::fchmod(&socket, nix::sys::stat::Mode::from_bits_truncate(mode))?;
     socket.bind(&SockAddr::unix(&unix.path)?)?;
-    let file = SocketFile::of(&unix.path)?;
+    let file = OwnFile::of(&unix.path)?;
     set_access(&unix.path, mode, user)?;
     // Nobody connects before.
     socket.set_nonblocking(true)?;
@@ -321,6 +326,22 @@ fn check_place(unix: &UnixPath, user: Option<&User>) -> Result<(), ListenError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_removed_with_its_owner_unless_another_has_put_its_own_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "ours").unwrap();
+        drop(OwnFile::of(&path).unwrap());
+        assert!(!path.exists());
+        std::fs::write(&path, "ours").unwrap();
+        let ours = OwnFile::of(&path).unwrap();
+        let other = folder.path().join("other");
+        std::fs::write(&other, "another's").unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        drop(ours);
+        assert_eq!(std::fs::read(&path).unwrap(), b"another's");
+    }
 
     #[test]
     fn unix_sockets_are_as_open_as_torrc_allows_and_in_a_place_of_their_own() {

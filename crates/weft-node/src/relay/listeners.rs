@@ -32,6 +32,13 @@ pub(super) enum Service {
     Control,
 }
 
+impl Service {
+    /// Whether other members of the network come here.
+    pub(super) fn is_network(self) -> bool {
+        matches!(self, Service::Or | Service::ExtOr | Service::Dir)
+    }
+}
+
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -315,6 +322,11 @@ impl ListenerSet {
     ) -> Result<Option<ListenError>, ListenError> {
         let mut tolerated = None;
         for wanted in std::mem::take(&mut change.missing) {
+            notice!(
+                "Opening {} listener on {}",
+                wanted.service,
+                requested(&wanted.at)
+            );
             let mut result = open(&wanted, user);
             if result.as_ref().is_err_and(ListenError::is_in_use) && change.close_in_way(&wanted) {
                 result = open(&wanted, user);
@@ -411,7 +423,7 @@ impl ListenerSet {
                     None => self.opened.push((service, one)),
                 }
             }
-            notice!("Opened {service} listener on {}", listener.bound);
+            log_opened(&listener);
             watch(&mut listener, registry);
             self.open.push(listener);
         }
@@ -501,6 +513,39 @@ fn watch(listener: &mut Listener, registry: Option<&Registry>) {
             "Could not watch the listener on {}: {error}",
             listener.bound
         );
+    }
+}
+
+/// The address that torrc requests, as C tor logs it: with port 0 where the system shall choose one.
+fn requested(at: &ListenAt) -> String {
+    match (at.to_bind(), at) {
+        (Some(addr), _) => addr.to_string(),
+        (None, ListenAt::Unix(unix)) => unix.path.display().to_string(),
+        (None, at) => at.to_string(),
+    }
+}
+
+/// C tor's words, from which programs read the port that the system chose.
+fn log_opened(listener: &Listener) {
+    let service = listener.wanted.service;
+    match &listener.bound {
+        Bound::Addr(addr) => {
+            if listener
+                .wanted
+                .at
+                .to_bind()
+                .is_some_and(|asked| asked.port() == 0)
+            {
+                notice!("{service} listener listening on port {}.", addr.port());
+            }
+            notice!("Opened {service} listener connection (ready) on {addr}");
+        }
+        Bound::Path(path) => {
+            notice!(
+                "Opened {service} listener connection (ready) on {}",
+                path.display()
+            );
+        }
     }
 }
 

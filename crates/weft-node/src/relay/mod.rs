@@ -36,6 +36,7 @@ mod membership;
 mod metrics;
 mod network;
 mod notices;
+mod onionskins;
 mod outgoing;
 mod process;
 mod redirected;
@@ -88,6 +89,7 @@ use listeners::ListenerSet;
 use metrics::Metrics;
 use network::NetworkView;
 use notices::LogLimits;
+use onionskins::Assessment;
 use process::Process;
 use self_test::SelfTest;
 use shutdown::Shutdown;
@@ -96,6 +98,7 @@ use statistics::StatisticsSide;
 use threads::Threads;
 use uploads::UploadLines;
 
+pub use address::own_addresses;
 pub use check::check;
 pub use claims::check_all;
 pub use error::StartError;
@@ -160,6 +163,7 @@ struct Relay {
     bridge_transports: BridgeTransports,
     bridge_relay: BridgeRelay,
     log_limits: LogLimits,
+    onionskins: Assessment,
     uploads: UploadLines,
     accounting: AccountingSide,
     shutdown: Shutdown,
@@ -304,6 +308,7 @@ impl Relay {
                 answer.kind,
                 Some(answer.spent),
                 answer.result,
+                now,
             );
         }
     }
@@ -341,7 +346,7 @@ impl Relay {
                     if !submitted {
                         let refused = Err(DestroyReason::RESOURCELIMIT);
                         self.controller
-                            .onionskin_answered(half, kind, None, refused);
+                            .onionskin_answered(half, kind, None, refused, now);
                     }
                 }
                 Action::Stream(request) => self.on_stream(request, now),

@@ -111,7 +111,6 @@ impl Relay {
             }
             Notice::OnionskinOverload => {
                 if let Some(more) = self.log_limits.overload.check(now) {
-                    self.overloaded();
                     tracing::warn!(
                         "Your computer is too slow to handle this many circuit creation requests! \
                          Some are refused. Consider a faster computer, or MaxAdvertisedBandwidth \

@@ -34,6 +34,7 @@ use super::membership::Membership;
 use super::metrics::Metrics;
 use super::network::NetworkView;
 use super::notices::{LogLimits, log_disabled};
+use super::onionskins::Assessment;
 use super::process::Process;
 use super::self_test::SelfTest;
 use super::shutdown::Shutdown;
@@ -261,6 +262,7 @@ impl Prepared {
             client_transports,
             exits,
             log_limits: LogLimits::new(),
+            onionskins: Assessment::new(now),
             uploads: UploadLines::default(),
             accounting,
             shutdown: Shutdown::default(),
@@ -341,7 +343,13 @@ fn thread_setup(
     let (relays, ips) = (&network.relays, addresses.ips());
     Setup {
         params: Arc::new(params),
-        thread_params: limits::thread_params(options, &network.params, relays, ips),
+        thread_params: limits::thread_params(
+            options,
+            &network.params,
+            relays,
+            ips,
+            machine::total_memory(),
+        ),
         bandwidth: limits::bandwidth(options),
         tls: identity.tls.clone(),
     }
@@ -439,7 +447,7 @@ impl Relay {
     /// Notifies the others that the node is up: controllers, the directory, metrics, the process that
     /// started this one.
     fn announce(&mut self) -> Result<(), StartError> {
-        self.start_control();
+        self.start_control()?;
         self.follow_client_transports(Instant::now());
         self.configure_statistics();
         self.follow_bridge_transports(Instant::now());

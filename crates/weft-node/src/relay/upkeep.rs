@@ -47,6 +47,7 @@ impl Relay {
             self.controller.set_idle_cores(idle);
         }
         self.tick_statistics(&totals, now);
+        self.assess_onionskins(now);
         self.tick_accounting(now);
         for call in sandbox::denied() {
             // C tor's words.

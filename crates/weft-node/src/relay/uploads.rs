@@ -96,6 +96,11 @@ impl UploadLines {
                 observed / 1000
             ));
         }
+        if self.troubles.is_empty() {
+            return Line::notice(format!(
+                "All {of} authorities keep another descriptor of this relay, which is not older than ours ({reason}): a newer one is made"
+            ));
+        }
         let why =
             |(authority, trouble): (&String, &Trouble)| format!("{authority}: {}", trouble.why);
         let reasons: Vec<String> = self.troubles.iter().map(why).collect();
@@ -188,10 +193,23 @@ mod tests {
             line.contains("a: Fingerprint") && line.contains("b: cannot"),
             "{line}"
         );
+        lines.line("b", &UploadOutcome::Accepted, now);
         let line = text(Some(lines.published(1, 2, "config change", 5000))).unwrap();
         assert_eq!(
             line,
             "notice Published our descriptor (config change): 1 of 2 authorities have it, observed bandwidth 5 kB/s"
+        );
+    }
+
+    #[test]
+    fn authorities_that_keep_another_descriptor_of_ours_are_no_trouble() {
+        let mut lines = UploadLines::default();
+        let overtaken = UploadOutcome::Overtaken(std::time::SystemTime::UNIX_EPOCH);
+        lines.line("a", &overtaken, Instant::now());
+        let line = text(Some(lines.published(0, 1, "initialized", 0))).unwrap();
+        assert!(
+            line.starts_with("notice All 1 authorities keep another"),
+            "{line}"
         );
     }
 }

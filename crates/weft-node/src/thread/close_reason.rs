@@ -39,20 +39,22 @@ pub(super) enum CloseReason {
 }
 
 impl CloseReason {
-    /// What it means for a connection that was no link yet.
+    /// What it is called on the control port and for circuits.
     pub(super) fn failure(&self) -> LinkFailure {
         match self {
-            Self::Ended => LinkFailure::Done,
+            Self::Ended | Self::Idle => LinkFailure::Done,
             Self::Io(error) => io_failure(error),
             Self::Proxy(_) => LinkFailure::Proxy,
             Self::Handshake(error) if error.class() == ErrorClass::WrongIdentity => {
                 LinkFailure::Identity
             }
+            Self::Handshake(error) if error.outside().is_some() => LinkFailure::Clock,
             Self::Tls(_) | Self::Record(_) | Self::Handshake(_) | Self::Link(_) => {
                 LinkFailure::Handshake
             }
             Self::HandshakeTimeout => LinkFailure::Timeout,
-            Self::Idle | Self::Stuck | Self::Memory | Self::Requested => LinkFailure::Other,
+            Self::Memory => LinkFailure::Resource,
+            Self::Stuck | Self::Requested => LinkFailure::Other,
         }
     }
 }

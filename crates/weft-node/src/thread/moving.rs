@@ -6,6 +6,7 @@ use std::time::Instant;
 use mio::{Interest, Token};
 use weft_core::address::ConnectionId;
 use weft_core::manager::Arrival;
+use weft_core::origin::LinkFailure;
 use weft_core::slots::SlotKey as _;
 
 use super::ConnectionThread;
@@ -49,7 +50,7 @@ impl ConnectionThread {
         let cargo = arrival.take_cargo();
         let link = self.manager.install(arrival, now);
         let Ok(mut connection) = cargo.downcast::<Connection>() else {
-            return self.manager.close_link(link, now);
+            return self.manager.close_link(link, LinkFailure::Resource, now);
         };
         match std::mem::replace(&mut connection.phase, Phase::Transition) {
             Phase::Open(_, records) => connection.phase = Phase::Open(link, records),
@@ -64,7 +65,7 @@ impl ConnectionThread {
         );
         if let Err(error) = registered {
             tracing::warn!("Could not watch a connection's socket: {error}");
-            return self.manager.close_link(link, now);
+            return self.manager.close_link(link, LinkFailure::Resource, now);
         }
         // Parameters may have changed on the way, and bytes may have come.
         connection.allowance.follow(&self.params, now);

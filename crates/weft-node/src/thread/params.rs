@@ -35,6 +35,8 @@ pub(crate) struct ThreadParams {
     pub count_directions: bool,
     /// The bytes of each connection are reported every second (`TestingEnableConnBwEvent`).
     pub count_connections: bool,
+    /// Bytes that all threads may hold (`MaxMemInQueues`).
+    pub max_memory: u64,
     /// How long an application may take to send its request (`SocksTimeout`).
     pub socks_timeout: Duration,
 }
@@ -54,6 +56,7 @@ impl Default for ThreadParams {
             count_exit_ports: false,
             count_directions: false,
             count_connections: false,
+            max_memory: u64::MAX,
             socks_timeout: Duration::from_secs(120),
         }
     }

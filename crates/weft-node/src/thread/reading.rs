@@ -217,8 +217,13 @@ impl ConnectionThread {
             && self.reading.blocked_until.is_none()
             && let Some(listed) = self.reading.handshakes.serve()
         {
-            if self.sockets.listed(listed).is_some() {
+            if let Some(connection) = self.sockets.listed(listed) {
                 looks -= 1;
+                if connection.peer_ended && !connection.initiated {
+                    // Nobody waits for the answer to its ClientHello, which costs a signature.
+                    self.close(listed.token, &CloseReason::Ended, now);
+                    continue;
+                }
                 // One that has been read is looked at once more, and mostly has nothing then.
                 left -= usize::from(self.read_socket(listed, READ_PER_HANDSHAKE, now) > 0);
             }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use weft_core::ledger::Ledger;
 use weft_core::load::Load;
 use weft_core::manager::ControllerLoad;
 use weft_core::message::{Activity, ConnectionBytes, Report, RingDepths, ToController, Totals};
@@ -23,6 +24,12 @@ const CONTROLLER_BUSY: usize = 256;
 /// The interval of reports about load, memory and counters: readers of the MetricsPort every 500 ms, as in
 /// Engler and Goldberg 2021, 5.3.1, get a new report each time.
 const REPORT: Duration = Duration::from_millis(250);
+/// The parts of MaxMemInQueues that threads may read before one of them that holds much of it states what it holds.
+const READ_PARTS: u64 = 32;
+/// The part of MaxMemInQueues below which all threads hold little.
+const MUCH_PART: u64 = 4;
+/// Between two such statements. Each takes a walk over all circuits.
+const HELD: Duration = Duration::from_millis(25);
 /// The interval of what connections moved, where that is reported (CONN_BW).
 const CONNECTIONS: Duration = Duration::from_secs(1);
 
@@ -38,9 +45,19 @@ impl ConnectionThread {
             self.count_directions(now);
             self.reports.last = now;
             let report = self.report(now);
+            self.reports.note_held(&report.ledger, now);
             self.reports
                 .stuck
                 .push_back(ToController::Report(Box::new(report)));
+        } else if self.reports.has_grown(self.memory_part(), now) {
+            let stuck_cells = self.ends.to_peers.iter().map(ToPeer::stuck_cells).sum();
+            let (ledger, _) = self.ledger(stuck_cells, now);
+            self.reports.note_held(&ledger, now);
+            self.reports.stuck.push_back(ToController::Held {
+                thread: self.me,
+                ledger: Box::new(ledger),
+                memory_rounds: self.manager.memory_rounds(),
+            });
         }
         self.log_violation(now);
         let mut sent = false;
@@ -66,6 +83,12 @@ impl ConnectionThread {
         if sent || !self.reports.stuck.is_empty() || self.manager.has_requests() {
             self.ends.main.notify();
         }
+    }
+
+    /// This thread's part of MaxMemInQueues, in bytes.
+    fn memory_part(&self) -> u64 {
+        let threads = self.ends.to_peers.len() as u64 + 1;
+        self.params.max_memory / threads
     }
 
     /// The report of every [`REPORT`].
@@ -187,6 +210,12 @@ pub(super) struct Reports {
     pub(super) directions_at: Instant,
     /// When the bytes of connections were reported last.
     pub(super) connections_at: Instant,
+    /// Bytes read since it was stated last what the thread holds.
+    pub(super) read: u64,
+    /// How much that was, in bytes.
+    held: u64,
+    /// And when.
+    held_at: Instant,
     /// Messages that the ring to the controller had no room for.
     pub(super) stuck: VecDeque<ToController>,
 }
@@ -205,8 +234,24 @@ impl Reports {
             directions: Directions::default(),
             directions_at: now,
             connections_at: now,
+            read: 0,
+            held: 0,
+            held_at: now,
             stuck: VecDeque::new(),
         }
+    }
+
+    /// It is stated that the thread holds this.
+    fn note_held(&mut self, ledger: &Ledger, now: Instant) {
+        (self.read, self.held, self.held_at) = (0, ledger.total(), now);
+    }
+
+    /// Whether the thread may hold so much more than it has stated that it states it at once: `part` of
+    /// MaxMemInQueues is its own.
+    fn has_grown(&self, part: u64, now: Instant) -> bool {
+        self.read > part / READ_PARTS
+            && self.held + self.read > part / MUCH_PART
+            && now.saturating_duration_since(self.held_at) >= HELD
     }
 
     /// Counts bytes that a link moved.
@@ -218,6 +263,9 @@ impl Reports {
         bytes: usize,
     ) {
         self.load.add(bytes as u64);
+        if direction == Direction::Read {
+            self.read += bytes as u64;
+        }
         self.moved.add(&connection.allowance, direction, bytes);
         if params.count_directions && connection.allowance.is_counted() {
             add(&mut connection.moved, direction, bytes);
@@ -271,5 +319,33 @@ impl Moved {
         totals.bytes_written = written;
         totals.bytes_read_ipv6 = read_ipv6;
         totals.bytes_written_ipv6 = written_ipv6;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_thread_that_holds_much_and_has_read_much_states_it_before_its_next_report() {
+        let start = Instant::now();
+        let part = 64 * MIB;
+        let grown = |held: u64, read: u64, after: u64| {
+            let mut reports = Reports::new(start);
+            let mut ledger = Ledger::default();
+            ledger.add_fixed(usize::try_from(held).unwrap());
+            reports.read = 1;
+            reports.note_held(&ledger, start);
+            reports.read += read;
+            reports.has_grown(part, start + Duration::from_millis(after))
+        };
+        assert!(grown(20 * MIB, 3 * MIB, 25));
+        // Which bytes stay is not known: all of them may.
+        assert!(grown(0, 17 * MIB, 25));
+        assert!(!grown(20 * MIB, 2 * MIB, 25), "little was read");
+        assert!(!grown(3 * MIB, 3 * MIB, 25), "little is held");
+        assert!(!grown(20 * MIB, 3 * MIB, 24), "too soon");
     }
 }

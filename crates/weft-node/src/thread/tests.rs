@@ -139,11 +139,9 @@ impl Bench {
     /// What the main thread hears of the connection's end, if it has ended.
     fn end(&mut self) -> Option<DestroyReason> {
         std::iter::from_fn(|| self.main.from.pop()).find_map(|message| match message {
-            ToController::LinkClosed { connection, reason } if connection == FIRST => Some(reason),
-            ToController::LinkFailed {
-                connection,
-                failure,
-            } if connection == FIRST => Some(failure.destroy_reason()),
+            ToController::ConnectionClosed { connection, why } if connection == FIRST => {
+                Some(why.destroy_reason())
+            }
             _ => None,
         })
     }

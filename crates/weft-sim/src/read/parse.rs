@@ -353,7 +353,7 @@ impl Reader {
         Ok(())
     }
 
-    fn end(self) -> Result<Network, String> {
+    fn end(mut self) -> Result<Network, String> {
         let truncated = |at: &str| Err(format!("the document breaks off {at}"));
         match self.part {
             Part::Start => return Err("it is empty".to_owned()),
@@ -363,6 +363,13 @@ impl Reader {
             Part::Signature => return truncated("in a signature"),
             Part::Signatures if self.signatures == 0 => return truncated("before the signatures"),
             Part::Signatures => {}
+        }
+        // C tor chooses one relay as soon as another where none has bandwidth, as in the consensuses of a young network
+        // (`choose_array_element_by_weight`).
+        if self.relays.iter().all(|relay| relay.bandwidth == 0) {
+            for relay in &mut self.relays {
+                relay.bandwidth = 1;
+            }
         }
         let weights = match self.weights {
             Some(weights) => weights,

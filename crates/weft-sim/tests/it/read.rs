@@ -38,6 +38,28 @@ fn what_is_written_is_read_again() {
     assert!(synth::network(0, 1).is_err() && synth::network(u32::MAX, 1).is_err());
 }
 
+/// Consensuses of young networks have no bandwidths that count.
+#[test]
+fn without_any_bandwidth_relays_are_alike() {
+    let (_, text) = small();
+    let changed = |line: &str, with: Option<&str>| {
+        let lines = text.lines().filter_map(|own| match own.starts_with(line) {
+            true => with.map(str::to_owned),
+            false => Some(own.to_owned()),
+        });
+        lines.map(|line| line + "\n").collect::<String>()
+    };
+    let zero = changed("w ", Some("w Bandwidth=0 Unmeasured=1"));
+    for text in [
+        &zero,
+        &changed("w ", None),
+        &zero.replace("\nbandwidth-weights ", "\nx-weights "),
+    ] {
+        let network = parse(text.as_bytes(), "it").expect("sound");
+        assert!(network.relays.iter().all(|relay| relay.bandwidth == 1));
+    }
+}
+
 #[test]
 fn synthetic_networks_are_functions_of_size_and_seed() {
     let one = synth::network(300, 9).expect("a size");

@@ -92,6 +92,7 @@ pub(crate) fn setup(
             drawn::draft(scenario, files, net_seed, drawn_seed)?
         }
     };
+    check_ports(&draft).map_err(|problem| unusable(scenario, problem))?;
     let relays = with_keys(&draft.relays, arm, drawn_seed);
     let sendme_inc = arm.congestion_control.then_some(SENDME_INC);
     let listed: Vec<&Listed> = draft.relays.iter().map(|relay| &relay.listed).collect();
@@ -112,6 +113,29 @@ pub(crate) fn setup(
         interval: scenario.interval.max(Duration::from_millis(1)),
         seed: node_seed,
     })
+}
+
+/// Whether some exit lets streams out to each port of the servers. If none does, all streams would fail.
+fn check_ports(draft: &Draft) -> std::result::Result<(), String> {
+    let exits = || {
+        draft
+            .relays
+            .iter()
+            .filter(|relay| relays::roles(&relay.listed).exit)
+    };
+    let allows = |relay: &RelayDraft, port| {
+        let policy = relay.listed.policy.as_ref();
+        policy.is_some_and(|policy| policy.allows(port))
+    };
+    let shut = |server: &&Server| !exits().any(|exit| allows(exit, server.port));
+    match draft.servers.iter().find(shut) {
+        // That there is no exit at all is said of the relays.
+        Some(server) if exits().next().is_some() => Err(format!(
+            "no exit allows port {}, to which its users connect: no client would find a path",
+            server.port
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Hosts that stall. Those of the file are the setup's, in order.

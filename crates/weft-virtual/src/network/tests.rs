@@ -236,6 +236,14 @@ fn a_consensus_is_scaled_and_its_servers_are_elsewhere() {
         error_now.starts_with("x.toml:2: ") && error_now.contains("no exit"),
         "{error_now}"
     );
+    // None for the web.
+    let policies = text.lines().map(|line| match line.starts_with("p ") {
+        true => "p accept 22\n".to_owned(),
+        false => format!("{line}\n"),
+    });
+    files.insert("c", policies.collect::<String>().into_bytes());
+    let error_now = error(&scenario, &files);
+    assert!(error_now.contains("no exit allows port 80"), "{error_now}");
     let none = error(&scenario, &Files::default());
     assert_eq!(none, "x.toml:2: the file \"c\" is not there");
 }

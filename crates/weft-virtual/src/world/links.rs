@@ -119,7 +119,7 @@ impl Thread {
         let cargo = arrival.take_cargo();
         let key = self.manager.install(arrival, now);
         let Ok(mut link) = cargo.downcast::<Link>() else {
-            return self.manager.close_link(key, now);
+            return self.manager.close_link(key, LinkFailure::Other, now);
         };
         let place = self.links.vacant_key();
         ground.own(link.conn, link.end, self.owner(place));
@@ -156,7 +156,7 @@ impl Thread {
     pub(super) fn end_link(&mut self, place: usize, now: Instant, ground: &mut Ground) {
         if let Some(link) = self.links.get(place) {
             match link.phase {
-                Phase::Open(key) => self.manager.close_link(key, now),
+                Phase::Open(key) => self.manager.close_link(key, LinkFailure::Reset, now),
                 _ => self.manager.connection_failed(link.id, LinkFailure::Reset),
             }
         }

@@ -120,6 +120,7 @@ impl Node {
             workers: usize::from(threads.max(1)),
             max_onionskins: 20_000,
             max_onion_delay: Duration::from_millis(1_750),
+            onion_cutoff: Duration::from_secs(5),
             max_memory: MAX_MEMORY,
             dos: DosParams::default(),
             sharing,
@@ -378,10 +379,10 @@ impl Node {
             let refused = Err(DestroyReason::PROTOCOL);
             return self
                 .controller
-                .onionskin_answered(half, kind, None, refused);
+                .onionskin_answered(half, kind, None, refused, ground.now());
         };
         if cost == 0 {
-            return self.answer(half, &request, None, common.sendme_inc);
+            return self.answer(half, &request, None, common.sendme_inc, ground.now());
         }
         let now = ground.nanos();
         if let Some(free) = relay.workers.free.iter_mut().min() {
@@ -406,7 +407,7 @@ impl Node {
                 break;
             }
             if let Some((_, half, request)) = relay.workers.under_way.pop_front() {
-                self.answer(half, &request, spent, common.sendme_inc);
+                self.answer(half, &request, spent, common.sendme_inc, ground.now());
             }
         }
         self.act(common, ground);
@@ -418,6 +419,7 @@ impl Node {
         request: &CreateRequest,
         spent: Option<Duration>,
         sendme_inc: Option<u8>,
+        now: Instant,
     ) {
         let Some(relay) = &mut self.relay else {
             return;
@@ -430,7 +432,7 @@ impl Node {
             .map(|answer| (answer.reply, Box::new(answer.keys), answer.sendme_inc))
             .map_err(|_| DestroyReason::PROTOCOL);
         self.controller
-            .onionskin_answered(half, kind, spent, answer);
+            .onionskin_answered(half, kind, spent, answer, now);
     }
 
     // ---- streams of an exit ----

@@ -49,8 +49,11 @@ mod tests {
         "what this machine holds",
     ];
 
-    fn commands() -> [Command; 5] {
+    fn commands() -> [Command; 8] {
         [
+            <crate::doctor::DoctorArgs as clap::CommandFactory>::command(),
+            <crate::backup::BackupArgs as clap::CommandFactory>::command(),
+            <crate::backup::RestoreArgs as clap::CommandFactory>::command(),
             <crate::family::FamilyArgs as clap::CommandFactory>::command(),
             crate::lab::command(),
             crate::sim::command(),

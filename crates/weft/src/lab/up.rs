@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
-use clap::{Args, ValueEnum};
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum, ValueHint};
 use serde_json::json;
 use weft_lab::args::{PATIENCE, weft_program};
 use weft_lab::network::Node;
@@ -50,6 +50,12 @@ pub(super) struct UpArgs {
     /// What runs the directory authority.
     #[arg(long, value_enum, default_value_t = Authority::Weft)]
     authority: Authority,
+    /// The network's parameters are those of this consensus document, so that they need not be in torrcs.
+    #[arg(long, value_name = "CONSENSUS", value_hint = ValueHint::FilePath)]
+    params_of: Option<PathBuf>,
+    /// A parameter of the consensus; it goes before that of --params-of.
+    #[arg(long, value_name = "NAME=NUMBER")]
+    param: Vec<String>,
     /// Where everything goes, and stays afterwards: a folder that is empty or not there yet
     /// [default: a temporary one, removed at the end].
     #[arg(long, value_name = "FOLDER")]
@@ -158,7 +164,7 @@ pub(super) fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
         weft: weft_program(args.program.as_deref())?,
         profiled: false,
         hs_dirs: Kind::Mixed,
-        params: Vec::new(),
+        params: params(args)?,
         more: More::default(),
         folder: args.dir.clone(),
         verbose: args.verbose,
@@ -175,6 +181,42 @@ pub(super) fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
     output::note("ending the private network");
     network.stop()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The parameters of the network's consensus.
+fn params(args: &UpArgs) -> Result<Vec<String>> {
+    let name = |param: &str| Some(param.split_once('=')?.0.to_owned());
+    for param in &args.param {
+        let value = param.split_once('=').map(|(name, value)| {
+            let named = !name.is_empty() && !name.contains(char::is_whitespace);
+            named && value.parse::<i32>().is_ok()
+        });
+        if value != Some(true) {
+            bail!("--param \"{param}\": a parameter is NAME=NUMBER, the number of 32 bits");
+        }
+    }
+    let Some(path) = &args.params_of else {
+        return Ok(args.param.clone());
+    };
+    let text = std::fs::read_to_string(path);
+    let text = text.with_context(|| format!("--params-of {}", path.display()))?;
+    let head = text.lines().take_while(|line| !line.starts_with("r "));
+    let mut lines = head.filter_map(|line| line.strip_prefix("params "));
+    let Some(line) = lines.next() else {
+        bail!(
+            "--params-of {}: it has no line `params`, and so is no consensus, or has no parameters",
+            path.display()
+        );
+    };
+    let own: Vec<String> = args.param.iter().filter_map(|param| name(param)).collect();
+    let theirs = line.split(' ').filter(|param| {
+        let name = name(param);
+        name.is_some_and(|name| !own.contains(&name))
+    });
+    Ok(theirs
+        .map(str::to_owned)
+        .chain(args.param.clone())
+        .collect())
 }
 
 fn print(network: &Up, json: bool) -> Result<()> {
@@ -237,4 +279,48 @@ fn human(summary: &Summary) -> String {
         summary.folder.display(),
         summary.pid
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        up: UpArgs,
+    }
+
+    fn read(words: &[&str]) -> Result<Vec<String>> {
+        let words = std::iter::once("up").chain(words.iter().copied());
+        params(&Words::try_parse_from(words)?.up)
+    }
+
+    #[test]
+    fn parameters_are_those_of_a_consensus_and_of_the_command_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("consensus");
+        let at = path.to_str().unwrap();
+        std::fs::write(
+            &path,
+            "known-flags x\nparams a=1 b=2 c=-3\nr x\nparams d=4\n",
+        )
+        .unwrap();
+        assert_eq!(read(&[]).unwrap(), [""; 0]);
+        assert_eq!(read(&["--params-of", at]).unwrap(), ["a=1", "b=2", "c=-3"]);
+        assert_eq!(
+            read(&["--params-of", at, "--param", "b=7", "--param", "e=8"]).unwrap(),
+            ["a=1", "c=-3", "b=7", "e=8"]
+        );
+        for bad in ["b", "=1", "b=x", "b=99999999999", "b c=1"] {
+            let error = read(&["--param", bad]).unwrap_err().to_string();
+            assert!(error.contains(bad), "{error}");
+        }
+        std::fs::write(&path, "r x\nparams d=4\n").unwrap();
+        let error = read(&["--params-of", at]).unwrap_err().to_string();
+        assert!(error.contains("no line `params`"), "{error}");
+        assert!(read(&["--params-of", "/nowhere"]).is_err());
+    }
 }

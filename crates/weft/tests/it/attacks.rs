@@ -65,6 +65,7 @@ fn withstands_by(options: &Options, names: &[&str]) {
             with.fared.asked,
         );
         assert_eq!(round.failure, None, "{name}");
+        assert_eq!(round.breach, None, "{name}");
         assert!(round.deeds > 0, "{name} did nothing: {round:#?}");
         // An honest load that is complete has seen every cell arrive.
         assert_eq!(with.failure, None, "{name}: {round:#?}");
@@ -104,7 +105,7 @@ const STREAMS: [&str; 8] = [
     "sniper-sendmes",
 ];
 const NAMES: [&str; 3] = ["silent-dns", "resolve-flood", "silent-begin-dir"];
-const CIRCUITS: [&str; 8] = [
+const CIRCUITS: [&str; 10] = [
     "dead-extends",
     "made-up-relays",
     "sniper",
@@ -113,13 +114,17 @@ const CIRCUITS: [&str; 8] = [
     "destroy-churn",
     "padding-flood",
     "rendezvous-cookies",
+    "create-fast-back",
+    "unlisted-extends",
 ];
-const LINKS: [&str; 4] = [
+const LINKS: [&str; 5] = [
     "key-updates-before",
     "key-updates-after",
     "tls-fragments",
     "half-open-links",
+    "client-hellos",
 ];
+const HELD: [&str; 2] = ["young-memory", "unread-answers"];
 const PORTS: [&str; 5] = [
     "slow-loris-or",
     "slow-loris-dir",
@@ -144,6 +149,11 @@ fn floods_of_circuits_take_nothing_from_others() {
 }
 
 #[test]
+fn what_is_held_for_one_takes_nothing_from_others() {
+    withstands(&HELD);
+}
+
+#[test]
 fn links_that_misbehave_take_nothing_from_others() {
     withstands(&LINKS);
 }
@@ -159,7 +169,7 @@ fn slow_peers_at_every_port_take_nothing_from_others() {
 
 #[test]
 fn every_attack_is_tested() {
-    let mut tested: Vec<&str> = [&STREAMS[..], &NAMES, &CIRCUITS, &LINKS, &PORTS].concat();
+    let mut tested: Vec<&str> = [&STREAMS[..], &NAMES, &CIRCUITS, &HELD, &LINKS, &PORTS].concat();
     let mut all: Vec<&str> = ATTACKS.iter().map(|attack| attack.name).collect();
     tested.sort_unstable();
     all.sort_unstable();

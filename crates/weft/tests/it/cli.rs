@@ -368,12 +368,13 @@ fn an_error_is_said_once_in_each_place() {
     let no_port: [&dyn AsRef<OsStr>; 4] = [&"-f", &empty, &"--SocksPort", &"many"];
     let no_user: [&dyn AsRef<OsStr>; 4] = [&"-f", &empty, &"--User", &"no-such-user"];
     let full: [&dyn AsRef<OsStr>; 4] = [&"-f", &empty, &"--Log", &"notice file /dev/full"];
+    let cannot_listen = format!("could not listen on 127.0.0.1:{port}");
     let cases: [(&[&dyn AsRef<OsStr>], &str); 7] = [
         (&[&"--nosuch"], "nosuch"),
         (&[&"-f", &"no-such-file"], "no-such-file"),
         (&misspelt, "Nicknme"),
         (&no_port, "many"),
-        (&port_in_use, &port),
+        (&port_in_use, &cannot_listen),
         (&no_user, "no-such-user"),
         (&full, "/dev/full"),
     ];

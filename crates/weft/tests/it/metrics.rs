@@ -30,7 +30,7 @@ fn start(bench: &Bench, lines: &str) -> (Running, SocketAddr) {
 
 /// Waits for a MetricsPort to be opened.
 fn metrics_port(weft: &mut Running) -> SocketAddr {
-    let line = weft.wait_for("Opened Metrics listener on ");
+    let line = weft.wait_for("Opened Metrics listener connection (ready) on ");
     line.rsplit(' ').next().unwrap().parse().unwrap()
 }
 

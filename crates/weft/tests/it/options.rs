@@ -52,12 +52,13 @@ fn the_first_port_for_applications_or_controllers_needs_no_restart_and_leaves_no
         stream
     };
     answers(&socks, &[5, 1, 0], &[5, 0]);
-    // The controller sees the client that has begun.
+    // The controller sees the client that has begun: the only authority refuses connections.
+    weft.wait_for("Problem bootstrapping");
     let text = b"AUTHENTICATE\r\nGETINFO status/bootstrap-phase\r\n";
     answers(
         &control,
         text,
-        b"250 OK\r\n250-status/bootstrap-phase=NOTICE BOOTSTRAP",
+        b"250 OK\r\n250-status/bootstrap-phase=WARN BOOTSTRAP",
     );
     weft.terminate();
     assert!(!socks.exists() && !control.exists());
@@ -115,7 +116,7 @@ fn sighup_with_a_port_that_is_taken_changes_nothing() {
     weft.signal(Signal::SIGHUP);
     weft.log = bench.path("other");
     weft.seen = 0;
-    weft.wait_for("Opened OR listener on 127.0.0.1:");
+    weft.wait_for("Opened OR listener connection (ready) on 127.0.0.1:");
     weft.terminate();
 }
 

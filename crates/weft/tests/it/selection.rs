@@ -39,7 +39,7 @@ fn quick(more: &[&str]) -> Value {
 
 #[test]
 fn the_quick_form_compares_all_arms() {
-    let printed = quick(&[]);
+    let printed = quick(&["--warm-up", "20"]);
     for arm in ["default", "abra", "rtt", "abra_rtt"] {
         let arm = &printed["arms"][arm];
         for quantity in ["relayed_bytes", "ttfb_ms", "web_ms", "bulk_ms"] {
@@ -72,6 +72,10 @@ fn results_are_the_same_on_any_number_of_threads() {
             "abra-rtt",
             "--duration",
             "10",
+            "--warm-up",
+            "20",
+            "--repetitions",
+            "1",
             "--threads",
             threads,
         ])

@@ -16,7 +16,7 @@ struct Controller(BufReader<TcpStream>);
 impl Controller {
     /// Connects to the port that the log names.
     fn new(weft: &mut Running) -> Self {
-        let line = weft.wait_for("Opened Control listener on ");
+        let line = weft.wait_for("Opened Control listener connection (ready) on ");
         let port = line.rsplit(':').next().unwrap().trim().parse().unwrap();
         weft.seen = 0;
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -152,9 +152,31 @@ fn a_client_that_is_stuck_names_host_and_reason_in_the_log_and_for_controllers()
              HOSTADDR=\"127.0.0.1:1\""
         )
     );
-    // An authority is asked again until that is worth a warning.
-    let line = weft.wait_for("recommendation warn");
-    assert!(line.contains("[warn] Problem bootstrapping."), "{line}");
+    let phase = controller.ask("GETINFO status/bootstrap-phase");
+    let (_, problem) = phase.split_once("=").unwrap();
+    assert!(
+        problem.starts_with("WARN BOOTSTRAP PROGRESS=5 TAG=conn "),
+        "{phase}"
+    );
+    assert!(problem.contains(" REASON=CONNECTREFUSED COUNT="), "{phase}");
+    weft.terminate();
+}
+
+/// It has no other to try.
+#[test]
+fn a_client_whose_only_bridge_refuses_connections_is_warned_at_once() {
+    let bench = Bench::new();
+    let bridge = "ABABABABABABABABABABABABABABABABABABABAB";
+    bench.torrc(&format!(
+        "{}SocksPort 127.0.0.1:auto\nUseBridges 1\nBridge 127.0.0.1:1 {bridge}\n",
+        bench.log_line("log")
+    ));
+    let mut weft = bench.start();
+    weft.seen = 0;
+    let line = weft.wait_for("Problem bootstrapping.");
+    assert!(line.contains("[warn] "), "{line}");
+    let why = format!("CONNECTREFUSED; count 1; recommendation warn; host {bridge} at 127.0.0.1:1");
+    assert!(line.contains(&why), "{line}");
     weft.terminate();
 }
 

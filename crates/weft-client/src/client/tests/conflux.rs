@@ -350,13 +350,14 @@ fn links_are_round_trips_where_circuits_are_accepted_by_them() {
 fn a_leg_that_is_built_too_slowly_leaves_its_set() {
     let mut world = world(1, 1);
     world.client.chooser().measure = true;
+    world.client.chooser().timeout = Some(Duration::from_secs(10));
     world.ready();
     world.relay(2).manner = Manner::Silent;
     world.wait(2);
     let slow = legs(&world, CircuitPurpose::ConfluxUnlinked);
     assert!(!slow.is_empty());
     world.relay(2).manner = Manner::Good;
-    world.wait(61);
+    world.wait(11);
     let measured = legs(&world, CircuitPurpose::Measure);
     assert!(!measured.is_empty() && measured.iter().all(|leg| leg.conflux.is_none()));
     assert_eq!(linked(&world).len(), 2);

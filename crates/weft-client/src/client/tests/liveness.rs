@@ -77,7 +77,7 @@ fn whatever_the_network_sends_shows_that_it_is_live_and_nothing_else_does() {
     for event in [
         link(LinkState::Launched),
         link(LinkState::Failed(LinkFailure::Refused)),
-        link(LinkState::Closed),
+        link(LinkState::Closed(LinkFailure::Done)),
         closed(false),
         ended(EndedBy::Application),
         ended(EndedBy::Circuit),

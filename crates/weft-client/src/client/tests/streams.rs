@@ -10,7 +10,7 @@ use weft_path::{Outcome, RelayName};
 
 use super::world::{Exits, Manner, World, rsa};
 use crate::config::{ClientConfig, ListenerConfig};
-use crate::events::{CircuitPurpose, StreamNews, StreamStatus};
+use crate::events::{CircuitPurpose, RemapSource, StreamNews, StreamStatus};
 use crate::hop::Hop;
 use crate::isolation::Isolation;
 use crate::{ControlError, DirectoryTarget, Output};
@@ -240,7 +240,7 @@ fn an_address_that_the_exit_found_is_asked_of_the_next_exit() {
     assert!(
         world
             .news(stream)
-            .contains(&StreamNews::Remap { by_exit: true })
+            .contains(&StreamNews::Remap(RemapSource::Exit))
     );
     world.wait(5);
     assert_eq!(world.refused[&stream], AppRefusal::General);

@@ -23,20 +23,19 @@ fn a_guard_that_does_not_answer_over_an_open_link_is_not_blamed() {
             let outcomes = &world.client.chooser_ref().outcomes;
             outcomes.contains(&(rsa(1), Outcome::GuardFailed))
         };
-        world.wait(119);
+        world.wait(23);
         assert!(!blamed(&world) && world.retired.is_empty());
         // The link may have stalled: the same guard gets another one.
-        world.wait(60);
+        world.wait(22);
         assert!(!blamed(&world));
         assert_eq!(world.retired, [ConnectionId(1 << 32)]);
-        world.wait(180);
+        world.wait(15);
+        // Within a minute, for the stream that waits all the time.
         assert!(blamed(&world));
         assert_eq!(world.retired.len(), 2);
-        world.connect("example.com", 80, None);
-        world.wait(5);
         let listed = world.list();
         assert!(listed.iter().any(|one| one.path[0].0 == rsa(2)));
-        assert!(world.connected.contains(&stream) || world.refused.contains_key(&stream));
+        assert!(world.connected.contains(&stream));
     }
 }
 
@@ -46,7 +45,7 @@ fn a_guard_that_answers_over_its_next_link_is_never_blamed() {
     let mut world = World::new(1, 3, "accept 80,443");
     world.relay(1).manner = Manner::Silent;
     world.ready();
-    world.wait(119);
+    world.wait(30);
     world.relay(1).manner = Manner::Good;
     let stream = world.connect("example.com", 80, None);
     world.wait(5);
@@ -150,5 +149,44 @@ fn a_directory_s_stream_is_not_tried_again_for_what_its_end_states() {
         let begun = begun.filter(|(_, opening)| *opening == StreamOpening::BeginDir);
         assert_eq!(begun.count(), 1, "{reason}");
         assert!(world.client.directory_of(id).is_none());
+    }
+}
+
+/// A trouble that lasts is left behind without a restart (C tor was stuck for hours until 0.4.9.14).
+#[test]
+fn one_relay_in_trouble_keeps_a_stream_waiting_for_a_minute_at_most() {
+    use Manner::{Lies, Refuses, Silent, Slow, Unreachable};
+    let troubles = [Unreachable, Silent, Slow, Refuses, Lies];
+    // The guard that is chosen first, relays of the middle, an exit.
+    for (number, manner) in [1, 2, 3, 11]
+        .into_iter()
+        .flat_map(|number| troubles.map(|manner| (number, manner)))
+    {
+        for seed in 1..=4 {
+            let mut world = World::new(seed, 3, "accept 80,443");
+            world.relay(number).manner = manner;
+            world.ready();
+            let stream = world.connect("example.com", 80, None);
+            world.wait(62);
+            assert!(
+                world.connected.contains(&stream),
+                "relay {number}: {manner:?}, seed {seed}"
+            );
+        }
+    }
+}
+
+/// The same of exits that take every BEGIN and answer none, all but one.
+#[test]
+fn exits_that_do_not_answer_keep_a_stream_waiting_for_a_minute_at_most() {
+    for seed in 1..=8 {
+        let mut world = World::new(seed, 3, "accept 80,443");
+        for number in [11, 12] {
+            world.relay(number).exits = Exits::Silent;
+        }
+        world.ready();
+        let stream = world.connect("example.com", 80, None);
+        world.wait(62);
+        assert!(world.connected.contains(&stream), "seed {seed}");
     }
 }

@@ -108,6 +108,8 @@ pub(super) struct Fake {
     pub(super) bridges: BTreeSet<RsaIdentity>,
     pub(super) next_guard: u64,
     pub(super) measure: bool,
+    /// The time that circuits may take; a minute, if there is none.
+    pub(super) timeout: Option<Duration>,
     pub(super) probe: bool,
     pub(super) round_trip: Option<Duration>,
     pub(super) congestion: Option<u8>,
@@ -261,7 +263,7 @@ impl Chooser for Fake {
 
     fn timeouts(&self) -> BuildTimeouts {
         BuildTimeouts {
-            timeout: Duration::from_secs(60),
+            timeout: self.timeout.unwrap_or(Duration::from_secs(60)),
             close: Duration::from_secs(120),
             measure: self.measure,
             wants_circuits: false,

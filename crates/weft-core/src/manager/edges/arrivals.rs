@@ -52,7 +52,7 @@ impl LocalConnectionManager {
             }
             (Some(StreamMessage::Resolved), Phase::Opening) if origin => {
                 match Resolved::decode(data) {
-                    Ok(resolved) => self.edge_is_resolved(slot, resolved),
+                    Ok(resolved) => self.edge_is_resolved(slot, resolved.with_host_names_alone()),
                     Err(_) => self.far_end(slot, End::new(EndReason::TORPROTOCOL), EndedBy::Exit),
                 }
                 Ok(())

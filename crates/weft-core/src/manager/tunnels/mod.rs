@@ -402,7 +402,11 @@ impl LocalConnectionManager {
         let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
             return self.refuse_leg(joining.leg, addr, DestroyReason::INTERNAL);
         };
-        let fits = tunnel.legs.len() < MAX_LEGS
+        let most = match tunnel.policy {
+            Policy::Mtor => MAX_LEGS,
+            Policy::Conflux => MAX_LEGS.min(self.params.conflux_legs),
+        };
+        let fits = tunnel.legs.len() < most
             && joining.terms == tunnel.leg_terms
             && joining.kind.policy() == tunnel.policy;
         // What the second leg of a tunnel of our own asks for is known once the first has its answer.

@@ -24,6 +24,7 @@ pub fn controller_params(max_connections: usize, dos: DosParams) -> ControllerPa
         workers: 1,
         max_onionskins: 100,
         max_onion_delay: Duration::from_secs(60),
+        onion_cutoff: Duration::from_secs(5),
         max_memory: 1 << 30,
         dos,
         sharing: Sharing::All,

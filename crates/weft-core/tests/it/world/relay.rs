@@ -12,7 +12,7 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::reason::DestroyReason;
 use weft_cell::relay;
 use weft_cell::{Cell, ChanCmd};
-use weft_core::address::{ConnectionId, StreamAddr, ThreadId};
+use weft_core::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
 use weft_core::controller::{
     Action, ControllerParams, EdgePeer, Notice, OnionskinKind, RelayController, Sharing,
 };
@@ -76,6 +76,8 @@ pub struct World {
     pub room: u32,
     /// Whether onionskins are answered as they come.
     pub answer_onionskins: bool,
+    /// Onionskins that workers then have, and never answer.
+    pub with_workers: Vec<(HalfAddr, OnionskinKind)>,
     /// Congestion control that answers to onionskins grant, whatever was asked for.
     pub sendme_inc: Option<u8>,
     /// Whether streams that circuits ask for get an edge as they come, on the next thread in turn.
@@ -116,6 +118,7 @@ fn controller_params(sharing: Sharing) -> ControllerParams {
         workers: 1,
         max_onionskins: 10_000,
         max_onion_delay: Duration::from_secs(60),
+        onion_cutoff: Duration::from_secs(5),
         max_memory: 1 << 30,
         dos: DosParams::default(),
         sharing,
@@ -156,6 +159,7 @@ impl World {
             not_reading: Vec::new(),
             room: u32::MAX,
             answer_onionskins: true,
+            with_workers: Vec::new(),
             sendme_inc: None,
             serve_streams: false,
             is_behind: false,
@@ -208,9 +212,9 @@ impl World {
                 return id;
             }
             self.controller.handle(
-                ToController::LinkClosed {
+                ToController::ConnectionClosed {
                     connection: id,
-                    reason: DestroyReason::NONE,
+                    why: LinkFailure::Other,
                 },
                 self.now,
             );
@@ -277,7 +281,9 @@ impl World {
     /// Takes the connection away.
     pub fn close(&mut self, id: ConnectionId) {
         match self.readable(id) {
-            Some((thread, link)) => self.managers[thread].close_link(link, self.now),
+            Some((thread, link)) => {
+                self.managers[thread].close_link(link, LinkFailure::Reset, self.now)
+            }
             None => self.unread.entry(id).or_default().1 = true,
         }
     }
@@ -604,7 +610,7 @@ impl World {
                 let received = manager.receive(link, &bytes, self.now).unwrap();
                 assert_eq!(received.used, bytes.len());
                 if closed {
-                    manager.close_link(link, self.now);
+                    manager.close_link(link, LinkFailure::Reset, self.now);
                 }
             }
         }
@@ -663,10 +669,11 @@ impl World {
                     addr,
                 }),
                 Action::Onionskin { half, request, .. } => {
+                    let kind = OnionskinKind::of(&request);
                     if !self.answer_onionskins {
+                        self.with_workers.push((half, kind));
                         continue;
                     }
-                    let kind = OnionskinKind::of(&request);
                     let answer = handshake::negotiate(
                         &request,
                         &self.onion_keys,
@@ -677,7 +684,8 @@ impl World {
                     )
                     .map(|answer| (answer.reply, Box::new(answer.keys), self.sendme_inc))
                     .map_err(|_| DestroyReason::PROTOCOL);
-                    self.controller.onionskin_answered(half, kind, None, answer);
+                    self.controller
+                        .onionskin_answered(half, kind, None, answer, self.now);
                 }
                 Action::Stream(request) => {
                     self.asked.insert(request.at.addr);

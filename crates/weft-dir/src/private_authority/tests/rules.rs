@@ -121,7 +121,7 @@ fn bad_exits_middle_hops_and_invalid_relays_are_listed_as_torrc_has_them() {
         list_middle_only: false,
         ..lists.clone()
     };
-    let mut authority = authority_with(with_lists(lists));
+    let mut authority = authority_with(with_lists(lists.clone()));
     for seed in 1..=4 {
         assert_eq!(post(&mut authority, &at_address(seed)).status, 200);
     }
@@ -134,6 +134,18 @@ fn bad_exits_middle_hops_and_invalid_relays_are_listed_as_torrc_has_them() {
     assert_eq!(with_flag(&found, "MiddleOnly"), ["relay3"]);
     assert_eq!(with_flag(&found, "Exit"), ["relay1", "relay2"]);
     for flag in ["Guard", "HSDir", "V2Dir"] {
+        assert_eq!(with_flag(&found, flag), ["relay1", "relay2"], "{flag}");
+    }
+    // Votes of torrc do not bring them back.
+    let mut all = with_lists(lists);
+    let granted = || Granted {
+        relays: vec![at_address(3).rsa_id()],
+        ..Granted::default()
+    };
+    (all.exits, all.guards, all.hidden_service_dirs) = (granted(), granted(), granted());
+    authority.configure(all, now());
+    let found = entries_after(&mut authority, secs(6));
+    for flag in ["Exit", "Guard", "HSDir", "V2Dir"] {
         assert_eq!(with_flag(&found, flag), ["relay1", "relay2"], "{flag}");
     }
     let known = "known-flags Authority BadExit Exit Fast Guard HSDir MiddleOnly NoEdConsensus ";
@@ -422,6 +434,59 @@ fn relays_that_are_not_reached_crowd_nobody_out_and_nobody_loses_a_history() {
     let of = |seed| relay(seed).rsa_id();
     assert_eq!(authority.history.uptime(&of(2), at), secs(100));
     assert_eq!(authority.history.uptime(&of(3), at), secs(100));
+}
+
+/// Whoever claims another relay's IPv6 address is not reached there.
+#[test]
+fn relays_that_are_not_reached_by_ipv6_crowd_nobody_out_there() {
+    let mut config = with_tests(|tests| tests.ipv6 = false);
+    config.flags.max_per_address = 2;
+    let mut authority = authority_with(config);
+    let at = |seed, observed| {
+        let descriptor = OwnDescriptor {
+            ipv6: Some("[2001:db8::1]:9001".parse().unwrap()),
+            ..at_address(seed)
+        };
+        let moment = Moment {
+            observed,
+            ..moment()
+        };
+        (descriptor, moment)
+    };
+    for (seed, observed) in [(2, 1_000), (3, 50_000), (4, 90_000)] {
+        let (descriptor, moment) = at(seed, observed);
+        post_at(&mut authority, &descriptor, &moment);
+    }
+    run_tests(&mut authority, &[], now());
+    let listed = entries(&mut authority);
+    assert_eq!(names(&listed), ["relay2", "relay3", "relay4"]);
+}
+
+/// C tor 0.4.9.12: TAP keys are wanted for clients of 0.4.8 alone.
+#[test]
+fn tap_keys_are_wanted_where_torrc_says_so() {
+    let without = Moment {
+        with_tap: false,
+        ..moment()
+    };
+    let consensus = |authority: &PrivateAuthority| body(&authority.get(MICRODESC, now()));
+    let mut authority = authority_with(config());
+    assert_eq!(post_at(&mut authority, &described(2), &without).status, 200);
+    assert_eq!(post(&mut authority, &described(3)).status, 200);
+    assert_eq!(names(&entries(&mut authority)), ["relay2", "relay3"]);
+    assert!(consensus(&authority).contains("\nconsensus-method 36\n"));
+    let lists = Lists {
+        needs_tap: true,
+        ..Lists::default()
+    };
+    authority.configure(with_lists(lists), now());
+    let refused = post_at(&mut authority, &described(4), &without);
+    assert_eq!(
+        (refused.status, &*refused.reason),
+        (400, "Missing TAP key in descriptor.")
+    );
+    assert_eq!(names(&entries_after(&mut authority, secs(8))), ["relay3"]);
+    assert!(consensus(&authority).contains("\nconsensus-method 35\n"));
 }
 
 /// TROVE-2026-062. The certificate that ends here is that of the onion key; tor-netdoc takes the earliest of all.

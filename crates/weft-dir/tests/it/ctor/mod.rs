@@ -76,14 +76,31 @@ fn fingerprint(text: &str, keyword: &str) -> RsaIdentity {
     RsaIdentity::from_hex(&line.replace(' ', "")).unwrap()
 }
 
+/// Whether this C tor is 0.4.9.12 or newer, which takes descriptors without TAP keys unless torrc says otherwise.
+pub(crate) fn can_do_without_tap() -> bool {
+    let options = output("tor", &["--list-torrc-options"], "");
+    options.lines().any(|name| name == WITH_TAP)
+}
+
+/// The option with which it refuses them, as all before did.
+const WITH_TAP: &str = "AuthDirSupport048Clients";
+
 impl CTor {
     /// Starts the authority and waits until it answers.
     pub(crate) fn start() -> Self {
         Self::with_params("")
     }
 
-    /// The same, with these parameters more in its consensus.
+    /// The same, with these parameters more in its consensus. It wants TAP keys.
     pub(crate) fn with_params(params: &str) -> Self {
+        match can_do_without_tap() {
+            true => Self::with(params, &format!("{WITH_TAP} 1\n")),
+            false => Self::with(params, ""),
+        }
+    }
+
+    /// The same, with these lines of torrc.
+    pub(crate) fn with(params: &str, lines: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
         let (or_port, dir_port) = (free_port(), free_port());
@@ -145,7 +162,7 @@ impl CTor {
              TestingDirAuthVoteGuard *\nAuthDirMaxServersPerAddr 0\nAuthDirTestReachability 0\nTestingMinExitFlagThreshold 0\n\
              ConsensusParams KISTSchedRunInterval=9 circwindow=777 {params}\n\
              DirAuthority auth orport={or_port} no-v2 v3ident={} 127.0.0.1:{dir_port} {}\n\
-             Log notice file {}\n",
+             Log notice file {}\n{lines}",
             path(""),
             hex::encode_upper(v3_ident.as_bytes()),
             hex::encode_upper(identity.as_bytes()),

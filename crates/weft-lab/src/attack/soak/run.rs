@@ -103,13 +103,13 @@ pub(super) fn soak(options: &Options, session: &mut Session<'_>) -> Result<Soak>
     let stop = session.stop();
     let cast = Cast::new(options.seed)?;
     let needs = Needs {
-        exit: true,
-        dir_port: false,
         socks: true,
         control: true,
         metrics: true,
         little_memory: true,
-        dos_rules: false,
+        tunnels: true,
+        microdescs: true,
+        ..Needs::EXIT
     };
     let mut target = Target::start(&options.program, needs, &[], options.patience)?;
     let mut soak = Soak::new(

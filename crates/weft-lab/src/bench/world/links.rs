@@ -241,9 +241,10 @@ impl World {
             return Ok(used);
         };
         if let (Side::NextHop(_), Peer::Relay(aim)) = (side, aim) {
-            let expected = matches!(peer, PeerIdentity::Relay { rsa, .. } if rsa == aim.rsa);
+            // A bridge proves no identity.
+            let other = matches!(peer, PeerIdentity::Relay { rsa, .. } if rsa != aim.rsa);
             ensure!(
-                expected,
+                !other,
                 "somebody else than the target opened a link to us: {peer:?}"
             );
         }

@@ -27,6 +27,7 @@ use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::{Resolver, TokioResolver};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
+use weft_cell::stream_msg::is_host_name;
 use weft_exit::{DnsAnswer, DnsError, Found, MAX_ASKING, Query, QueryKind, QueryPurpose};
 
 use resolv_conf::ResolvConf;
@@ -46,8 +47,6 @@ const FILES_SHARE: usize = 4;
 const AT_ONCE: std::ops::RangeInclusive<usize> = 16..=4096;
 /// Addresses of one answer that are used, at most.
 const MAX_ADDRESSES: usize = 64;
-/// The longest host name that fits into a RESOLVED, in bytes.
-const MAX_HOST: usize = 255;
 
 /// The settings of lookups.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -322,15 +321,13 @@ fn found(lookup: &Lookup, kind: QueryKind) -> Result<(Found, Duration), DnsError
     Ok((found, Duration::from_secs(ttl.into())))
 }
 
-/// A host name in the format of RESOLVED; `None` if a client could misread it.
+/// A host name in the format of RESOLVED; `None` if it is none (TROVE-2026-035): whoever has a zone of reverse names may
+/// have put anything there.
 fn host_of(name: &Name) -> Option<Arc<[u8]>> {
     let labels: Vec<&[u8]> = name.iter().collect();
-    let misleading = |byte: &u8| *byte == 0 || *byte == b'.';
-    if labels.iter().any(|label| label.iter().any(misleading)) {
-        return None;
-    }
     let host = labels.join(&b'.');
-    (1..=MAX_HOST).contains(&host.len()).then(|| host.into())
+    let is_plain = labels.iter().all(|label| !label.contains(&b'.'));
+    (is_plain && is_host_name(&host)).then(|| host.into())
 }
 
 fn error_of(error: &NetError) -> DnsError {

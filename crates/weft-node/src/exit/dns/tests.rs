@@ -392,6 +392,9 @@ fn a_host_name_that_could_be_misread_is_refused() {
         Some(&b"a.example"[..])
     );
     assert_eq!(host(&[b"a.b", b"example"]), None);
-    assert_eq!(host(&[b"a\0", b"example"]), None);
+    for label in [&b"a\0"[..], b"a b", b"\r\n250 OK", b"\xff", b"a/b"] {
+        assert_eq!(host(&[label, b"example"]), None, "{label:?}");
+    }
+    assert!(host(&[b"a-b_c", b"example"]).is_some());
     assert_eq!(host(&[]), None);
 }

@@ -430,6 +430,7 @@ impl ConnectionThread {
         let buffer = scratch.get_mut(..grant.min(wanted)).unwrap_or_default();
         let result = connection.socket.read(buffer);
         let count = *result.as_ref().unwrap_or(&0);
+        self.reports.read += count as u64;
         if self.params.count_connections {
             connection.unreported.0 += count as u64;
         }

@@ -124,7 +124,8 @@ fn one_that_has_much_to_do_does_not_keep_an_event_from_another() {
             assert!(after[busy] > before[busy], "the other one waited");
         }
         let ended = std::iter::from_fn(|| mains[idle].ends.from.pop());
-        let ended = ended.filter(|message| matches!(message, ToController::LinkFailed { .. }));
+        let ended =
+            ended.filter(|message| matches!(message, ToController::ConnectionClosed { .. }));
         assert_eq!(ended.count(), 1);
     }
 }

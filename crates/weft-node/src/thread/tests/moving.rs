@@ -73,7 +73,7 @@ impl Moves {
                     self.done += 1;
                 }
                 ToController::NotMoved { .. } => self.moving = false,
-                ToController::LinkClosed { .. } => panic!("the link closed"),
+                ToController::ConnectionClosed { .. } => panic!("the link closed"),
                 ToController::Report(report) => self.note_bytes(&report),
                 _ => {}
             }

@@ -375,7 +375,7 @@ fn success(pools: &Pools, is_bad: &[bool]) -> [f64; 5] {
     sums.map(|sum| sum / (pools.choices.len() as f64).max(1.0))
 }
 
-/// A circuit as the client sees it. `told` gives the statement of each relay.
+/// A circuit with the statements of its relays that the client knows; `told` gives them.
 fn candidate(
     circuit: &Circuit,
     network: &Network,

@@ -47,6 +47,21 @@ impl Asking {
 }
 
 #[test]
+fn a_bridge_pads_the_links_that_it_opens() {
+    let weft = Weft::start_with(1, "BridgeRelay 1\n");
+    let asking = Asking::new(&weft);
+    let mut hop = asking.accept();
+    assert_eq!(hop.next().unwrap().command(), ChanCmd::CREATE2);
+    // Within ten seconds of silence (padding-spec 2); the next keepalive is minutes away.
+    while let Some(cell) = hop.next_of_any_kind() {
+        if cell.command() == ChanCmd::PADDING {
+            return weft.terminate();
+        }
+    }
+    panic!("the bridge closed the link without padding");
+}
+
+#[test]
 fn a_circuit_whose_next_hop_vanishes_is_destroyed() {
     with_hostile_peers(|weft| {
         // While it carries data.

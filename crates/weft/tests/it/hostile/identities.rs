@@ -14,7 +14,7 @@ use crate::hostile::process::{Folder, PATIENCE, Weft, eventually, program};
 
 /// The port of this kind that an identity has opened.
 fn port(weft: &Weft, name: &str, kind: &str) -> SocketAddr {
-    let words = format!("{name}: Opened {kind} listener on ");
+    let words = format!("{name}: Opened {kind} listener connection (ready) on ");
     let line = weft.wait_for(&words);
     let (_, at) = line.split_once(&words).unwrap();
     at.trim().parse().unwrap()

@@ -60,7 +60,7 @@ fn c_tor_and_weft_extend_circuits_to_each_other_over_ipv6() {
     for threads in [0, 1, 2] {
         let mut tor = CTor::relay_with_ipv6();
         let mut weft = Weft::start_with(threads, "ORPort [::1]:auto IPv6Only");
-        let line = weft.wait_for("Opened OR listener on [::1]:");
+        let line = weft.wait_for("Opened OR listener connection (ready) on [::1]:");
         let (_, port) = line.split_once("[::1]:").unwrap();
         let weft_ipv6: SocketAddr = format!("[::1]:{}", port.trim()).parse().unwrap();
         let tor_ipv6 = tor.or_port_ipv6();

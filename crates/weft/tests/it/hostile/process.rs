@@ -158,8 +158,10 @@ impl Weft {
             folder,
             hops: Cell::new(0),
         };
-        let line = weft.wait_for("Opened OR listener on ");
-        let (_, port) = line.split_once("Opened OR listener on ").unwrap();
+        let line = weft.wait_for("Opened OR listener connection (ready) on ");
+        let (_, port) = line
+            .split_once("Opened OR listener connection (ready) on ")
+            .unwrap();
         weft.or_port = port.trim().parse().unwrap();
         weft.wait_for("onionskin worker");
         weft
@@ -278,6 +280,8 @@ impl Weft {
                 "fingerprint is",
                 "Bootstrapped",
                 "Read configuration file",
+                // One for each port.
+                "listener listening on port",
             ];
             if !ours.iter().any(|ours| kind.contains(ours)) {
                 assert!(

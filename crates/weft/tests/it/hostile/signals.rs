@@ -148,7 +148,7 @@ fn a_relay_whose_network_is_disabled_has_no_connection_until_it_is_taken_back() 
         assert!(TcpStream::connect(weft.or_port).is_err());
         eventually("the relay had no connection", || weft.connections() == 0);
         let seen = set("0");
-        let line = weft.wait_after(seen, "Opened OR listener on ");
+        let line = weft.wait_after(seen, "Opened OR listener connection (ready) on ");
         let (_, address) = line.rsplit_once(' ').unwrap();
         let mut peer = Peer::client(address.parse().unwrap());
         peer.send(&Cell::new(FIRST, ChanCmd::CREATE_FAST));

@@ -254,8 +254,8 @@ fn a_flood_of_the_directory_s_port_leaves_files_for_links() {
     folder.torrc("ConnectionThreads 1\nConnLimit 300\nDirPort 127.0.0.1:auto\n");
     let command = folder.command_with_files(program(), FILES);
     let weft = Weft::run(command, folder, 1);
-    let line = weft.wait_for("Opened Directory listener on ");
-    let (_, at) = line.split_once("listener on ").unwrap();
+    let line = weft.wait_for("Opened Directory listener connection (ready) on ");
+    let (_, at) = line.split_once("(ready) on ").unwrap();
     let at: SocketAddr = at.trim().parse().unwrap();
     let without = weft.files();
     let flood: Vec<TcpStream> = (0..FILES + 100)

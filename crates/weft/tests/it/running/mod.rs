@@ -53,6 +53,13 @@ impl Bench {
 
     /// Starts the relay and waits until it runs. It logs to `log`.
     pub(crate) fn start(&self) -> Running {
+        let mut running = self.spawn();
+        running.wait_for("onionskin worker");
+        running
+    }
+
+    /// Starts it.
+    pub(crate) fn spawn(&self) -> Running {
         let child = Command::new(env!("CARGO_BIN_EXE_weft"))
             .args(["-f".as_ref(), self.path("torrc").as_os_str()])
             .args([
@@ -66,13 +73,11 @@ impl Bench {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut running = Running {
+        Running {
             child,
             log: self.path("log"),
             seen: 0,
-        };
-        running.wait_for("onionskin worker");
-        running
+        }
     }
 
     /// The torrc line of a log in this folder.
@@ -103,7 +108,7 @@ impl Running {
 
     /// Waits for a line "Opened OR listener on" and returns the port.
     pub(crate) fn opened(&mut self) -> u16 {
-        let line = self.wait_for("Opened OR listener on ");
+        let line = self.wait_for("Opened OR listener connection (ready) on ");
         line.rsplit(':').next().unwrap().trim().parse().unwrap()
     }
 

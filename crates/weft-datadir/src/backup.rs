@@ -1,0 +1,765 @@
+//! A relay's identity in one encrypted file: what it needs to be the same relay on another machine.
+//!
+//! The file is C tor's box for keys behind a passphrase ([`pwbox`]: PBKDF2, AES-128 in counter mode, HMAC-SHA256). In it are
+//! lines of text, `KEYWORD VALUE`, and behind each line `file FOLDER NAME LENGTH` as many bytes and a line's end. What
+//! is opened is checked like keys at a start before anything is written, and no file is ever replaced.
+//!
+//! Two relays with one identity harm each other, so a backup names the addresses at which the relay can be reached: who
+//! restores it asks there first whether it still runs. And [`mark_moved`] keeps the original from being started again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rand::CryptoRng;
+use zeroize::Zeroizing;
+
+use crate::dir::{DirError, check_private};
+use crate::file::{self, FileError, Staged};
+use crate::keys::pwbox::{self, Pwbox, PwboxError};
+use crate::keys::{Files, Identities, KeyConfig, KeyError, MOVED, family};
+use crate::state;
+
+/// What the first line is.
+const FIRST: &str = "weft-backup 1";
+/// Longest file that is kept: `state` of a relay that ran for years, a transport's own.
+const MAX_FILE: usize = 4 << 20;
+/// Most bytes of all files together.
+const MAX_BYTES: usize = 16 << 20;
+/// Most files.
+const MAX_FILES: usize = 1024;
+/// How deep folders of transports may be.
+const MAX_DEPTH: usize = 4;
+/// The folder of what transports keep (pt-spec: TOR_PT_STATE_LOCATION); the keys that bridge lines name among it.
+const TRANSPORTS: &str = "pt_state";
+
+/// A backup that cannot be made, opened or restored. No file was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// The keys are damaged or missing.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// The system refused to read or write.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A folder cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirError),
+    /// There is more than a relay's identity.
+    #[error("{0} holds more than a relay's identity has: move what is not of it away")]
+    TooMuch(String),
+    /// Files changed again and again while they were read.
+    #[error("the relay's keys changed while they were read: try again")]
+    Changed,
+    /// The passphrase is another one, or there is none.
+    #[error("the passphrase is wrong, or the backup was changed")]
+    Passphrase,
+    /// It is something else, or was cut.
+    #[error("this is no backup of `weft backup`, or only a part of one")]
+    NoBackup,
+    /// It opens, and its content cannot be used.
+    #[error("the backup's content cannot be used: {0}")]
+    Damaged(String),
+    /// A file would be replaced.
+    #[error(
+        "{} exists and is another one: nothing was restored. Move the directory away, or name another DataDirectory", .0.display()
+    )]
+    Occupied(PathBuf),
+}
+
+/// Where a file belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Folder {
+    /// KeyDirectory.
+    Keys,
+    /// FamilyKeyDirectory, where it is another.
+    Family,
+    /// DataDirectory.
+    Data,
+    /// What transports keep, below DataDirectory.
+    Transports,
+}
+
+impl Folder {
+    const ALL: [Folder; 4] = [
+        Folder::Keys,
+        Folder::Family,
+        Folder::Data,
+        Folder::Transports,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Folder::Keys => "keys",
+            Folder::Family => "family",
+            Folder::Data => "data",
+            Folder::Transports => "transports",
+        }
+    }
+}
+
+/// Where a relay keeps what makes it the same relay.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// DataDirectory, KeyDirectory, Nickname.
+    pub keys: &'a KeyConfig,
+    /// FamilyKeyDirectory.
+    pub family: &'a Path,
+}
+
+impl Places<'_> {
+    fn of(&self, folder: Folder) -> PathBuf {
+        match folder {
+            Folder::Keys => self.keys.key_directory.clone(),
+            Folder::Family => self.family.to_owned(),
+            Folder::Data => self.keys.data_directory.clone(),
+            Folder::Transports => self.keys.data_directory.join(TRANSPORTS),
+        }
+    }
+}
+
+/// A relay's identity, as it was.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Backup {
+    /// When it was made.
+    pub made: SystemTime,
+    /// The relay's nickname.
+    pub nickname: String,
+    /// The ORPorts at which the relay can be reached.
+    pub addresses: Vec<SocketAddr>,
+    files: All,
+}
+
+/// Files by where they belong.
+type All = BTreeMap<(Folder, String), Zeroizing<Vec<u8>>>;
+
+impl fmt::Debug for Backup {
+    /// Without the keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backup")
+            .field("made", &self.made)
+            .field("nickname", &self.nickname)
+            .field("addresses", &self.addresses)
+            .field("files", &self.files.keys())
+            .finish()
+    }
+}
+
+impl Backup {
+    /// Reads the files of a relay, which may run meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Keys are missing or do not belong together, a file cannot be read, or there is more than an identity has.
+    pub fn collect(
+        places: Places<'_>,
+        addresses: Vec<SocketAddr>,
+        now: SystemTime,
+    ) -> Result<Self, BackupError> {
+        // A relay renews keys in two steps. Files that were the same twice are of one moment.
+        let mut files = read_all(places)?;
+        for _ in 0..3 {
+            let again = read_all(places)?;
+            if again == files {
+                let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                let backup = Backup {
+                    // As it is written.
+                    made: UNIX_EPOCH + Duration::from_secs(seconds),
+                    nickname: places.keys.nickname.clone(),
+                    addresses,
+                    files,
+                };
+                backup.identities(&places.keys.key_directory)?;
+                return Ok(backup);
+            }
+            files = again;
+        }
+        Err(BackupError::Changed)
+    }
+
+    /// The identities, of keys that were checked. Errors name files as if they were in `directory`.
+    ///
+    /// # Errors
+    ///
+    /// Keys are damaged, missing, or do not belong together.
+    pub fn identities(&self, directory: &Path) -> Result<Identities, BackupError> {
+        let keys = self.files.iter();
+        let keys = keys.filter(|((folder, _), _)| *folder == Folder::Keys);
+        let keys: Files = keys
+            .map(|((_, name), bytes)| (name.clone(), bytes.clone()))
+            .collect();
+        Ok(Identities::of(&keys, directory)?)
+    }
+
+    /// Whether the master identity key is in it: if not, its owner keeps it elsewhere (OfflineMasterKey).
+    pub fn has_master_key(&self) -> bool {
+        let keys = self.files.keys();
+        let mut keys = keys.filter(|(folder, _)| *folder == Folder::Keys);
+        keys.any(|(_, name)| name.starts_with("ed25519_master_id_secret_key"))
+    }
+
+    /// How many files it has.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether it has none, which no backup that opens does.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// What is written to a file, by this passphrase.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be encrypted.
+    pub fn seal(
+        &self,
+        passphrase: &[u8],
+        rng: &mut impl CryptoRng,
+    ) -> Result<Vec<u8>, BackupError> {
+        let crypto = BackupError::Keys(KeyError::Crypto("encrypt a backup"));
+        pwbox::seal(&self.to_bytes(), passphrase, rng).ok_or(crypto)
+    }
+
+    /// Opens what [`Backup::seal`] made.
+    ///
+    /// # Errors
+    ///
+    /// Another passphrase, or no backup.
+    pub fn open(sealed: &[u8], passphrase: &[u8]) -> Result<Self, BackupError> {
+        let sealed = Pwbox::parse(sealed).map_err(|_| BackupError::NoBackup)?;
+        let bytes = sealed.open(passphrase).map_err(|error| match error {
+            PwboxError::BadSecret => BackupError::Passphrase,
+            PwboxError::Corrupted => BackupError::NoBackup,
+        })?;
+        Self::from_bytes(&bytes)
+    }
+
+    /// Whether this has the form of a backup, whatever its passphrase.
+    pub fn is_sealed(bytes: &[u8]) -> bool {
+        Pwbox::parse(bytes).is_ok()
+    }
+
+    fn to_bytes(&self) -> Zeroizing<Vec<u8>> {
+        let made = self.made.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let addresses: String = self
+            .addresses
+            .iter()
+            .map(|address| format!("address {address}\n"))
+            .collect();
+        let head = format!(
+            "{FIRST}\nmade {}\nnickname {}\n{addresses}",
+            made.as_secs(),
+            self.nickname
+        );
+        let length = |((_, name), bytes): (&(Folder, String), &Zeroizing<Vec<u8>>)| {
+            name.len().saturating_add(bytes.len()).saturating_add(64)
+        };
+        let all = self.files.iter().map(length).sum::<usize>();
+        // The buffer must not grow: a copy left behind would not be wiped.
+        let mut out = Zeroizing::new(Vec::with_capacity(head.len().saturating_add(all)));
+        out.extend_from_slice(head.as_bytes());
+        for ((folder, name), bytes) in &self.files {
+            let line = format!("file {} {name} {}\n", folder.name(), bytes.len());
+            out.extend_from_slice(line.as_bytes());
+            out.extend_from_slice(bytes);
+            out.push(b'\n');
+        }
+        out
+    }
+
+    /// Reads the content of a box.
+    ///
+    /// # Errors
+    ///
+    /// It is no backup, or a line of it is wrong.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, BackupError> {
+        let damaged = |line: &str| BackupError::Damaged(format!("the line \"{line}\""));
+        let (first, mut rest) = line(bytes).ok_or(BackupError::NoBackup)?;
+        if first != FIRST {
+            return Err(match first.starts_with("weft-backup ") {
+                true => BackupError::Damaged(format!(
+                    "\"{first}\" is of a newer version of Weft than this one"
+                )),
+                false => BackupError::NoBackup,
+            });
+        }
+        let mut backup = Backup {
+            made: UNIX_EPOCH,
+            nickname: String::new(),
+            addresses: Vec::new(),
+            files: BTreeMap::new(),
+        };
+        while !rest.is_empty() {
+            let (text, after) =
+                line(rest).ok_or(BackupError::Damaged("a line without an end".into()))?;
+            rest = after;
+            let (keyword, value) = text.split_once(' ').ok_or_else(|| damaged(text))?;
+            match keyword {
+                "made" => {
+                    let seconds = value.parse().map_err(|_| damaged(text))?;
+                    let made = UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
+                    backup.made = made.ok_or_else(|| damaged(text))?;
+                }
+                "nickname" => value.clone_into(&mut backup.nickname),
+                "address" => backup
+                    .addresses
+                    .push(value.parse().map_err(|_| damaged(text))?),
+                "file" => {
+                    let (place, length) = place(value).ok_or_else(|| damaged(text))?;
+                    let (content, after) = rest
+                        .split_at_checked(length)
+                        .and_then(|(content, after)| Some((content, after.strip_prefix(b"\n")?)))
+                        .ok_or_else(|| damaged(text))?;
+                    rest = after;
+                    let content = Zeroizing::new(content.to_vec());
+                    if backup.files.insert(place, content).is_some() {
+                        return Err(damaged(text));
+                    }
+                }
+                _ => return Err(damaged(text)),
+            }
+        }
+        Ok(backup)
+    }
+
+    /// Writes the files where they belong: all of them or none, and none in place of another. The caller holds the
+    /// DataDirectory's [lock](crate::lock). Returns how many were not there yet.
+    ///
+    /// # Errors
+    ///
+    /// Keys do not belong together, a file that is there is another one, or a file cannot be written.
+    pub fn restore(&self, places: Places<'_>) -> Result<usize, BackupError> {
+        self.identities(&places.keys.key_directory)?;
+        let keys = places.of(Folder::Keys);
+        // Keys that are not of the backup would make another relay of it.
+        let foreign = |name: &String| !self.files.contains_key(&(Folder::Keys, name.clone()));
+        let there = read_folder(&keys, |_| true)?.into_iter();
+        if let Some(name) = there.map(|(name, _)| name).find(foreign) {
+            return Err(BackupError::Occupied(keys.join(name)));
+        }
+        let mut missing = Vec::new();
+        for ((folder, name), bytes) in &self.files {
+            let path = places.of(*folder).join(name);
+            match file::read(&path, MAX_FILE)? {
+                Some(there) if there == *bytes => {}
+                Some(_) => return Err(BackupError::Occupied(path)),
+                None => missing.push((*folder, name, path, bytes)),
+            }
+        }
+        let written = missing.len();
+        let mut staged = Staged::default();
+        for (folder, name, path, bytes) in missing {
+            make_folders(&places.of(folder), name)?;
+            staged.add(&path, bytes)?;
+        }
+        staged.commit()?;
+        // It is here now.
+        let mark = keys.join(MOVED);
+        match fs::remove_file(&mark) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(FileError::new("remove", &mark, error).into())
+            }
+            _ => Ok(written),
+        }
+    }
+}
+
+/// A line without its end, and what follows.
+fn line(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let (text, rest) = bytes.split_at_checked(end)?;
+    Some((std::str::from_utf8(text).ok()?, rest.get(1..)?))
+}
+
+/// What a line `file` says: where the file belongs, and how long it is.
+fn place(value: &str) -> Option<((Folder, String), usize)> {
+    let (folder, rest) = value.split_once(' ')?;
+    let (name, length) = rest.rsplit_once(' ')?;
+    let folder = Folder::ALL.into_iter().find(|of| of.name() == folder)?;
+    let length = length.parse().ok().filter(|length| *length <= MAX_FILE)?;
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    let parts = Path::new(name).components();
+    let deepest = if folder == Folder::Transports {
+        MAX_DEPTH
+    } else {
+        1
+    };
+    // As it stands: nothing that leads elsewhere, no `a//b`, which would be a second name of `a/b`.
+    let plain: PathBuf = parts.clone().filter(|part| is_plain(*part)).collect();
+    let fits = (1..=deepest).contains(&parts.count()) && plain.as_os_str() == name;
+    fits.then(|| ((folder, name.to_owned()), length))
+}
+
+/// Makes the folders that a file needs.
+fn make_folders(folder: &Path, name: &str) -> Result<(), DirError> {
+    check_private(folder, true, false)?;
+    let mut path = folder.to_owned();
+    let mut parts = Path::new(name).components();
+    parts.next_back();
+    for part in parts {
+        path.push(part);
+        check_private(&path, true, false)?;
+    }
+    Ok(())
+}
+
+/// All files that belong to a relay's identity.
+fn read_all(places: Places<'_>) -> Result<All, BackupError> {
+    let is_family = |name: &str| family::is_file(name);
+    let mut all = BTreeMap::new();
+    for folder in Folder::ALL {
+        let path = places.of(folder);
+        let files = match folder {
+            Folder::Keys => read_folder(&path, |_| true)?,
+            Folder::Family if path == places.of(Folder::Keys) => Vec::new(),
+            Folder::Family => read_folder(&path, is_family)?,
+            Folder::Data => read_folder(&path, |name| name == state::FILE)?,
+            Folder::Transports => read_tree(&path, "", MAX_DEPTH)?,
+        };
+        all.extend(
+            files
+                .into_iter()
+                .map(|(name, bytes)| ((folder, name), bytes)),
+        );
+        let bytes = all.values().map(|bytes| bytes.len()).sum::<usize>();
+        if all.len() > MAX_FILES || bytes > MAX_BYTES {
+            return Err(BackupError::TooMuch(path.display().to_string()));
+        }
+    }
+    Ok(all)
+}
+
+/// A file's name, and what it has.
+type Named = (String, Zeroizing<Vec<u8>>);
+
+/// The files of a folder, if it is there, that are wanted; none of those that are being written, and no mark of ours.
+fn read_folder(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Named>, BackupError> {
+    let mut files = Vec::new();
+    for (name, is_folder) in list(path)? {
+        let is_ours = name == MOVED || name.ends_with(".tmp");
+        if is_folder || is_ours || !wanted(&name) {
+            continue;
+        }
+        if let Some(bytes) = file::read(&path.join(&name), MAX_FILE)? {
+            files.push((name, bytes));
+        }
+    }
+    Ok(files)
+}
+
+/// The files of a folder and of those in it.
+fn read_tree(path: &Path, prefix: &str, depth: usize) -> Result<Vec<Named>, BackupError> {
+    let mut files = Vec::new();
+    for (name, bytes) in read_folder(path, |_| true)? {
+        files.push((format!("{prefix}{name}"), bytes));
+    }
+    for (name, is_folder) in list(path)? {
+        if !is_folder {
+            continue;
+        }
+        let inner = path.join(&name);
+        if depth <= 1 {
+            return Err(BackupError::TooMuch(inner.display().to_string()));
+        }
+        files.extend(read_tree(&inner, &format!("{prefix}{name}/"), depth - 1)?);
+    }
+    Ok(files)
+}
+
+/// The names in a folder, and which are folders; nothing where there is none. What is neither a file nor a folder (a
+/// socket of a transport) is not of the identity.
+fn list(path: &Path) -> Result<Vec<(String, bool)>, BackupError> {
+    let failed = |source| FileError::new("list", path, source);
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error).into()),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        let kind = entry.file_type().map_err(failed)?;
+        if !kind.is_file() && !kind.is_dir() {
+            continue;
+        }
+        if names.len() >= MAX_FILES {
+            return Err(BackupError::TooMuch(path.display().to_string()));
+        }
+        let name = entry.file_name().into_string().map_err(|name| {
+            BackupError::TooMuch(format!(
+                "{} with the name {}",
+                path.display(),
+                name.to_string_lossy()
+            ))
+        })?;
+        names.push((name, kind.is_dir()));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Keeps the relay of this directory from being started: it was moved to another machine, in the backup at `file`.
+///
+/// # Errors
+///
+/// The mark cannot be written.
+pub fn mark_moved(keys: &KeyConfig, file: &Path, now: SystemTime) -> Result<PathBuf, FileError> {
+    let path = keys.key_directory.join(MOVED);
+    let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let text = format!(
+        "Moved by `weft backup --move` at {seconds} (seconds since 1970), into {}.\n\
+         Remove this file to run the relay here again, and only after it has ended elsewhere.\n",
+        file.display()
+    );
+    // As root it is the relay's user who removes it again.
+    let mut staged = Staged::for_owners();
+    staged.add(&path, text.as_bytes())?;
+    staged.commit()?;
+    Ok(path)
+}
+
+/// Writes a sealed backup to a new file, and makes it last.
+///
+/// # Errors
+///
+/// There is such a file, or it cannot be written.
+pub fn write_new(path: &Path, sealed: &[u8]) -> Result<(), FileError> {
+    let failed = |source| FileError::new("write", path, source);
+    if path.symlink_metadata().is_ok() {
+        return Err(failed(io::Error::from(io::ErrorKind::AlreadyExists)));
+    }
+    file::replace_with(path, file::Access::PRIVATE, |mut file| {
+        file.write_all(sealed)
+    })
+}
+
+/// Reads a sealed backup.
+///
+/// # Errors
+///
+/// There is none, or it cannot be read.
+pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+    let missing = || io::Error::from(io::ErrorKind::NotFound);
+    let bytes = file::read(path, MAX_BYTES.saturating_mul(2))?;
+    let bytes = bytes.ok_or_else(|| FileError::new("read", path, missing()))?;
+    Ok(bytes.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use rand::SeedableRng as _;
+    use rand_chacha::ChaCha20Rng;
+
+    use super::*;
+    use crate::keys::RelayKeys;
+
+    fn rng() -> ChaCha20Rng {
+        ChaCha20Rng::seed_from_u64(1)
+    }
+
+    fn now() -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(1_800_000_000_123)
+    }
+
+    fn config(at: &Path) -> KeyConfig {
+        let mut config = KeyConfig::new(at.join("data"));
+        config.nickname = "one".to_owned();
+        config
+    }
+
+    fn places(config: &KeyConfig) -> Places<'_> {
+        Places {
+            keys: config,
+            family: &config.key_directory,
+        }
+    }
+
+    /// A relay with a key of a family and the keys of a transport.
+    fn relay(at: &Path) -> (KeyConfig, RelayKeys) {
+        let config = config(at);
+        let keys = RelayKeys::load_or_create(&config, now(), &mut rng()).unwrap();
+        family::create(&config.key_directory.join("ours"), &mut rng()).unwrap();
+        let transport = config.data_directory.join("pt_state/obfs4");
+        fs::create_dir_all(&transport).unwrap();
+        for folder in [&transport, transport.parent().unwrap()] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        fs::write(transport.join("state.json"), "{}").unwrap();
+        (config, keys)
+    }
+
+    fn backup_of(config: &KeyConfig) -> Backup {
+        let addresses = vec!["192.0.2.1:9001".parse().unwrap()];
+        Backup::collect(places(config), addresses, now()).unwrap()
+    }
+
+    #[test]
+    fn a_relay_is_the_same_elsewhere() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (config_here, keys) = relay(here.path());
+        let sealed = backup_of(&config_here).seal(b"secret", &mut rng()).unwrap();
+        assert!(!sealed.windows(11).any(|bytes| bytes == b"weft-backup"));
+        let opened = Backup::open(&sealed, b"secret").unwrap();
+        assert_eq!(opened, backup_of(&config_here));
+        assert!(opened.has_master_key());
+
+        let config_there = config(there.path());
+        config_there.prepare_directories().unwrap();
+        let written = opened.restore(places(&config_there)).unwrap();
+        assert_eq!(written, opened.len());
+        // Months later: the signing key is made anew, the relay is the same.
+        let later = now() + Duration::from_secs(90 * 86_400);
+        let again = RelayKeys::load_or_create(&config_there, later, &mut rng()).unwrap();
+        assert_eq!(again.fingerprint(), keys.fingerprint());
+        assert_eq!(again.ed_identity, keys.ed_identity);
+        assert_eq!(again.ntor.current.public, keys.ntor.current.public);
+        assert_ne!(again.signing_cert, keys.signing_cert);
+        let data = &config_there.data_directory;
+        assert_eq!(
+            fs::read_to_string(data.join("pt_state/obfs4/state.json")).unwrap(),
+            "{}"
+        );
+        assert!(data.join("keys/ours.secret_family_key").exists());
+        assert!(data.join("state").exists());
+    }
+
+    #[test]
+    fn what_is_there_is_never_replaced() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (config_here, _) = relay(here.path());
+        let backup = backup_of(&config_here);
+        // Twice is once.
+        assert_eq!(backup.restore(places(&config_here)).unwrap(), 0);
+        let config_there = config(there.path());
+        RelayKeys::load_or_create(&config_there, now(), &mut ChaCha20Rng::seed_from_u64(2))
+            .unwrap();
+        let key = config_there.key_directory.join("secret_id_key");
+        let before = fs::read(&key).unwrap();
+        let error = backup.restore(places(&config_there)).unwrap_err();
+        assert!(matches!(error, BackupError::Occupied(_)), "{error}");
+        assert_eq!(fs::read(&key).unwrap(), before);
+        // A key that the backup lacks is another relay's, too.
+        let third = tempfile::tempdir().unwrap();
+        let config_third = config(third.path());
+        config_third.prepare_directories().unwrap();
+        fs::write(
+            config_third.key_directory.join("authority_identity_key"),
+            "x",
+        )
+        .unwrap();
+        let error = backup.restore(places(&config_third)).unwrap_err();
+        assert!(
+            error.to_string().contains("authority_identity_key"),
+            "{error}"
+        );
+        assert!(!config_third.key_directory.join("secret_id_key").exists());
+    }
+
+    #[test]
+    fn a_relay_that_was_moved_does_not_start_until_it_is_brought_back() {
+        let here = tempfile::tempdir().unwrap();
+        let (config, _) = relay(here.path());
+        let backup = backup_of(&config);
+        mark_moved(&config, Path::new("/media/one.backup"), now()).unwrap();
+        let error = RelayKeys::load_or_create(&config, now(), &mut rng()).unwrap_err();
+        assert!(error.to_string().contains("keys/moved"), "{error}");
+        // The mark is of this machine.
+        assert_eq!(backup_of(&config), backup);
+        assert_eq!(backup.restore(places(&config)).unwrap(), 0);
+        RelayKeys::load_or_create(&config, now(), &mut rng()).unwrap();
+    }
+
+    #[test]
+    fn keys_of_two_relays_or_damaged_ones_are_no_backup() {
+        let (here, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (config, _) = relay(here.path());
+        let of_other = self::config(other.path());
+        RelayKeys::load_or_create(&of_other, now(), &mut ChaCha20Rng::seed_from_u64(2)).unwrap();
+        let name = "ed25519_signing_cert";
+        fs::copy(
+            of_other.key_directory.join(name),
+            config.key_directory.join(name),
+        )
+        .unwrap();
+        let collect = || Backup::collect(places(&config), Vec::new(), now()).unwrap_err();
+        assert!(matches!(
+            collect(),
+            BackupError::Keys(KeyError::Mismatch { .. })
+        ));
+        fs::write(config.key_directory.join("secret_id_key"), "half a k").unwrap();
+        assert!(matches!(
+            collect(),
+            BackupError::Keys(KeyError::Damaged { .. })
+        ));
+        fs::remove_file(config.key_directory.join("secret_id_key")).unwrap();
+        assert!(matches!(collect(), BackupError::Keys(KeyError::Missing(_))));
+    }
+
+    #[test]
+    fn what_is_no_backup_says_so() {
+        let here = tempfile::tempdir().unwrap();
+        let (config, _) = relay(here.path());
+        let sealed = backup_of(&config).seal(b"secret", &mut rng()).unwrap();
+        let open = |bytes: &[u8], passphrase: &[u8]| Backup::open(bytes, passphrase).unwrap_err();
+        assert!(matches!(open(&sealed, b"Secret"), BackupError::Passphrase));
+        assert!(matches!(open(b"", b"secret"), BackupError::NoBackup));
+        assert!(matches!(
+            open(b"ControlPort 9051\n", b""),
+            BackupError::NoBackup
+        ));
+        assert!(matches!(
+            open(&sealed[..sealed.len() - 1], b"secret"),
+            BackupError::Passphrase
+        ));
+        // An encrypted master key opens, and is none.
+        let key = pwbox::seal(&[7; 64], b"secret", &mut rng()).unwrap();
+        assert!(matches!(open(&key, b"secret"), BackupError::NoBackup));
+    }
+
+    #[test]
+    fn files_stay_in_their_folders() {
+        let text = |lines: &str| format!("weft-backup 1\nmade 1\nnickname x\n{lines}").into_bytes();
+        let names = |lines: &str| {
+            let backup = Backup::from_bytes(&text(lines))?;
+            Ok::<_, BackupError>(
+                backup
+                    .files
+                    .into_keys()
+                    .map(|(_, name)| name)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(names("file keys a 0\n\n").unwrap(), ["a"]);
+        assert_eq!(names("file transports a b/c 1\nx\n").unwrap(), ["a b/c"]);
+        for wrong in [
+            "file keys ../a 0\n\n",
+            "file keys /etc/passwd 0\n\n",
+            "file keys a/b 0\n\n",
+            "file keys . 0\n\n",
+            "file keys  0\n\n",
+            "file transports a//b 0\n\n",
+            "file transports a/./b 0\n\n",
+            "file transports a/b/c/d/e 0\n\n",
+            "file elsewhere a 0\n\n",
+            "file keys a 1\n\n",
+            "file keys a 99999999999\n\n",
+            "file keys a 0\n\nfile keys a 0\n\n",
+            "address 192.0.2.1\n",
+            "made -1\n",
+            "made 99999999999999999999\n",
+            "unknown x\n",
+            "nothing\n",
+            "no end",
+        ] {
+            assert!(names(wrong).is_err(), "{wrong}");
+        }
+    }
+}
