@@ -3,12 +3,14 @@
 //! have its own.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -18,6 +20,12 @@ use crate::{interrupt, machine};
 
 /// Name of the program of `tests/`.
 pub(crate) const PROGRAM: &str = "networks";
+
+/// How long a test may take; the longest, Stem's own suite, ends itself after 400 s. It only ends what would never end.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// How long the rest of what a process wrote may take once it has ended.
+const PIPE: Duration = Duration::from_secs(5);
 
 /// Runs the tests of each module, as many modules at once as there are cores.
 pub(crate) fn run(program: &Path, run: &Run) -> Result<Vec<Ended>> {
@@ -91,29 +99,118 @@ fn by_module(list: &str, of: &[&str], names: &[String]) -> Vec<Vec<String>> {
     modules
 }
 
-/// Runs these tests, one after the other, in one process.
+/// Runs these tests, one after the other, in one process; after one that does not end, the others in another process.
 fn module(program: &Path, names: &[String], run: &Run) -> Result<Vec<Ended>> {
-    let mut child = Command::new(program)
-        .current_dir(machine::root().join("crates/weft"))
-        .args(["--exact", "--test-threads", "1"])
-        .args(names)
-        .envs(run.variables.iter().map(|(name, value)| (name, value)))
+    let mut ended = Vec::new();
+    let mut left = names;
+    while !left.is_empty() && !interrupt::asked() {
+        let mut tests = Command::new(program);
+        tests
+            .current_dir(machine::root().join("crates/weft"))
+            .args(["--exact", "--test-threads", "1"])
+            .args(left)
+            .envs(run.variables.iter().map(|(name, value)| (name, value)));
+        let Printed {
+            text,
+            seconds,
+            ending,
+        } = printed(&mut tests, LIMIT)?;
+        let results: BTreeMap<&str, Verdict> = text.lines().filter_map(result).collect();
+        // libtest runs them in the order in which it lists them.
+        let hangs = left
+            .iter()
+            .position(|name| !results.contains_key(name.as_str()));
+        let (tried, later) = match (&ending, hangs) {
+            (Ending::Hangs(_), Some(at)) => left.split_at(at + 1),
+            _ => (left, &left[..0]),
+        };
+        for name in tried {
+            let failure = match results.get(name.as_str()) {
+                Some(Verdict::Passed) => None,
+                // Another test starts it, in a process of its own.
+                Some(Verdict::Ignored) => continue,
+                Some(Verdict::Failed) => Some(printed_by(name, &text).to_owned()),
+                None => Some(match &ending {
+                    Ending::Hangs(what) => what.clone(),
+                    Ending::Ended(how) => format!("{how}\n{text}"),
+                }),
+            };
+            let test = Ended {
+                name: format!("weft::{PROGRAM} {name}"),
+                seconds: seconds.get(name).copied().unwrap_or(0.0),
+                failure,
+            };
+            if let Some(output) = &test.failure {
+                println!("  {} FAILED:{}", test.name, reason(output));
+            }
+            ended.push(test);
+        }
+        left = later;
+    }
+    Ok(ended)
+}
+
+/// What tests printed.
+struct Printed {
+    text: String,
+    /// How long each took, by its name.
+    seconds: BTreeMap<String, f64>,
+    ending: Ending,
+}
+
+/// How a process of tests ended.
+enum Ending {
+    /// By itself: its status, and what it wrote to its standard error.
+    Ended(String),
+    /// It was killed because a test took too long: the processes that this one had then.
+    Hangs(String),
+}
+
+/// Starts tests and reads what they print, until they end or one of them takes longer than `limit`.
+fn printed(tests: &mut Command, limit: Duration) -> Result<Printed> {
+    let mut child = tests
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .with_context(|| format!("starting {}", program.display()))?;
+        .with_context(|| format!("starting {}", tests.get_program().display()))?;
     let output = child.stdout.take().context("a test has no output")?;
     let mut errors = child.stderr.take().context("a test has no errors")?;
-    let errors = thread::spawn(move || {
+    // What a killed test leaves may keep the pipes open: nobody waits for the threads.
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines() {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    let (sender, all) = mpsc::channel();
+    thread::spawn(move || {
         let mut text = Vec::new();
         let _ = errors.read_to_end(&mut text);
-        String::from_utf8_lossy(&text).into_owned()
+        let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
     });
     let (mut text, mut seconds) = (String::new(), BTreeMap::new());
     let mut since = Instant::now();
-    for line in BufReader::new(output).lines() {
-        let line = line.context("reading what tests print")?;
+    loop {
+        let line = match lines.recv_timeout(limit.saturating_sub(since.elapsed())) {
+            Ok(line) => line.context("reading what tests print")?,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let processes = processes_of(child.id());
+                println!("  a test does not end:\n{processes}");
+                child.kill().context("ending a test")?;
+                child.wait().context("waiting for tests")?;
+                return Ok(Printed {
+                    text,
+                    seconds,
+                    ending: Ending::Hangs(format!(
+                        "{processes}\nIt did not end within {limit:?}: it was killed. Above are its processes."
+                    )),
+                });
+            }
+        };
         if let Some((name, _)) = result(&line) {
             let taken = since.elapsed().as_secs_f64();
             since = Instant::now();
@@ -124,31 +221,41 @@ fn module(program: &Path, names: &[String], run: &Run) -> Result<Vec<Ended>> {
         text.push('\n');
     }
     let status = child.wait().context("waiting for tests")?;
-    let errors = errors.join().unwrap_or_default();
-    let results: BTreeMap<&str, Verdict> = text.lines().filter_map(result).collect();
-    let ended: Vec<Ended> = names
-        .iter()
-        .filter_map(|name| {
-            let failure = match results.get(name.as_str()) {
-                Some(Verdict::Passed) => None,
-                // Another test starts it, in a process of its own.
-                Some(Verdict::Ignored) => return None,
-                Some(Verdict::Failed) => Some(printed_by(name, &text).to_owned()),
-                None => Some(format!("{status}\n{text}\n{errors}")),
-            };
-            Some(Ended {
-                name: format!("weft::{PROGRAM} {name}"),
-                seconds: seconds.get(name).copied().unwrap_or(0.0),
-                failure,
-            })
+    let errors = all.recv_timeout(PIPE).unwrap_or_default();
+    Ok(Printed {
+        text,
+        seconds,
+        ending: Ending::Ended(format!("{status}\n{errors}")),
+    })
+}
+
+/// A process and all that it started, each with its state and command line: what a test that does not end waits for.
+fn processes_of(process: u32) -> String {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all: Vec<(u32, u32, String)> = entries
+        .filter_map(|entry| {
+            let id = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // `id (name) state parent …`
+            let (_, rest) = stat.rsplit_once(')')?;
+            let mut words = rest.split_whitespace();
+            let (state, parent) = (words.next()?, words.next()?.parse().ok()?);
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            let line: String = line.chars().take(160).collect();
+            Some((id, parent, format!("{id} {state} {line}")))
         })
         .collect();
-    for test in &ended {
-        if let Some(output) = &test.failure {
-            println!("  {} FAILED:{}", test.name, reason(output));
-        }
+    let mut family = vec![process];
+    let mut at = 0;
+    while let Some(of) = family.get(at).copied() {
+        let children = all.iter().filter(|(_, parent, _)| *parent == of);
+        family.extend(children.map(|(id, _, _)| *id));
+        at += 1;
     }
-    Ok(ended)
+    let of_family = all.iter().filter(|(id, _, _)| family.contains(id));
+    let lines: Vec<&str> = of_family.map(|(_, _, line)| line.as_str()).collect();
+    lines.join("\n")
 }
 
 /// What libtest prints of a failed test at the end of all.
@@ -227,6 +334,33 @@ mod tests {
         assert_eq!(one, [vec!["b::private_network::z"]]);
         assert!(by_module(list, &networks, &["nothing".to_owned()]).is_empty());
         assert_eq!(by_module(list, &stem, &[]), [vec!["b::with_stem::s"]]);
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]);
+        shell
+    }
+
+    #[test]
+    fn a_test_that_does_not_end_is_killed_with_a_list_of_its_processes() {
+        let printed = printed(&mut shell("exec sleep 1000"), Duration::ZERO).unwrap();
+        assert_eq!(printed.text, "");
+        let Ending::Hangs(what) = printed.ending else {
+            panic!("it has ended");
+        };
+        assert!(what.contains("sleep 1000"), "{what}");
+        assert!(what.contains("did not end within 0ns"), "{what}");
+    }
+
+    #[test]
+    fn tests_that_end_have_a_status_and_what_they_wrote() {
+        let mut ends = shell("echo test a ... FAILED; echo why >&2; exit 101");
+        let printed = printed(&mut ends, LIMIT).unwrap();
+        let Ending::Ended(how) = printed.ending else {
+            panic!("it was killed");
+        };
+        assert!(how.contains("101") && how.contains("why"), "{how}");
     }
 
     /// A program that is no test program lists nothing, and that is no success.

@@ -40,8 +40,7 @@ fn relays(control: &mut Control) -> Result<BTreeMap<String, Fingerprint>> {
 }
 
 /// The next event of a stream: its number, what happened, its circuit, and the rest.
-fn stream_event(control: &mut Control) -> Result<[String; 4]> {
-    let deadline = Instant::now() + PATIENCE;
+fn stream_event(control: &mut Control, deadline: Instant) -> Result<[String; 4]> {
     loop {
         let event = control.event(deadline)?.context("no event came")?;
         let mut words = event.splitn(5, ' ').map(str::to_owned);
@@ -53,15 +52,20 @@ fn stream_event(control: &mut Control) -> Result<[String; 4]> {
     }
 }
 
-/// Waits until this happens to a stream; its circuit then, and the rest of the event.
+/// Waits until this happens to a stream; its circuit then, and the rest of the event. Events of other streams, of which
+/// directories have some every few seconds, are no reason to wait longer.
 fn until(control: &mut Control, stream: &str, wanted: &str) -> Result<(String, String)> {
+    let deadline = Instant::now() + PATIENCE;
     loop {
-        let [id, what, circuit, rest] = stream_event(control)?;
+        let event = stream_event(control, deadline);
+        let [id, what, circuit, rest] =
+            event.with_context(|| format!("waiting for stream {stream} to be {wanted}"))?;
         if id == stream && what == wanted {
             return Ok((circuit, rest));
         }
+        // One that is detached waits for the controller again.
         ensure!(
-            id != stream || !["FAILED", "CLOSED"].contains(&what.as_str()),
+            id != stream || !["DETACHED", "FAILED", "CLOSED"].contains(&what.as_str()),
             "stream {id} is {what} and not {wanted}: {rest}"
         );
     }
@@ -69,9 +73,10 @@ fn until(control: &mut Control, stream: &str, wanted: &str) -> Result<(String, S
 
 /// A stream that comes while streams are held: its number.
 fn held(control: &mut Control) -> Result<String> {
+    let deadline = Instant::now() + PATIENCE;
     loop {
-        let [id, what, circuit, _] = stream_event(control)?;
-        if what == "NEW" {
+        let [id, what, circuit, rest] = stream_event(control, deadline)?;
+        if what == "NEW" && !rest.contains("PURPOSE=DIR_") {
             ensure!(circuit == "0", "a new stream is on circuit {circuit}");
             return Ok(id);
         }
@@ -239,8 +244,9 @@ fn redirect_and_close(led: &mut Led) -> Result<()> {
     let (_, fetched) = led.fetch(server.into(), 50_000, |control| {
         let stream = held(control)?;
         control.command(&format!("CLOSESTREAM {stream} 1"))?;
+        let deadline = Instant::now() + PATIENCE;
         loop {
-            let [id, what, _, _] = stream_event(control)?;
+            let [id, what, _, _] = stream_event(control, deadline)?;
             if id == stream && ["FAILED", "CLOSED"].contains(&what.as_str()) {
                 return Ok(());
             }

@@ -35,6 +35,7 @@ impl Outcome {
 
 /// What has ended so far.
 pub(crate) struct Summary {
+    start: Instant,
     /// Folder of failed tests' output.
     logs: PathBuf,
     steps: Vec<(String, Duration, String)>,
@@ -46,6 +47,7 @@ pub(crate) struct Summary {
 impl Summary {
     pub(crate) fn new(logs: PathBuf) -> Self {
         Self {
+            start: Instant::now(),
             logs,
             steps: Vec::new(),
             tests: Vec::new(),
@@ -55,7 +57,9 @@ impl Summary {
 
     /// Runs a step, and adds it.
     pub(crate) fn run(&mut self, name: &str, alone: &str, run: impl FnOnce() -> Result<Outcome>) {
-        println!("\n== {name}");
+        // Of a run that is cut off, only the last lines may be left.
+        let minutes = self.start.elapsed().as_secs() / 60;
+        println!("\n== {name} (after {minutes} min)");
         let start = Instant::now();
         let outcome = run();
         self.step(name, alone, start.elapsed(), outcome);
@@ -160,16 +164,30 @@ impl Summary {
     }
 }
 
-/// The lines of a failed test's output that say why it failed: from its panic on, or the last ones.
+/// The lines of a failed test's output that say why it failed: from its panic on, or the last ones. Where they are many,
+/// the first and the last: some errors have a log between.
 pub(crate) fn reason(output: &str) -> String {
-    let lines: Vec<&str> = output
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    let first = lines.iter().position(|line| line.contains("panicked at"));
-    let first = first.unwrap_or_else(|| lines.len().saturating_sub(REASON));
-    let lines = lines.iter().skip(first).take(REASON);
-    lines.fold(String::new(), |text, line| {
+    let told = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: ");
+    let (output, _backtrace) = output
+        .split_once("\nstack backtrace:\n")
+        .unwrap_or((output, ""));
+    let lines: Vec<&str> = output.lines().filter(told).collect();
+    let panicked = lines.iter().position(|line| line.contains("panicked at"));
+    let lines = lines
+        .get(panicked.unwrap_or_default()..)
+        .unwrap_or_default();
+    let head = if panicked.is_some() { REASON } else { 0 };
+    let (first, rest) = lines.split_at(head.min(lines.len()));
+    let last = rest
+        .get(rest.len().saturating_sub(REASON)..)
+        .unwrap_or_default();
+    let left_out = (head > 0 && last.len() < rest.len()).then_some("…");
+    let all = first
+        .iter()
+        .copied()
+        .chain(left_out)
+        .chain(last.iter().copied());
+    all.fold(String::new(), |text, line| {
         let line: String = line.chars().take(REASON_WIDTH).collect();
         text + "\n    | " + &line
     })
@@ -245,5 +263,20 @@ mod tests {
             )
         );
         std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_long_reason_has_its_beginning_and_its_end() {
+        let log: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let shown = reason(&format!(
+            "before\nx panicked at y\n{log}stack backtrace:\n 0: f\nnote: run\n"
+        ));
+        let shown: Vec<&str> = shown.trim().lines().map(str::trim).collect();
+        assert_eq!(shown[..2], ["| x panicked at y", "| line 0"]);
+        assert_eq!(shown[REASON..=REASON + 1], ["| …", "| line 94"]);
+        assert_eq!(shown[2 * REASON], "| line 99");
+        assert_eq!(shown.len(), 2 * REASON + 1);
+        // Without a panic the end says most.
+        assert_eq!(reason(&log).trim().lines().count(), REASON);
     }
 }

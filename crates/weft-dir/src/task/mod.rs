@@ -526,11 +526,11 @@ impl DirectoryTask {
                     fetched,
                     ..
                 } = *adopted;
-                // First of all it is in use: what waits for it shall not wait for the disk.
-                self.adopted(Arc::clone(&consensus), now, monotonic);
                 if fetched {
                     self.store(cache::CONSENSUS, &text);
                 }
+                // Before others can have it from here: who knows it uses relays that only it lists.
+                self.adopted(Arc::clone(&consensus), now, monotonic);
                 self.serve_consensus(&consensus, signers, text);
             }
             News::Certs(text) => {
