@@ -202,7 +202,8 @@ mod private_network {
             let newest = |control: &mut Control| control.info("consensus/valid-after");
             behind.command("SETCONF DisableNetwork=1")?;
             let asleep_with = newest(&mut behind)?;
-            let end = Instant::now() + PATIENCE;
+            let in_time = || Instant::now() + PATIENCE;
+            let end = in_time();
             let mut since = BTreeSet::new();
             while since.len() < 2 {
                 ensure!(Instant::now() < end, "after {asleep_with}: {since:?}");
@@ -216,6 +217,7 @@ mod private_network {
                 "SETCONF Log=\"[dir]info file {}\" DisableNetwork=0",
                 log.display()
             ))?;
+            let end = in_time();
             let applied = loop {
                 let text = std::fs::read_to_string(&log).unwrap_or_default();
                 let mut lines = text.lines();
@@ -226,6 +228,7 @@ mod private_network {
                 sleep(Duration::from_millis(100));
             };
             eprintln!("{applied}");
+            let end = in_time();
             while !since.contains(&newest(&mut behind)?) {
                 ensure!(Instant::now() < end, "{:?}", newest(&mut behind)?);
                 sleep(Duration::from_millis(100));

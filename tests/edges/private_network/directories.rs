@@ -145,21 +145,32 @@ fn clients_start_from_relays_alone_and_live_without_their_guard() {
     run().unwrap_or_else(|error| panic!("{error:#}"));
 }
 
-/// The first hop of the stream's circuit vanishes: that stream ends, and others find another guard.
+/// The first hop of the stream's circuit vanishes: that stream ends, and others find another guard. A conflux set could go
+/// on by its other leg: the stream's circuit is none.
 fn loses_its_guard(net: &mut Net) -> Result<()> {
     let far = Far::is_silent(std::sync::Arc::default())?;
     let mut watch = Watch::start(net.client()?)?;
-    let mut answer = socks5(net.client()?.socks(), "guarded", CONNECT, far.address)?;
-    ensure!(answer.code == 0, "{answer:?}");
-    let opened = watch.hears(&far.address.to_string(), &["SUCCEEDED"])?;
-    let circuit = opened.split(' ').nth(3).context("no circuit")?;
-    let status = net.client()?.controller()?.info("circuit-status")?;
-    let line = status
-        .lines()
-        .find(|line| line.starts_with(&format!("{circuit} ")));
-    let path = line
-        .and_then(|line| line.split(' ').nth(2))
-        .context("no path")?;
+    let mut control = net.client()?.controller()?;
+    control.command("SETCONF ConfluxEnabled=0")?;
+    // Sets that were ready before are used first.
+    let mut users = (0..10).map(|number| format!("guarded{number}"));
+    let (user, mut answer, line) = loop {
+        let user = users.next().context("there are sets still")?;
+        let answer = socks5(net.client()?.socks(), &user, CONNECT, far.address)?;
+        ensure!(answer.code == 0, "{answer:?}");
+        let opened = watch.hears(&far.address.to_string(), &["SUCCEEDED"])?;
+        let circuit = opened.split(' ').nth(3).context("no circuit")?;
+        let status = control.info("circuit-status")?;
+        let mut lines = status.lines();
+        let line = lines.find(|line| line.starts_with(&format!("{circuit} ")));
+        let line = line.context("no circuit of this number")?;
+        if !line.contains("CONFLUX_ID=") {
+            break (user, answer, line.to_owned());
+        }
+        drop(answer);
+        watch.hears(&far.address.to_string(), &["CLOSED"])?;
+    };
+    let path = line.split(' ').nth(2).context("no path")?;
     let guard = path.split(',').next().and_then(|hop| hop.split_once('~'));
     let (_, guard) = guard.context("no guard")?;
     eprintln!("{guard}, the guard of {path}, disappears");
@@ -167,9 +178,8 @@ fn loses_its_guard(net: &mut Net) -> Result<()> {
     let (rest, _) = read_to_end(&mut answer.stream)?;
     ensure!(rest.is_empty());
     watch.hears(&far.address.to_string(), &["CLOSED", "REASON=DESTROY"])?;
-    net.bystander("guarded", 300_000)?;
+    net.bystander(&user, 300_000)?;
     net.bystander("another", 300_000)?;
-    // It may be the guard of a second leg, which no circuit wants but that of the next set.
     until("the guard to count as unreachable", || {
         let guards = net.client()?.controller()?.info("entry-guards")?;
         let lost = guards.lines().find(|line| line.contains(guard));
