@@ -6,7 +6,6 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use sha3::{Digest as _, Sha3_256};
-use weft_cell::stream_msg::{AnswerKind, Resolved};
 use weft_config::Automap;
 use weft_config::client_ports::StreamFlags;
 use weft_config::options::AppOptions;
@@ -119,15 +118,6 @@ fn is_name(host: &str) -> bool {
             && label.starts_with(|first: char| first.is_ascii_alphanumeric())
     };
     labels.split('.').all(is_label)
-}
-
-/// Removes answers that are private addresses; perhaps none is left.
-pub(crate) fn remove_internal(resolved: &mut Resolved) {
-    resolved.answers.retain(|answer| match answer.kind {
-        AnswerKind::Ipv4(address) => is_public(address.into()),
-        AnswerKind::Ipv6(address) => is_public(address.into()),
-        _ => true,
-    });
 }
 
 /// Checks whether a request is allowed; returns a warning about it, if there is one.

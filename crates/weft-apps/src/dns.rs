@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use weft_cell::stream_msg::{AnswerKind, Resolved, ReverseName};
 use weft_core::origin::{AppOpening, AppProtocol, AppRefusal, AppRequest};
+use weft_core::routable::remove_internal;
 
 use crate::destination;
 use crate::notice::Notice;
@@ -236,7 +237,7 @@ impl DnsPort {
         let waiting = self.waiting.remove(&id)?;
         let mut found = resolved.clone();
         if self.rules.reject_internal_answers {
-            destination::remove_internal(&mut found);
+            remove_internal(&mut found);
             if found.answers.is_empty() && !resolved.answers.is_empty() {
                 let answer = waiting.question.answer(Code::ServerFailure, &[]);
                 return Some((waiting.from, answer));

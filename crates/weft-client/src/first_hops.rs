@@ -5,7 +5,8 @@
 //! open links and answer nothing, or after a minute (C tor bugs 41412, 41420: clients were stuck for hours). A first hop has
 //! 25 seconds, whatever the time that circuits take to build; a link on which nothing has answered for so long takes no
 //! new circuits. If the next one to the same relay does not answer either, that counts as a connection that cannot be
-//! opened: within a minute another guard is taken. So does a relay that has refused every CREATE for so long.
+//! opened: within a minute another guard is taken. So does a relay that refuses every CREATE for so long: whoever floods a guard
+//! until it refuses can so have its clients leave it, which C tor's would not do and be without circuits meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,10 +29,14 @@ pub(crate) enum Silence {
 /// The least refusals of a relay that show that it refuses all.
 const REFUSALS: u32 = 3;
 
+/// How long after a refusal the next one is of another time.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
 /// A relay that refuses.
 #[derive(Clone, Copy, Debug)]
 struct Refusing {
     since: Instant,
+    last: Instant,
     count: u32,
 }
 
@@ -65,11 +70,17 @@ impl FirstHops {
     /// A relay refused a CREATE. [`Silence::Unreachable`] if it has refused all for too long.
     pub(crate) fn refused(&mut self, rsa: RsaIdentity, now: Instant) -> Option<Silence> {
         self.silent.remove(&rsa);
-        let (since, count) = (now, 0);
-        let refusing = self
-            .refusing
-            .entry(rsa)
-            .or_insert(Refusing { since, count });
+        let begins = Refusing {
+            since: now,
+            last: now,
+            count: 0,
+        };
+        let refusing = self.refusing.entry(rsa).or_insert(begins);
+        // What was refused long before says nothing of now.
+        if now.saturating_duration_since(refusing.last) > FORGOTTEN {
+            *refusing = begins;
+        }
+        refusing.last = now;
         refusing.count = refusing.count.saturating_add(1);
         let long = now.saturating_duration_since(refusing.since) >= PATIENCE;
         let refuses_all = long && refusing.count >= REFUSALS;
@@ -130,6 +141,10 @@ mod tests {
             assert_eq!(hops.refused(rsa, after(second)), None);
         }
         assert_eq!(hops.refused(rsa, after(85)), Some(Silence::Unreachable));
+        // Refusals of different times show nothing.
+        for hour in 1..10 {
+            assert_eq!(hops.refused(rsa, after(3600 * hour)), None);
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use weft_cell::stream_msg::{AnswerKind, Resolved};
+
 /// Whether an address is neither unspecified, loopback, private, link-local nor shared
 /// (carrier-grade NAT) address space.
 pub fn is_public(addr: IpAddr) -> bool {
@@ -12,6 +14,15 @@ pub fn is_public(addr: IpAddr) -> bool {
             None => is_public_v6(v6),
         },
     }
+}
+
+/// Removes answers that are internal addresses; perhaps none is left. An exit knows nothing of this machine's own network.
+pub fn remove_internal(resolved: &mut Resolved) {
+    resolved.answers.retain(|answer| match answer.kind {
+        AnswerKind::Ipv4(address) => is_public(address.into()),
+        AnswerKind::Ipv6(address) => is_public(address.into()),
+        _ => true,
+    });
 }
 
 /// IPv4: 0/8, 10/8, 100.64/10, 127/8, 169.254/16, 172.16/12, 192.168/16 are internal.

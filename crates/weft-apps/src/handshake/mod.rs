@@ -10,7 +10,7 @@ use std::sync::Arc;
 use weft_cell::stream_msg::Resolved;
 use weft_config::client_ports::AppService;
 use weft_core::origin::{AppCredentials, AppOpening, AppProtocol, AppRefusal, AppRequest};
-use weft_core::routable::is_public;
+use weft_core::routable::{is_public, remove_internal};
 use weft_log::Line;
 
 use crate::notice::Notice;
@@ -133,7 +133,7 @@ impl Handshake {
     pub fn resolved(&self, resolved: &Resolved) -> Vec<u8> {
         let mut resolved = resolved.clone();
         if self.rules.reject_internal_answers {
-            destination::remove_internal(&mut resolved);
+            remove_internal(&mut resolved);
         }
         self.answered(&resolved)
     }

@@ -8,7 +8,7 @@ use weft_path::{ExitWanted, PathError, RelayName, TargetPort, Usage};
 
 use crate::chooser::Chooser;
 use crate::circuit::Circuit;
-use crate::events::{CircuitPurpose, EndOfCircuit, StreamEnd, StreamNews};
+use crate::events::{CircuitPurpose, EndOfCircuit, StreamEnd};
 use crate::hop::Hop;
 use crate::host::Host;
 use crate::virtual_addresses::Virtual;
@@ -226,9 +226,7 @@ impl<C: Chooser> Client<C> {
         let stream = self.streams.get(&id).ok_or(ControlError::NoStream(id.0))?;
         match stream.state {
             StreamState::Open(_) => {
-                let end = StreamEnd::Local(reason);
-                self.emit_stream(id, StreamNews::Closed(end));
-                self.end(id, reason);
+                self.end(id, StreamEnd::Local(reason));
             }
             StreamState::Waiting | StreamState::Held | StreamState::Asked(_) => {
                 self.refuse(id, StreamEnd::Local(reason), AppRefusal::General, now);

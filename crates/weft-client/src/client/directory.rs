@@ -11,7 +11,7 @@ use weft_path::{RelayName, Usage};
 
 use crate::chooser::Chooser;
 use crate::config::ListenerConfig;
-use crate::events::{CircuitEnd, CircuitPurpose, StreamNews};
+use crate::events::{CircuitEnd, CircuitPurpose, StreamEnd, StreamNews};
 use crate::hop::Hop;
 use crate::host::Host;
 use crate::isolation::{Fields, Isolation};
@@ -197,7 +197,7 @@ impl<C: Chooser> Client<C> {
     /// Closes a directory stream.
     pub fn close_directory(&mut self, stream: ConnectionId) {
         if self.directory_of(stream).is_some() {
-            self.end(stream, EndReason::DONE);
+            self.end(stream, StreamEnd::Local(EndReason::DONE));
         }
     }
 
@@ -221,7 +221,7 @@ impl<C: Chooser> Client<C> {
             .map_or(end.reason.name(), |remote| remote.name().unwrap_or("NONE"));
         self.log(Line::info(format!("Could not reach a directory: {reason}")));
         for id in waiting {
-            self.end(id, EndReason::DESTROY);
+            self.end(id, StreamEnd::Local(EndReason::DESTROY));
         }
     }
 }

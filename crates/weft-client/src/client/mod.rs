@@ -295,14 +295,14 @@ impl<C: Chooser> Client<C> {
                 mut circuits,
             } => {
                 circuits.retain(|report| !self.sets.contains_key(&report.circuit));
+                // Nothing follows CLOSED; and whose use it was is not known any more.
+                streams.retain(|(id, ..)| self.streams.contains_key(id));
                 if streams
                     .iter()
                     .any(|(id, ..)| self.directory_of(*id).is_none())
                 {
                     self.wake(now);
                 }
-                // Nothing follows CLOSED.
-                streams.retain(|(id, ..)| self.streams.contains_key(id));
                 if !streams.is_empty() {
                     self.emit(ClientEvent::StreamBytes(streams));
                 }

@@ -83,8 +83,7 @@ impl<C: Chooser> Client<C> {
             return;
         }
         if matches!(stream.kind, StreamKind::Directory(_)) {
-            self.emit_over(id, end);
-            self.end(id, ended.reason);
+            self.end(id, end);
             return;
         }
         let again = match ended.by {

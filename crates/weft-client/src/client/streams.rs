@@ -8,11 +8,12 @@ use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::{AnswerKind, Resolved, TTL_ABSENT};
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppRefusal, OriginCommand, OriginId};
-use weft_core::routable::is_public;
+use weft_core::routable::{is_public, remove_internal};
 use weft_log::Line;
 use weft_path::{CircuitSelection, ExitWanted, Outcome, PathError, RelayName, Usage};
 
 use crate::chooser::Chooser;
+use crate::config::ListenerConfig;
 use crate::events::{CircuitPurpose, ClientEvent, RemapSource, StreamEnd, StreamNews};
 use crate::isolation::Fields;
 use crate::rewritten::ExitChoice;
@@ -290,13 +291,10 @@ impl<C: Chooser> Client<C> {
         ttl: u32,
         now: Now,
     ) {
-        let Some(stream) = self.streams.get_mut(&id) else {
-            return;
-        };
-        if stream.state != StreamState::Asked(circuit) {
+        let asked = self.streams.get(&id);
+        if asked.is_none_or(|stream| stream.state != StreamState::Asked(circuit)) {
             return;
         }
-        stream.state = StreamState::Open(circuit);
         self.note_answer(circuit, now);
         let Some(stream) = self.streams.get(&id) else {
             return;
@@ -315,8 +313,11 @@ impl<C: Chooser> Client<C> {
                 Line::info("Got a CONNECTED cell for a name that leads to the internal address ")
                     .client(addr),
             );
-            self.end(id, EndReason::TORPROTOCOL);
+            self.end(id, StreamEnd::Local(EndReason::TORPROTOCOL));
             return;
+        }
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.state = StreamState::Open(circuit);
         }
         self.note_exit(id, circuit, now);
         if let Some(addr) = addr.filter(|_| connects) {
@@ -349,17 +350,25 @@ impl<C: Chooser> Client<C> {
         &mut self,
         id: ConnectionId,
         circuit: OriginId,
-        resolved: Resolved,
+        mut resolved: Resolved,
         now: Now,
     ) {
         self.note_answer(circuit, now);
+        let answered = !resolved.answers.is_empty();
+        if self.config.reject_internal_answers {
+            remove_internal(&mut resolved);
+        }
+        let end = StreamEnd::Local(match answered && resolved.answers.is_empty() {
+            true => EndReason::TORPROTOCOL,
+            false => EndReason::DONE,
+        });
         if let Some(circuit) = self.circuits.get_mut(&circuit) {
             circuit.streams.remove(&id);
         }
         let Some(stream) = self.streams.get(&id) else {
             return;
         };
-        let asked = stream.host().to_string();
+        let (asked, listener) = (stream.host().to_string(), stream.listener);
         let mut reported = false;
         for answer in &resolved.answers {
             let to = match &answer.kind {
@@ -378,7 +387,7 @@ impl<C: Chooser> Client<C> {
                 });
             }
         }
-        if let Some(addr) = first_address(&resolved) {
+        if let Some(addr) = first_address(&resolved, &listener) {
             self.note_found(id, addr);
         }
         let Some(stream) = self.streams.remove(&id) else {
@@ -386,7 +395,7 @@ impl<C: Chooser> Client<C> {
         };
         self.emit(ClientEvent::Stream {
             stream: self.stream_info(&stream),
-            what: StreamNews::Closed(StreamEnd::Local(EndReason::DONE)),
+            what: StreamNews::Closed(end),
         });
         if stream.for_controller {
             self.outputs.push_back(Output::LookedUp {
@@ -402,12 +411,7 @@ impl<C: Chooser> Client<C> {
             return;
         };
         if matches!(stream.kind, StreamKind::Directory(_)) {
-            self.emit_over(id, end);
-            let reason = match end {
-                StreamEnd::Local(reason) | StreamEnd::Remote(reason) => reason,
-                _ => EndReason::MISC,
-            };
-            self.end(id, reason);
+            self.end(id, end);
             return;
         }
         self.command(OriginCommand::Refuse { stream: id, why });
@@ -415,13 +419,18 @@ impl<C: Chooser> Client<C> {
         self.forget_stream(id, "refused");
     }
 
-    /// Ends a stream wherever it is.
-    pub(super) fn end(&mut self, id: ConnectionId, reason: EndReason) {
+    /// Ends a stream wherever it is, and says so.
+    pub(super) fn end(&mut self, id: ConnectionId, end: StreamEnd) {
+        self.emit_over(id, end);
+        let reason = match end {
+            StreamEnd::Local(reason) | StreamEnd::Remote(reason) => reason,
+            _ => EndReason::MISC,
+        };
         self.command(OriginCommand::CloseStream { stream: id, reason });
         self.forget_stream(id, &reason.to_string());
     }
 
-    /// A stream is over.
+    /// A stream is over, as was said.
     pub(super) fn forget_stream(&mut self, id: ConnectionId, why: &str) {
         let Some(stream) = self.streams.remove(&id) else {
             return;
@@ -488,18 +497,16 @@ fn is_better<G>(a: &Circuit<G>, b: &Circuit<G>, fields: &Fields) -> bool {
     a.isolation.is_better_than(&b.isolation, fields)
 }
 
-/// The address of an answer that a stream goes by: IPv4 before IPv6.
-fn first_address(resolved: &Resolved) -> Option<IpAddr> {
-    let kinds = || resolved.answers.iter().map(|answer| &answer.kind);
-    let v4 = kinds().find_map(|kind| match kind {
-        AnswerKind::Ipv4(addr) => Some(IpAddr::from(*addr)),
-        _ => None,
-    });
-    let v6 = || {
-        kinds().find_map(|kind| match kind {
-            AnswerKind::Ipv6(addr) => Some(IpAddr::from(*addr)),
+/// The address of an answer that an application gets (`connection_ap_handshake_socks_got_resolved_cell`).
+fn first_address(resolved: &Resolved, listener: &ListenerConfig) -> Option<IpAddr> {
+    let first = |v4: bool| {
+        let mut kinds = resolved.answers.iter().map(|answer| &answer.kind);
+        kinds.find_map(|kind| match kind {
+            AnswerKind::Ipv4(addr) if v4 && listener.ipv4 => Some(IpAddr::from(*addr)),
+            AnswerKind::Ipv6(addr) if !v4 && listener.ipv6 => Some(IpAddr::from(*addr)),
             _ => None,
         })
     };
-    v4.or_else(v6)
+    let v4_first = !listener.prefer_ipv6;
+    first(v4_first).or_else(|| first(!v4_first))
 }

@@ -1,12 +1,12 @@
 //! Timeouts: circuits that take too long, are used up, or were never used (C tor's
 //! `circuit_expire_building` and `circuit_expire_old_circuits_clientside`).
 
-use weft_cell::reason::DestroyReason;
+use weft_cell::reason::{DestroyReason, EndReason};
 use weft_core::origin::OriginId;
 use weft_log::Line;
 
 use crate::chooser::{BuildNews, Chooser};
-use crate::events::{CircuitPurpose, ClientEvent, EndOfCircuit};
+use crate::events::{CircuitPurpose, ClientEvent, EndOfCircuit, StreamEnd};
 
 use crate::circuit::Stage;
 use crate::first_hops;
@@ -215,7 +215,7 @@ impl<C: Chooser> Client<C> {
     pub fn close_all(&mut self, now: Now) {
         let streams: Vec<_> = self.streams.keys().copied().collect();
         for id in streams {
-            self.end(id, weft_cell::reason::EndReason::MISC);
+            self.end(id, StreamEnd::Local(EndReason::MISC));
         }
         let sets: Vec<_> = self.sets.keys().copied().collect();
         for id in sets {

@@ -242,6 +242,16 @@ fn bytes_of_streams_are_reported_while_they_flow_and_at_their_end() {
     two.origin.pass(Duration::from_secs(1));
     two.sends(1, RelayCmd::DATA, b"678");
     two.sends(1, RelayCmd::END, &[6]);
+    // Who hears of the end has heard of all bytes.
+    let last: Vec<&OriginEvent> = two.origin.events.iter().rev().take(2).collect();
+    let [
+        OriginEvent::Ended { .. },
+        OriginEvent::Traffic { streams, .. },
+    ] = last[..]
+    else {
+        panic!("{last:?}");
+    };
+    assert_eq!(streams[..], [(two.application, 3, 0)]);
     two.read();
     let edge = two.origin.managers[0].edge_of(two.application).unwrap();
     let now = two.origin.now;

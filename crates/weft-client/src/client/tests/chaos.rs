@@ -6,6 +6,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use weft_cell::reason::EndReason;
 
+use crate::DirectoryTarget;
+
 use super::world::{Exits, Manner, World};
 
 const MANNERS: [Manner; 6] = [
@@ -56,6 +58,12 @@ fn every_application_gets_an_answer_in_time_and_none_shares_a_circuit_with_anoth
                 asked.insert(stream, (second, user));
             }
             if rng.random_ratio(1, 20) {
+                let _ = world
+                    .client
+                    .open_directory(&DirectoryTarget::Guard, world.now);
+                world.client.serve_now(world.now);
+            }
+            if rng.random_ratio(1, 20) {
                 let circuits: Vec<_> = world.attached.values().copied().collect();
                 if !circuits.is_empty() {
                     world.destroy(circuits[rng.random_range(0..circuits.len())]);
@@ -77,5 +85,8 @@ fn every_application_gets_an_answer_in_time_and_none_shares_a_circuit_with_anoth
         }
         let used: BTreeSet<_> = world.attached.values().collect();
         assert!(world.list().len() <= used.len() + 40, "seed {seed}");
+        world.client.close_all(world.now);
+        world.run();
+        world.all_ends_were_told();
     }
 }

@@ -3,14 +3,16 @@
 use std::net::IpAddr;
 
 use weft_cell::reason::EndReason;
-use weft_cell::stream_msg::{AnswerKind, BeginFlags};
+use weft_cell::stream_msg::{Answer, AnswerKind, BeginFlags, Resolved};
 use weft_core::origin::{AppOpening, AppRefusal, OriginEvent, StreamOpening};
 use weft_log::SafeLogging;
 use weft_path::{Outcome, RelayName};
 
 use super::world::{Exits, Manner, World, rsa};
 use crate::config::{ClientConfig, ListenerConfig};
-use crate::events::{CircuitPurpose, RemapSource, StreamNews, StreamStatus};
+use crate::events::{
+    CircuitPurpose, ClientEvent, RemapSource, StreamEnd, StreamNews, StreamStatus,
+};
 use crate::hop::Hop;
 use crate::isolation::Isolation;
 use crate::{ControlError, DirectoryTarget, Output};
@@ -257,6 +259,61 @@ fn an_exit_that_answers_with_an_internal_address_is_not_believed() {
     let stream = world.connect("example.com", 80, None);
     assert_eq!(world.openings.len(), 1);
     assert_eq!(world.refused[&stream], AppRefusal::NotAllowed);
+}
+
+/// The address in the events of a lookup is the one that its application gets, and an internal one is in none.
+#[test]
+fn what_an_exit_found_is_told_as_the_application_gets_it() {
+    let v4 = |octets: [u8; 4]| AnswerKind::Ipv4(octets.into());
+    let v6 = AnswerKind::Ipv6([0x2606, 0x4700, 0, 0, 0, 0, 0, 1].into());
+    let all = [v4([10, 0, 0, 1]), v4([203, 0, 113, 5]), v6];
+    let hidden = [v4([10, 0, 0, 1])];
+    for (prefer_ipv6, answers, told, reason) in [
+        (true, &all[..], &["2606:4700::1"][..], EndReason::DONE),
+        (false, &all[..], &["203.0.113.5"], EndReason::DONE),
+        (true, &hidden[..], &[], EndReason::TORPROTOCOL),
+    ] {
+        let mut world = World::new(5, 2, "accept 80,443");
+        configure(&mut world, |config| {
+            config.listeners = vec![ListenerConfig {
+                prefer_ipv6,
+                ..ListenerConfig::default()
+            }];
+        });
+        for number in [11, 12] {
+            world.relay(number).exits = Exits::Silent;
+        }
+        world.ready();
+        let name = "example.com".to_owned();
+        let stream = world.ask(AppOpening::Resolve { name }, None);
+        let answers = answers.iter().map(|kind| Answer {
+            kind: kind.clone(),
+            ttl: 60,
+        });
+        let resolved = Resolved {
+            answers: answers.collect(),
+        };
+        let circuit = world.attached[&stream];
+        world.event(OriginEvent::Resolved {
+            stream,
+            circuit,
+            resolved,
+        });
+        let mut hosts = Vec::new();
+        for event in &world.events {
+            match event {
+                ClientEvent::Stream {
+                    stream,
+                    what: StreamNews::Remap(RemapSource::Exit),
+                } => hosts.push(stream.host.clone()),
+                ClientEvent::Mapped { to: Some(to), .. } => assert_ne!(to, "10.0.0.1"),
+                _ => {}
+            }
+        }
+        assert_eq!(hosts, told);
+        let end = StreamNews::Closed(StreamEnd::Local(reason));
+        assert_eq!(world.news(stream).last(), Some(&end));
+    }
 }
 
 #[test]
@@ -534,6 +591,7 @@ fn a_directory_that_cannot_be_reached_is_reported() {
         assert!(gone, "{manner:?}");
         assert_eq!(world.client.streams().count(), 0);
         assert!(world.closed_streams.contains(&id));
+        world.all_ends_were_told();
     }
 }
 

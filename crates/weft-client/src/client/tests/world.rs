@@ -881,6 +881,27 @@ impl World {
         *self.circuits[&first].relays.last().unwrap()
     }
 
+    /// Every stream that began has ended, and controllers were told once, at last.
+    pub(super) fn all_ends_were_told(&self) {
+        let streams: BTreeSet<ConnectionId> = self
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                ClientEvent::Stream { stream, .. } => Some(stream.id),
+                _ => None,
+            })
+            .collect();
+        for stream in streams {
+            let news = self.news(stream);
+            let is_end = |news: &StreamNews| matches!(news, StreamNews::Closed(_));
+            let ends = news.iter().filter(|news| is_end(news)).count();
+            assert!(
+                ends == 1 && news.last().is_some_and(is_end),
+                "{stream}: {news:?}"
+            );
+        }
+    }
+
     /// The events of a stream.
     pub(super) fn news(&self, stream: ConnectionId) -> Vec<StreamNews> {
         self.events

@@ -173,6 +173,13 @@ impl LocalConnectionManager {
             let circuit = side.circuit.take();
             edge.phase = if waits { Phase::Waiting } else { Phase::Over };
             let bytes = (edge.got, edge.gave);
+            // Who hears of the end has heard of all bytes.
+            if !waits && let Some((got, gave)) = edge.take_traffic() {
+                self.send_origin_event(OriginEvent::Traffic {
+                    streams: vec![(stream, got, gave)],
+                    circuits: Vec::new(),
+                });
+            }
             self.send_origin_event(OriginEvent::Ended {
                 stream,
                 circuit,
