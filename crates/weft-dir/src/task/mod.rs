@@ -511,8 +511,8 @@ impl DirectoryTask {
         for news in news {
             self.news(news, now, monotonic);
         }
-        self.load_ns();
         (self.events)(Event::CacheRead);
+        self.load_ns();
     }
 
     /// Acts on what fetching led to.

@@ -81,7 +81,15 @@ impl Host for SystemHost {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         match fs::symlink_metadata(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            // The second: below a file nothing is.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                Ok(false)
+            }
             found => found.map(|_| true),
         }
     }
@@ -142,6 +150,19 @@ mod tests {
             assert_eq!(host.read(&pipe, at_most).unwrap(), read);
             writer.join().unwrap().unwrap();
         }
+    }
+
+    #[test]
+    fn a_pattern_passes_by_files_beside_the_folders_that_it_means() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("b")).unwrap();
+        fs::write(at("b/relay.conf"), "Nickname b\n").unwrap();
+        fs::write(at("README"), "").unwrap();
+        let torrc = format!("%include {}/*/relay.conf\n", folder.path().display());
+        let loaded = weft_config::load_text(&torrc, &SystemHost::new()).unwrap();
+        assert_eq!(loaded.options.identity.nickname, "b");
+        assert!(!SystemHost::new().exists(&at("README/relay.conf")).unwrap());
     }
 
     #[test]

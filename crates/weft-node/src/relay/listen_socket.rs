@@ -95,17 +95,18 @@ pub(super) enum ListenSocket {
 #[derive(Debug)]
 pub(super) struct OwnFile {
     path: PathBuf,
-    /// Which file it is: device and inode.
-    file: (u64, u64),
+    /// Which file it is: device and inode; `None`: a pipe or device, into which was written and which somebody else made.
+    file: Option<(u64, u64)>,
 }
 
 impl OwnFile {
     /// The file that was just made.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let meta = std::fs::symlink_metadata(path)?;
+        let is_made = meta.is_file() || meta.file_type().is_socket();
         Ok(Self {
             path: path.to_owned(),
-            file: (meta.dev(), meta.ino()),
+            file: is_made.then(|| (meta.dev(), meta.ino())),
         })
     }
 
@@ -117,7 +118,7 @@ impl OwnFile {
 impl Drop for OwnFile {
     fn drop(&mut self) {
         let now = std::fs::symlink_metadata(&self.path);
-        if now.is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file) {
+        if now.is_ok_and(|meta| Some((meta.dev(), meta.ino())) == self.file) {
             // A process that has lost the right to remove it (`User`) leaves it.
             let _ = std::fs::remove_file(&self.path);
         }
@@ -341,6 +342,11 @@ mod tests {
         std::fs::rename(&other, &path).unwrap();
         drop(ours);
         assert_eq!(std::fs::read(&path).unwrap(), b"another's");
+        // A launcher's pipe, into which the node has only written.
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        drop(OwnFile::of(&pipe).unwrap());
+        assert!(pipe.exists());
     }
 
     #[test]
