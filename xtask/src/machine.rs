@@ -53,6 +53,11 @@ const TMUX: Need = Need {
     package: "tmux",
     what_for: "the terminal that nyx is tested in",
 };
+const IP: Need = Need {
+    program: "ip",
+    package: "iproute2",
+    what_for: "a network namespace's loopback device",
+};
 const STRIP: Need = Need {
     program: "strip",
     package: "binutils",
@@ -193,7 +198,7 @@ pub(crate) fn prepare_browser() -> Result<()> {
 ///
 /// As of [`prepare`].
 pub(crate) fn prepare_pack() -> Result<()> {
-    have(&[&C_COMPILER, &TOR, &TOR_GENCERT, &STRIP])
+    have(&[&C_COMPILER, &TOR, &TOR_GENCERT, &STRIP, &IP])
 }
 
 /// Installs what makes Debian packages, if the machine lacks it.

@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::nextest::{Ended, Run};
 use crate::test::reason;
@@ -21,6 +23,8 @@ use crate::{interrupt, machine};
 /// Name of the program of `tests/`.
 pub(crate) const PROGRAM: &str = "networks";
 
+/// In the command line of the shells that end what a test started, if it does not (`weft_lab::guardian`).
+const GUARDIAN: &str = "weft-lab-guardian";
 /// How long a test may take; the longest, Stem's own suite, ends itself after 400 s. It only ends what would never end.
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -179,7 +183,7 @@ fn printed(tests: &mut Command, limit: Duration) -> Result<Printed> {
     // What a killed test leaves may keep the pipes open: nobody waits for the threads.
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
-        for line in BufReader::new(output).lines() {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
             if sender.send(line).is_err() {
                 break;
             }
@@ -195,13 +199,11 @@ fn printed(tests: &mut Command, limit: Duration) -> Result<Printed> {
     let mut since = Instant::now();
     loop {
         let line = match lines.recv_timeout(limit.saturating_sub(since.elapsed())) {
-            Ok(line) => line.context("reading what tests print")?,
+            Ok(line) => String::from_utf8_lossy(&line).into_owned(),
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
-                let processes = processes_of(child.id());
+                let processes = end(&mut child)?;
                 println!("  a test does not end:\n{processes}");
-                child.kill().context("ending a test")?;
-                child.wait().context("waiting for tests")?;
                 return Ok(Printed {
                     text,
                     seconds,
@@ -229,8 +231,8 @@ fn printed(tests: &mut Command, limit: Duration) -> Result<Printed> {
     })
 }
 
-/// A process and all that it started, each with its state and command line: what a test that does not end waits for.
-fn processes_of(process: u32) -> String {
+/// A process and all that it started, by their ids, each with its state and command line.
+fn family(process: u32) -> Vec<(u32, String)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let all: Vec<(u32, u32, String)> = entries
         .filter_map(|entry| {
@@ -242,8 +244,7 @@ fn processes_of(process: u32) -> String {
             let (state, parent) = (words.next()?, words.next()?.parse().ok()?);
             let line = fs::read(entry.path().join("cmdline")).ok()?;
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            let line: String = line.chars().take(160).collect();
-            Some((id, parent, format!("{id} {state} {line}")))
+            Some((id, parent, format!("{state} {line}")))
         })
         .collect();
     let mut family = vec![process];
@@ -253,9 +254,28 @@ fn processes_of(process: u32) -> String {
         family.extend(children.map(|(id, _, _)| *id));
         at += 1;
     }
-    let of_family = all.iter().filter(|(id, _, _)| family.contains(id));
-    let lines: Vec<&str> = of_family.map(|(_, _, line)| line.as_str()).collect();
-    lines.join("\n")
+    let of_family = all.into_iter().filter(|(id, _, _)| family.contains(id));
+    of_family.map(|(id, _, line)| (id, line)).collect()
+}
+
+/// Kills a test that does not end, with all that it started; the result lists them, as what it waits for is among them.
+fn end(test: &mut Child) -> Result<String> {
+    let family = family(test.id());
+    let guards = |line: &str| line.contains(GUARDIAN);
+    for (id, line) in &family {
+        // Some have ended by now. A guardian ends by itself, when it has removed the folder of its test.
+        if !guards(line)
+            && let Ok(id) = i32::try_from(*id)
+        {
+            let _ = kill(Pid::from_raw(id), Signal::SIGKILL);
+        }
+    }
+    test.wait().context("waiting for tests")?;
+    let lines = family.iter().map(|(id, line)| {
+        let line: String = line.chars().take(160).collect();
+        format!("{id} {line}")
+    });
+    Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// What libtest prints of a failed test at the end of all.

@@ -57,7 +57,7 @@ exec "$here/bin/weft-pack" --folder "$here" "$@"
 /// `cargo xtask pack`.
 pub(crate) fn run(args: &PackArgs) -> Result<()> {
     machine::prepare_pack()?;
-    let pack = Pack::build(args.dev)?;
+    let pack = Pack::build(args.dev, "pack")?;
     let archive = pack.archive(if args.dev { u64::MAX } else { MOST })?;
     println!("{}", archive.display());
     if args.tried
@@ -71,19 +71,21 @@ pub(crate) fn run(args: &PackArgs) -> Result<()> {
 /// Packs the programs that tests use, and tries the pack. The result: why it was not tried.
 pub(crate) fn check() -> Result<Option<&'static str>> {
     machine::prepare_pack()?;
-    Pack::build(true)?.try_out()
+    // A pack that was made to be carried stays.
+    Pack::build(true, "pack-try")?.try_out()
 }
 
 /// A pack before it is an archive.
 struct Pack {
-    /// `target/pack`.
+    /// `target/pack`, or that of a test.
     parent: PathBuf,
     /// Name of its folder.
     name: String,
 }
 
 impl Pack {
-    fn build(dev: bool) -> Result<Pack> {
+    /// Makes the folder of a pack, in place of another one, in this folder of `target`.
+    fn build(dev: bool, parent: &str) -> Result<Pack> {
         let mut cargo = linted::cargo_as(dev)?;
         cargo.args(["build", "--locked"]);
         match dev {
@@ -105,7 +107,7 @@ impl Pack {
         machine::succeed(&mut cargo)?;
         let built = machine::target().join(if dev { "debug" } else { "profiling" });
         let commit = machine::git(&["rev-parse", "HEAD"])?;
-        let parent = machine::target().join("pack");
+        let parent = machine::target().join(parent);
         machine::remove(&parent)?;
         let pack = Pack {
             name: format!("weft-pack-{}", commit.get(..10).unwrap_or(&commit)),
@@ -197,8 +199,10 @@ impl Pack {
     fn try_out(&self) -> Result<Option<&'static str>> {
         let trial = Trial::new(self)?;
         let plan = trial.run("", "--plan");
+        // As unshare says it, and as mount does.
+        let refusals = ["Operation not permitted", "permission denied"];
         if let Err(why) = &plan
-            && format!("{why:#}").contains("Operation not permitted")
+            && refusals.iter().any(|no| format!("{why:#}").contains(no))
         {
             return Ok(Some("no namespaces can be made here"));
         }
