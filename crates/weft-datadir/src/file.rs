@@ -378,7 +378,7 @@ fn directory_of(path: &Path) -> &Path {
 
 /// Sets mode and owner of an open file: the owner of the directory could put something else in the
 /// place of a path.
-fn set_access(file: &File, access: Access) -> io::Result<()> {
+pub(crate) fn set_access(file: &File, access: Access) -> io::Result<()> {
     let has = file.metadata()?;
     if let Some((user, group)) = access.owner
         && (has.uid(), has.gid()) != (user, group)

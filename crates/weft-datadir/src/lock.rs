@@ -1,14 +1,16 @@
 //! `DataDirectory/lock`: one process per DataDirectory, tor or Weft.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::Uid;
 
-use crate::file::FileError;
+use crate::file::{self, Access, FileError};
 
 /// How long C tor gives another process to go away before it gives up.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -56,21 +58,44 @@ impl DataDirLock {
     }
 
     /// One try.
-    #[expect(clippy::disallowed_methods, reason = "a lock has no contents")]
     fn attempt(path: &Path) -> Result<Self, LockError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|e| FileError::new("open for locking", path, e))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        match Flock::lock(open(path)?, FlockArg::LockExclusiveNonblock) {
             Ok(file) => Ok(Self { _file: file }),
             Err((_, Errno::EWOULDBLOCK)) => Err(LockError::Held(path.to_owned())),
             Err((_, e)) => Err(FileError::new("lock", path, e.into()).into()),
         }
+    }
+}
+
+/// Opens the lock file, or makes it. It is not truncated and no link is followed: the process may be
+/// root's, and the directory another user's. A file that root makes is given to the directory's
+/// owner, who has to be able to lock it later.
+#[expect(clippy::disallowed_methods, reason = "a lock has no contents")]
+fn open(path: &Path) -> Result<File, FileError> {
+    let failed = |source: io::Error| {
+        let source = match source.raw_os_error() {
+            Some(libc::ELOOP) => {
+                let what = "it is a symbolic link. Remove it: the lock is made again";
+                io::Error::new(io::ErrorKind::InvalidInput, what)
+            }
+            _ => source,
+        };
+        FileError::new("open for locking", path, source)
+    };
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW);
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => {
+            if Uid::effective().is_root() {
+                file::set_access(&file, Access::of_directory_owner(path)?).map_err(failed)?;
+            }
+            Ok(file)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.open(path).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
     }
 }
 
@@ -124,6 +149,40 @@ mod tests {
         drop(first);
         DataDirLock::acquire(dir.path(), Duration::ZERO).unwrap();
         assert!(dir.path().join("lock").exists());
+    }
+
+    #[test]
+    fn a_link_is_not_followed_and_nothing_is_truncated() {
+        let dir = tempfile::tempdir().unwrap();
+        let (lock, other) = (dir.path().join("lock"), dir.path().join("other"));
+        fs::write(&other, "of root").unwrap();
+        std::os::unix::fs::symlink(&other, &lock).unwrap();
+        let error = DataDirLock::acquire(dir.path(), Duration::ZERO).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("lock: it is a symbolic link"), "{error}");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "of root");
+        // Nor is the file of one that dangles made.
+        fs::remove_file(&other).unwrap();
+        DataDirLock::acquire(dir.path(), Duration::ZERO).unwrap_err();
+        assert!(!other.exists());
+        fs::remove_file(&lock).unwrap();
+        fs::write(&lock, "before").unwrap();
+        DataDirLock::acquire(dir.path(), Duration::ZERO).unwrap();
+        assert_eq!(fs::read_to_string(&lock).unwrap(), "before");
+    }
+
+    #[test]
+    fn a_lock_that_root_makes_belongs_to_the_owner_of_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        if Uid::effective().is_root() {
+            let owner = (Some(12_345.into()), Some(54_321.into()));
+            nix::unistd::chown(dir.path(), owner.0, owner.1).unwrap();
+        }
+        DataDirLock::acquire(dir.path(), Duration::ZERO).unwrap();
+        let owner = fs::metadata(dir.path()).unwrap();
+        let lock = fs::metadata(dir.path().join("lock")).unwrap();
+        assert_eq!((lock.uid(), lock.gid()), (owner.uid(), owner.gid()));
+        assert_eq!(lock.mode() & 0o777, 0o600);
     }
 
     #[test]
