@@ -678,6 +678,32 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_that_is_empty_is_damaged_and_an_onion_key_is_none() {
+        let here = tempfile::tempdir().unwrap();
+        let (config, _) = relay(here.path());
+        let collect = || Backup::collect(places(&config), Vec::new(), now());
+        for onion in ["secret_onion_key_ntor", "secret_onion_key"] {
+            fs::write(config.key_directory.join(onion), "").unwrap();
+            collect().unwrap();
+        }
+        for name in [
+            "ed25519_master_id_secret_key",
+            "ed25519_signing_cert",
+            "secret_id_key",
+        ] {
+            let path = config.key_directory.join(name);
+            let before = fs::read(&path).unwrap();
+            fs::write(&path, "").unwrap();
+            let error = collect().unwrap_err();
+            assert!(
+                matches!(error, BackupError::Keys(KeyError::Damaged { .. })),
+                "{name}: {error}"
+            );
+            fs::write(&path, before).unwrap();
+        }
+    }
+
+    #[test]
     fn keys_of_two_relays_or_damaged_ones_are_no_backup() {
         let (here, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (config, _) = relay(here.path());

@@ -104,8 +104,10 @@ impl<'a> Store<'a> {
         decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
     ) -> Result<Option<T>, KeyError> {
         let path = self.path(name);
+        let may_be_empty = matches!(name, NTOR | TAP);
         if let Some(files) = self.files {
-            let bytes = files.get(name).filter(|bytes| !bytes.is_empty());
+            let is_none = |bytes: &[u8]| bytes.is_empty() && may_be_empty;
+            let bytes = files.get(name).filter(|bytes| !is_none(bytes));
             let decoded = bytes.map(|bytes| decode(bytes)).transpose();
             return decoded.map_err(|error| KeyError::damaged(&path, error.to_string()));
         }
@@ -113,7 +115,7 @@ impl<'a> Store<'a> {
             path.metadata()
                 .is_ok_and(|meta| meta.is_file() && meta.len() == 0)
         };
-        if matches!(name, NTOR | TAP) && is_empty() {
+        if may_be_empty && is_empty() {
             return Ok(None);
         }
         read(&path, decode)
