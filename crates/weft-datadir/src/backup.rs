@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 use crate::dir::{DirError, check_private};
 use crate::file::{self, FileError, Staged};
 use crate::keys::pwbox::{self, Pwbox, PwboxError};
-use crate::keys::{Files, Identities, KeyConfig, KeyError, MOVED, family};
+use crate::keys::{self, Files, Identities, KeyConfig, KeyError, MOVED, family};
 use crate::state;
 
 /// What the first line is.
@@ -69,6 +69,12 @@ pub enum BackupError {
         "{} exists and is another one: nothing was restored. Move the directory away, or name another DataDirectory", .0.display()
     )]
     Occupied(PathBuf),
+    /// A symbolic link whose file cannot be kept.
+    #[error(
+        "{} is a symbolic link that does not lead to a file. Put the file in its place, or remove \
+         the link", .0.display()
+    )]
+    Link(PathBuf),
 }
 
 /// Where a file belongs.
@@ -119,6 +125,13 @@ impl Places<'_> {
             Folder::Data => self.keys.data_directory.clone(),
             Folder::Transports => self.keys.data_directory.join(TRANSPORTS),
         }
+    }
+
+    /// Whether a file of KeyDirectory belongs to the identity. All do, unless KeyDirectory is also
+    /// DataDirectory.
+    fn is_key(&self, name: &str) -> bool {
+        let shared = self.keys.key_directory == self.keys.data_directory;
+        !shared || keys::is_file(name) || family::is_file(name)
     }
 }
 
@@ -337,19 +350,35 @@ impl Backup {
     pub fn restore(&self, places: Places<'_>) -> Result<usize, BackupError> {
         self.identities(&places.keys.key_directory)?;
         let keys = places.of(Folder::Keys);
-        // Keys that are not of the backup would make another relay of it.
-        let foreign = |name: &String| !self.files.contains_key(&(Folder::Keys, name.clone()));
-        let there = read_folder(&keys, |_| true)?.into_iter();
-        if let Some(name) = there.map(|(name, _)| name).find(foreign) {
-            return Err(BackupError::Occupied(keys.join(name)));
-        }
-        let mut missing = Vec::new();
+        let mark = keys.join(MOVED);
+        // By path: two folders of the backup may be one here.
+        let mut files = BTreeMap::new();
         for ((folder, name), bytes) in &self.files {
             let path = places.of(*folder).join(name);
+            let file = (*folder, name, bytes);
+            if let Some((_, _, other)) = files.insert(path.clone(), file)
+                && other != bytes
+            {
+                let what = format!("it has two files for {}", path.display());
+                return Err(BackupError::Damaged(what));
+            }
+        }
+        // Keys that are not of the backup would make another relay of it.
+        for (name, _) in read_folder(&keys, |name| places.is_key(name))? {
+            let path = keys.join(name);
+            if !files.contains_key(&path) {
+                return Err(BackupError::Occupied(path));
+            }
+        }
+        let mut missing = Vec::new();
+        for (path, (folder, name, bytes)) in files {
             match file::read(&path, MAX_FILE)? {
                 Some(there) if there == *bytes => {}
-                Some(_) => return Err(BackupError::Occupied(path)),
-                None => missing.push((*folder, name, path, bytes)),
+                None if path.symlink_metadata().is_err() => {
+                    missing.push((folder, name, path, bytes));
+                }
+                // Another file, or a link to one that is not there now.
+                _ => return Err(BackupError::Occupied(path)),
             }
         }
         let written = missing.len();
@@ -360,7 +389,6 @@ impl Backup {
         }
         staged.commit()?;
         // It is here now.
-        let mark = keys.join(MOVED);
         match fs::remove_file(&mark) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(FileError::new("remove", &mark, error).into())
@@ -416,7 +444,7 @@ fn read_all(places: Places<'_>) -> Result<All, BackupError> {
     for folder in Folder::ALL {
         let path = places.of(folder);
         let files = match folder {
-            Folder::Keys => read_folder(&path, |_| true)?,
+            Folder::Keys => read_folder(&path, |name| places.is_key(name))?,
             Folder::Family if path == places.of(Folder::Keys) => Vec::new(),
             Folder::Family => read_folder(&path, is_family)?,
             Folder::Data => read_folder(&path, |name| name == state::FILE)?,
@@ -441,9 +469,8 @@ type Named = (String, Zeroizing<Vec<u8>>);
 /// The files of a folder, if it is there, that are wanted; none of those that are being written, and no mark of ours.
 fn read_folder(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<Named>, BackupError> {
     let mut files = Vec::new();
-    for (name, is_folder) in list(path)? {
-        let is_ours = name == MOVED || name.ends_with(".tmp");
-        if is_folder || is_ours || !wanted(&name) {
+    for (name, is_folder) in list(path, wanted)? {
+        if is_folder {
             continue;
         }
         if let Some(bytes) = file::read(&path.join(&name), MAX_FILE)? {
@@ -459,7 +486,7 @@ fn read_tree(path: &Path, prefix: &str, depth: usize) -> Result<Vec<Named>, Back
     for (name, bytes) in read_folder(path, |_| true)? {
         files.push((format!("{prefix}{name}"), bytes));
     }
-    for (name, is_folder) in list(path)? {
+    for (name, is_folder) in list(path, |_| true)? {
         if !is_folder {
             continue;
         }
@@ -472,9 +499,9 @@ fn read_tree(path: &Path, prefix: &str, depth: usize) -> Result<Vec<Named>, Back
     Ok(files)
 }
 
-/// The names in a folder, and which are folders; nothing where there is none. What is neither a file nor a folder (a
-/// socket of a transport) is not of the identity.
-fn list(path: &Path) -> Result<Vec<(String, bool)>, BackupError> {
+/// The wanted names in a folder, and which of them are folders; nothing where there is none. A link
+/// to a file is a file. Sockets and the like, of a transport, do not belong to the identity.
+fn list(path: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<(String, bool)>, BackupError> {
     let failed = |source| FileError::new("list", path, source);
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
@@ -485,13 +512,21 @@ fn list(path: &Path) -> Result<Vec<(String, bool)>, BackupError> {
     for entry in entries {
         let entry = entry.map_err(failed)?;
         let kind = entry.file_type().map_err(failed)?;
-        if !kind.is_file() && !kind.is_dir() {
+        let name = entry.file_name();
+        let shown = name.to_string_lossy();
+        let is_ours = shown == MOVED || shown.ends_with(".tmp");
+        if !wanted(&shown) || is_ours && !kind.is_dir() {
+            continue;
+        }
+        if kind.is_symlink() {
+            check_link(&entry.path())?;
+        } else if !kind.is_file() && !kind.is_dir() {
             continue;
         }
         if names.len() >= MAX_FILES {
             return Err(BackupError::TooMuch(path.display().to_string()));
         }
-        let name = entry.file_name().into_string().map_err(|name| {
+        let name = name.into_string().map_err(|name| {
             BackupError::TooMuch(format!(
                 "{} with the name {}",
                 path.display(),
@@ -502,6 +537,17 @@ fn list(path: &Path) -> Result<Vec<(String, bool)>, BackupError> {
     }
     names.sort();
     Ok(names)
+}
+
+/// Checks that a link leads to a file. Links to folders are refused, as they could form a loop.
+fn check_link(path: &Path) -> Result<(), BackupError> {
+    match path.metadata() {
+        Ok(meta) if meta.is_file() => Ok(()),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(FileError::new("read", path, error).into())
+        }
+        _ => Err(BackupError::Link(path.to_owned())),
+    }
 }
 
 /// Keeps the relay of this directory from being started: it was moved to another machine, in the backup at `file`.
@@ -553,7 +599,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use rand::SeedableRng as _;
     use rand_chacha::ChaCha20Rng;
@@ -675,6 +721,141 @@ mod tests {
         assert_eq!(backup_of(&config), backup);
         assert_eq!(backup.restore(places(&config)).unwrap(), 0);
         RelayKeys::load_or_create(&config, now(), &mut rng()).unwrap();
+    }
+
+    /// Moves a file out of the relay's directories, and links to it.
+    fn link_out(file: &Path, to: &Path) {
+        fs::rename(file, to).unwrap();
+        symlink(to, file).unwrap();
+    }
+
+    #[test]
+    fn linked_files_are_kept_as_files() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (config_here, _) = relay(here.path());
+        let before = backup_of(&config_here);
+        let (keys, data) = (&config_here.key_directory, &config_here.data_directory);
+        for (index, file) in [
+            keys.join("ed25519_master_id_secret_key"),
+            keys.join("ours.secret_family_key"),
+            data.join("state"),
+            data.join("pt_state/obfs4/state.json"),
+        ]
+        .iter()
+        .enumerate()
+        {
+            link_out(file, &here.path().join(index.to_string()));
+        }
+        // What is not of the identity may lead anywhere.
+        symlink("nowhere", data.join("cached-descriptors")).unwrap();
+        symlink("nowhere", keys.join("secret_id_key.tmp")).unwrap();
+        let backup = backup_of(&config_here);
+        assert_eq!(backup, before);
+        assert!(backup.has_master_key());
+        assert_eq!(backup.restore(places(&config_here)).unwrap(), 0);
+        let config_there = config(there.path());
+        config_there.prepare_directories().unwrap();
+        backup.restore(places(&config_there)).unwrap();
+        let master = config_there
+            .key_directory
+            .join("ed25519_master_id_secret_key");
+        assert!(master.symlink_metadata().unwrap().is_file());
+        assert_eq!(backup_of(&config_there), backup);
+    }
+
+    #[test]
+    fn a_link_that_leads_to_no_file_is_named() {
+        let here = tempfile::tempdir().unwrap();
+        let (config, _) = relay(here.path());
+        let (keys, data) = (&config.key_directory, &config.data_directory);
+        let folders = data.join("pt_state");
+        let backup = backup_of(&config);
+        for (link, to) in [
+            (
+                keys.join("ed25519_master_id_secret_key_encrypted"),
+                "nowhere",
+            ),
+            (keys.join("secret_onion_key_ntor.old"), "."),
+            (keys.join("theirs.secret_family_key"), "/dev/null"),
+            (folders.join("circle"), ".."),
+            (folders.join("obfs4/bridgeline"), "nowhere"),
+        ] {
+            symlink(to, &link).unwrap();
+            let error = Backup::collect(places(&config), Vec::new(), now()).unwrap_err();
+            assert!(matches!(error, BackupError::Link(_)), "{error}");
+            let error = error.to_string();
+            assert!(error.contains(&link.display().to_string()), "{error}");
+            fs::remove_file(link).unwrap();
+        }
+        // A link whose file is away for now is not replaced.
+        let state = data.join("state");
+        fs::remove_file(&state).unwrap();
+        symlink("nowhere", &state).unwrap();
+        let error = backup.restore(places(&config)).unwrap_err();
+        assert!(matches!(error, BackupError::Occupied(_)), "{error}");
+        assert!(state.symlink_metadata().unwrap().is_symlink());
+    }
+
+    #[test]
+    fn keys_in_the_data_directory_itself_come_back() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let shared = |at: &Path| {
+            let mut config = config(at);
+            config.key_directory.clone_from(&config.data_directory);
+            config
+        };
+        let (config_here, config_there) = (shared(here.path()), shared(there.path()));
+        let keys = RelayKeys::load_or_create(&config_here, now(), &mut rng()).unwrap();
+        let data = &config_here.data_directory;
+        family::create(&data.join("ours"), &mut rng()).unwrap();
+        let cached = fs::File::create(data.join("cached-microdescs")).unwrap();
+        cached.set_len(MAX_FILE as u64 + 1).unwrap();
+        let backup = backup_of(&config_here);
+        let names = backup.files.keys().map(|(_, name)| name.as_str());
+        assert_eq!(names.clone().filter(|name| *name == "state").count(), 1);
+        assert!(names.clone().any(|name| name == "ours.public_family_id"));
+        assert!(!names.clone().any(|name| name.starts_with("fingerprint")));
+        assert_eq!(backup.restore(places(&config_here)).unwrap(), 0);
+
+        config_there.prepare_directories().unwrap();
+        let data = &config_there.data_directory;
+        fs::write(data.join("lock"), "").unwrap();
+        fs::write(data.join("cached-certs"), "x").unwrap();
+        assert_eq!(backup.restore(places(&config_there)).unwrap(), backup.len());
+        assert_eq!(backup.restore(places(&config_there)).unwrap(), 0);
+        let again = RelayKeys::load_or_create(&config_there, now(), &mut rng()).unwrap();
+        assert_eq!(again.fingerprint(), keys.fingerprint());
+        assert_eq!(again.ntor.current.public, keys.ntor.current.public);
+        // Keys that the backup lacks are still another relay's.
+        family::create(&data.join("theirs"), &mut rng()).unwrap();
+        let error = backup.restore(places(&config_there)).unwrap_err();
+        assert!(error.to_string().contains("theirs."), "{error}");
+    }
+
+    #[test]
+    fn folders_that_are_one_where_it_is_restored_have_each_file_once() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (config_here, _) = relay(here.path());
+        let family = here.path().join("families");
+        fs::create_dir(&family).unwrap();
+        let ours = "ours.secret_family_key";
+        fs::copy(config_here.key_directory.join(ours), family.join(ours)).unwrap();
+        let apart = Places {
+            keys: &config_here,
+            family: &family,
+        };
+        let collect = || Backup::collect(apart, Vec::new(), now()).unwrap();
+        let backup = collect();
+        let config_there = config(there.path());
+        config_there.prepare_directories().unwrap();
+        let written = backup.restore(places(&config_there)).unwrap();
+        assert_eq!(written, backup.len() - 1);
+        assert_eq!(backup.restore(places(&config_there)).unwrap(), 0);
+        // Two that differ cannot be in one place.
+        let theirs = family::create(&family.join("theirs"), &mut ChaCha20Rng::seed_from_u64(2));
+        fs::rename(theirs.unwrap().path, family.join(ours)).unwrap();
+        let error = collect().restore(places(&config_there)).unwrap_err();
+        assert!(matches!(error, BackupError::Damaged(_)), "{error}");
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub use keygen::{KeygenRequest, Passphrases, keygen};
 pub use onion::{NtorKeypair, NtorKeys, OnionKeyParams};
 pub use store::Files;
 use store::Store;
+pub(crate) use store::is_file;
 use zeroize::Zeroizing;
 
 /// A passphrase: any bytes.

@@ -32,6 +32,23 @@ pub(super) const TAP: &str = "secret_onion_key";
 /// The previous TAP onion key.
 pub(super) const TAP_OLD: &str = "secret_onion_key.old";
 
+/// Whether C tor and Weft keep a key of a relay in a file of this name.
+pub(crate) fn is_file(name: &str) -> bool {
+    [
+        RSA_IDENTITY,
+        MASTER_SECRET,
+        MASTER_ENCRYPTED,
+        MASTER_PUBLIC,
+        SIGNING_SECRET,
+        SIGNING_CERT,
+        NTOR,
+        NTOR_OLD,
+        TAP,
+        TAP_OLD,
+    ]
+    .contains(&name)
+}
+
 /// Files by their names in the key directory.
 pub type Files = BTreeMap<String, Zeroizing<Vec<u8>>>;
 
