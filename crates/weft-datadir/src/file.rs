@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Uid, getgid, getuid};
+use nix::unistd::{Uid, getegid, geteuid};
 use zeroize::Zeroizing;
 
 use crate::dir::user_name;
@@ -68,7 +68,7 @@ fn denied(doing: &str, path: &Path) -> String {
     let mut found = path
         .ancestors()
         .find_map(|place| Some((place, owner(place)?)));
-    let is_own = |(_, user): &(&Path, Uid)| *user == getuid();
+    let is_own = |(_, user): &(&Path, Uid)| *user == geteuid();
     if found
         .as_ref()
         .is_some_and(|found| found.0 == path && is_own(found))
@@ -93,13 +93,13 @@ fn denied(doing: &str, path: &Path) -> String {
         ". {} belongs to {}, and this process runs as {}. Perhaps that is the wrong user: {what_to_do}",
         barrier.display(),
         user_name(owner),
-        user_name(getuid())
+        user_name(geteuid())
     )
 }
 
 /// The command that gives `path` to the user of this process.
 pub(crate) fn chown(path: &Path) -> String {
-    format!("chown {}:{} {}", getuid(), getgid(), path.display())
+    format!("chown {}:{} {}", geteuid(), getegid(), path.display())
 }
 
 /// The contents of a regular file of at most `max` bytes; `None` where there is no file.
@@ -516,7 +516,7 @@ mod tests {
             own.ends_with("Change its permissions, or those of its directory"),
             "{own}"
         );
-        if !getuid().is_root() {
+        if !geteuid().is_root() {
             return;
         }
         let give = |path: &Path| {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Parser, ValueHint};
 use weft_config::{CommandLine, Options, PassphraseFrom};
 use weft_datadir::backup::{self, Backup, Places};
-use weft_datadir::keys::{KeyConfig, Passphrase, Passphrases as _};
+use weft_datadir::keys::{Identities, KeyConfig, Passphrase, Passphrases as _};
 use weft_datadir::lock::DataDirLock;
 use weft_node::doctor;
 use weft_node::logging::local_iso;
@@ -24,11 +24,13 @@ use crate::output::print;
 /// Writes a relay's identity to an encrypted file: its keys, those of its families and transports, and what `state` counts.
 ///
 /// The relay may run meanwhile. What is written is read again, opened and compared. torrc is not in it: keep a copy beside.
+/// As root, it reads the relay's files as the User of torrc, and the backup is root's.
 #[derive(Debug, Parser)]
 #[command(name = "weft backup", bin_name = "weft backup")]
 pub(crate) struct BackupArgs {
-    /// The relay moves: it must have ended, and does not start here any more until it is restored here or the file `moved` of
-    /// its key directory is removed. (C tor does not know of that file.)
+    /// The relay moves: it must have ended, and does not start here any more until a later backup,
+    /// made where it runs then, is restored here, or the file `moved` of its key directory is
+    /// removed. (C tor does not know of that file.)
     #[arg(long = "move")]
     moves: bool,
     /// Read the passphrase from this file descriptor, 0 being standard input, in place of asking for it.
@@ -121,20 +123,17 @@ pub(crate) fn backup(words: impl Iterator<Item = OsString>) -> Result<ExitCode> 
             file.display()
         );
     }
-    // Held until the relay is marked as moved.
-    let lock = match args.moves {
-        true => Some(
-            DataDirLock::acquire(&config.data_directory, Duration::ZERO)
-                .context("end the relay first")?,
-        ),
-        false => None,
-    };
+    // Opened as the user who started this; another may not be allowed to.
+    let mut source = source(args.passphrase_fd)?;
     let now = SystemTime::now();
-    let places = places(&config, &options);
-    let mut backup = Backup::collect(places, Vec::new(), now)?;
-    let identities = backup.identities(&config.key_directory)?;
-    backup.addresses = doctor::addresses(&options, &identities);
-    let passphrase = source(args.passphrase_fd)?.of_new_key();
+    // The relay's user owns these directories, and could make root follow links out of them.
+    let collected = user::as_configured(&options, || collect(&options, &config, args.moves, now))?;
+    let Collected {
+        backup,
+        identities,
+        lock,
+    } = collected?;
+    let passphrase = source.of_new_key();
     let passphrase = passphrase.filter(|passphrase| !passphrase.is_empty());
     let passphrase = passphrase.context("a backup is never written without a passphrase")?;
     let sealed = backup.seal(&passphrase, &mut rand::rng())?;
@@ -158,14 +157,60 @@ pub(crate) fn backup(words: impl Iterator<Item = OsString>) -> Result<ExitCode> 
             "The master identity key is not among them: it is kept elsewhere (OfflineMasterKey).\n";
     }
     if lock.is_some() {
-        let mark = backup::mark_moved(&config, &file, now)?;
+        let mark = mark_moved(&options, &config, &file, now).with_context(|| {
+            let file = file.display();
+            format!("{file} is written, but the relay could not be marked as moved: it starts here")
+        })?;
         text += &format!(
-            "The relay does not start here any more, until {} is gone.\n",
+            "The relay does not start here any more: see {}.\n",
             mark.display()
         );
     }
     print(text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A relay's identity, as it was read.
+struct Collected {
+    backup: Backup,
+    identities: Identities,
+    /// Held until the relay is marked as moved.
+    lock: Option<DataDirLock>,
+}
+
+/// Reads a relay's identity and, if it `moves`, keeps the relay from being started meanwhile.
+fn collect(
+    options: &Options,
+    config: &KeyConfig,
+    moves: bool,
+    now: SystemTime,
+) -> Result<Collected> {
+    let lock = match moves {
+        true => Some(
+            DataDirLock::acquire(&config.data_directory, Duration::ZERO)
+                .context("end the relay first")?,
+        ),
+        false => None,
+    };
+    let mut backup = Backup::collect(places(config, options), Vec::new(), now)?;
+    let identities = backup.identities(&config.key_directory)?;
+    backup.addresses = doctor::addresses(options, &identities);
+    Ok(Collected {
+        backup,
+        identities,
+        lock,
+    })
+}
+
+/// Marks the relay as moved, as its user.
+fn mark_moved(
+    options: &Options,
+    config: &KeyConfig,
+    file: &Path,
+    now: SystemTime,
+) -> Result<PathBuf> {
+    user::become_configured(options)?;
+    Ok(backup::mark_moved(config, file, now)?)
 }
 
 /// Does what the words after `weft` ask for, `restore` being the first.

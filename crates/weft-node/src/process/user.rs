@@ -126,6 +126,43 @@ pub fn become_configured(options: &Options) -> Result<(), UserError> {
     }
 }
 
+/// Runs `work` as the user that torrc names, if this process is root's, and becomes root again after
+/// it: `work` can open the files that the node can. After an error the process may be either user,
+/// and should end.
+///
+/// # Errors
+///
+/// [`UserError`].
+pub fn as_configured<T>(options: &Options, work: impl FnOnce() -> T) -> Result<T, UserError> {
+    match &options.process.user {
+        Some(name) if Uid::effective().is_root() => as_user(name, work),
+        _ => Ok(work()),
+    }
+}
+
+/// The same for user `name`.
+fn as_user<T>(name: &str, work: impl FnOnce() -> T) -> Result<T, UserError> {
+    let user = find(name)?;
+    let refused = |step| {
+        move |source| UserError::Refused {
+            name: name.to_owned(),
+            step,
+            source,
+        }
+    };
+    let (root, group) = (Uid::effective(), Gid::effective());
+    let groups = getgroups().map_err(refused("getgroups"))?;
+    // The real user stays root: the node's user can neither trace nor signal this process.
+    setgroups(&[user.gid]).map_err(refused("setgroups"))?;
+    setegid(user.gid).map_err(refused("setegid"))?;
+    seteuid(user.uid).map_err(refused("seteuid"))?;
+    let result = work();
+    seteuid(root).map_err(refused("seteuid"))?;
+    setegid(group).map_err(refused("setegid"))?;
+    setgroups(&groups).map_err(refused("setgroups"))?;
+    Ok(result)
+}
+
 /// Gives up every capability but that of binding low ports and, before the process becomes another user, those that
 /// this takes (`drop_capabilities`).
 fn keep_capabilities(is_before: bool) -> Result<(), CapsError> {
@@ -162,6 +199,31 @@ fn check_dropped(uid: Uid, gid: Gid, old_uid: Uid, old_gid: Gid) -> Result<(), U
 mod tests {
     use super::*;
 
+    /// Not a test of its own: another test runs it in a separate process.
+    #[test]
+    #[ignore = "changes the user of its process"]
+    fn child_for_a_while() {
+        let nobody = User::from_name("nobody").unwrap().unwrap();
+        let before = (getgroups().unwrap(), Gid::effective());
+        let folder = tempfile::tempdir().unwrap();
+        let secret = folder.path().join("secret");
+        std::fs::write(&secret, "of root").unwrap();
+        let read = || std::fs::read_to_string(&secret);
+        let during = as_user("nobody", || {
+            (Uid::effective(), Gid::effective(), getgroups(), read())
+        });
+        let (user, group, groups, denied) = during.unwrap();
+        assert_eq!((user, group), (nobody.uid, nobody.gid));
+        assert_eq!(groups.unwrap(), [nobody.gid]);
+        assert!(denied.is_err());
+        assert_eq!((getgroups().unwrap(), Gid::effective()), before);
+        assert_eq!(read().unwrap(), "of root");
+        drop(folder);
+        // It can still become that user for good.
+        drop_privileges("nobody", false).unwrap();
+        assert_eq!(getuid(), nobody.uid);
+    }
+
     /// Not a test of its own: the next test runs it in another process.
     #[test]
     #[ignore = "changes the user of its process"]
@@ -190,13 +252,22 @@ mod tests {
             weft_testing::not_run!("only root can become another user; the refusal is tested");
             return;
         }
+        passes("process::user::tests::child");
+    }
+
+    #[test]
+    fn root_becomes_an_ordinary_user_for_a_while() {
+        if !getuid().is_root() {
+            weft_testing::not_run!("only root can become another user");
+            return;
+        }
+        passes("process::user::tests::child_for_a_while");
+    }
+
+    /// Runs an ignored test in another process.
+    fn passes(test: &str) {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "process::user::tests::child",
-                "--ignored",
-                "--test-threads=1",
-            ])
+            .args(["--exact", test, "--ignored", "--test-threads=1"])
             .output()
             .unwrap();
         let output = String::from_utf8_lossy(&child.stdout);
