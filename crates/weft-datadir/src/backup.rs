@@ -4,8 +4,10 @@
 //! lines of text, `KEYWORD VALUE`, and behind each line `file FOLDER NAME LENGTH` as many bytes and a line's end. What
 //! is opened is checked like keys at a start before anything is written, and no file is ever replaced.
 //!
-//! Two relays with one identity harm each other, so a backup names the addresses at which the relay can be reached: who
-//! restores it asks there first whether it still runs. And [`mark_moved`] keeps the original from being started again.
+//! Two relays with one identity harm each other, so a backup names the addresses at which the relay
+//! can be reached: `weft restore` asks there first whether it still runs. [`mark_moved`] keeps the
+//! original from starting again. Only a backup that is newer than the mark removes it: an older one
+//! was made before the move, and does not show that the relay has ended at its new place.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,6 +34,8 @@ const MAX_FILE: usize = 4 << 20;
 const MAX_BYTES: usize = 16 << 20;
 /// Most files.
 const MAX_FILES: usize = 1024;
+/// Longest mark of a relay that was moved.
+const MAX_MARK: usize = 64 << 10;
 /// How deep folders of transports may be.
 const MAX_DEPTH: usize = 4;
 /// The folder of what transports keep (pt-spec: TOR_PT_STATE_LOCATION); the keys that bridge lines name among it.
@@ -75,6 +79,20 @@ pub enum BackupError {
          the link", .0.display()
     )]
     Link(PathBuf),
+    /// The relay was moved away, and the backup is not newer than that.
+    #[error(
+        "the relay was moved to another machine by this backup or a later one, and two relays with \
+         the same keys harm each other: nothing was restored. To bring it back, run \
+         `weft backup --move` where it runs now, and restore that backup here. If it never ran \
+         elsewhere, remove {}", .0.display()
+    )]
+    Moved(PathBuf),
+    /// No address can be asked whether the relay still runs.
+    #[error(
+        "the backup has no address at which the relay could be asked whether it still runs. Make \
+         sure that it has ended, and restore with --not-running. Nothing was restored"
+    )]
+    NoAddress,
 }
 
 /// Where a file belongs.
@@ -215,6 +233,19 @@ impl Backup {
         keys.any(|(_, name)| name.starts_with("ed25519_master_id_secret_key"))
     }
 
+    /// The addresses at which to ask whether the relay still runs. `not_running`: its operator has
+    /// ended it, so there may be none.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn addresses_to_ask(&self, not_running: bool) -> Result<&[SocketAddr], BackupError> {
+        match self.addresses.as_slice() {
+            [] if !not_running => Err(BackupError::NoAddress),
+            addresses => Ok(addresses),
+        }
+    }
+
     /// How many files it has.
     pub fn len(&self) -> usize {
         self.files.len()
@@ -346,11 +377,13 @@ impl Backup {
     ///
     /// # Errors
     ///
-    /// Keys do not belong together, a file that is there is another one, or a file cannot be written.
+    /// Keys do not belong together, the relay was moved away by this backup or a later one, a file
+    /// that is there is another one, or a file cannot be written.
     pub fn restore(&self, places: Places<'_>) -> Result<usize, BackupError> {
         self.identities(&places.keys.key_directory)?;
         let keys = places.of(Folder::Keys);
         let mark = keys.join(MOVED);
+        self.check_newer_than(&mark)?;
         // By path: two folders of the backup may be one here.
         let mut files = BTreeMap::new();
         for ((folder, name), bytes) in &self.files {
@@ -394,6 +427,18 @@ impl Backup {
                 Err(FileError::new("remove", &mark, error).into())
             }
             _ => Ok(written),
+        }
+    }
+
+    /// Checks that the backup was made after the mark of [`mark_moved`], if there is one.
+    fn check_newer_than(&self, mark: &Path) -> Result<(), BackupError> {
+        if mark.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        let text = file::read(mark, MAX_MARK)?.unwrap_or_default();
+        match moved_at(&text) {
+            Some(moved) if self.made > moved => Ok(()),
+            _ => Err(BackupError::Moved(mark.to_owned())),
         }
     }
 }
@@ -550,6 +595,9 @@ fn check_link(path: &Path) -> Result<(), BackupError> {
     }
 }
 
+/// Stands before the time in a mark of [`mark_moved`], in seconds.
+const MOVED_AT: &str = "Moved by `weft backup --move` at ";
+
 /// Keeps the relay of this directory from being started: it was moved to another machine, in the backup at `file`.
 ///
 /// # Errors
@@ -559,8 +607,9 @@ pub fn mark_moved(keys: &KeyConfig, file: &Path, now: SystemTime) -> Result<Path
     let path = keys.key_directory.join(MOVED);
     let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let text = format!(
-        "Moved by `weft backup --move` at {seconds} (seconds since 1970), into {}.\n\
-         Remove this file to run the relay here again, and only after it has ended elsewhere.\n",
+        "{MOVED_AT}{seconds} (seconds since 1970), into {}.\n\
+         A newer backup of the relay brings it back: run `weft backup --move` where it runs now, and \
+         `weft restore` here. Remove this file only if the relay never ran elsewhere.\n",
         file.display()
     );
     // As root it is the relay's user who removes it again.
@@ -568,6 +617,14 @@ pub fn mark_moved(keys: &KeyConfig, file: &Path, now: SystemTime) -> Result<Path
     staged.add(&path, text.as_bytes())?;
     staged.commit()?;
     Ok(path)
+}
+
+/// The time in a mark of [`mark_moved`]; `None`: it has none.
+fn moved_at(mark: &[u8]) -> Option<SystemTime> {
+    let rest = mark.strip_prefix(MOVED_AT.as_bytes())?;
+    let seconds = rest.split(|byte| *byte == b' ').next()?;
+    let seconds = std::str::from_utf8(seconds).ok()?.parse().ok()?;
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 /// Writes a sealed backup to a new file, and makes it last.
@@ -714,13 +771,73 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         let (config, _) = relay(here.path());
         let backup = backup_of(&config);
-        mark_moved(&config, Path::new("/media/one.backup"), now()).unwrap();
-        let error = RelayKeys::load_or_create(&config, now(), &mut rng()).unwrap_err();
-        assert!(error.to_string().contains("keys/moved"), "{error}");
+        let mark = mark_moved(&config, Path::new("/media/one.backup"), now()).unwrap();
+        let is_refused = || {
+            let error = RelayKeys::load_or_create(&config, now(), &mut rng()).unwrap_err();
+            matches!(error, KeyError::Moved(_)) && error.to_string().contains("keys/moved")
+        };
+        assert!(is_refused());
         // The mark is of this machine.
         assert_eq!(backup_of(&config), backup);
-        assert_eq!(backup.restore(places(&config)).unwrap(), 0);
+        // By the backup that moved it, or one before, it may run elsewhere now.
+        for age in [0, 1, 86_400] {
+            let mut old = backup.clone();
+            old.made -= Duration::from_secs(age);
+            let error = old.restore(places(&config)).unwrap_err();
+            assert!(matches!(error, BackupError::Moved(_)), "{error}");
+            let error = error.to_string();
+            assert!(
+                error.contains("keys/moved") && error.contains("--move"),
+                "{error}"
+            );
+            assert!(is_refused());
+        }
+        // One that is made later is of where it ran since.
+        let mut new = backup;
+        new.made += Duration::from_secs(1);
+        assert_eq!(new.restore(places(&config)).unwrap(), 0);
+        assert!(!mark.exists());
         RelayKeys::load_or_create(&config, now(), &mut rng()).unwrap();
+    }
+
+    #[test]
+    fn a_mark_without_a_time_is_lifted_by_no_backup() {
+        let here = tempfile::tempdir().unwrap();
+        let (config, _) = relay(here.path());
+        let backup = backup_of(&config);
+        let mark = config.key_directory.join(MOVED);
+        let is_refused = || {
+            let error = backup.restore(places(&config)).unwrap_err();
+            matches!(error, BackupError::Moved(_))
+        };
+        for text in [
+            "",
+            "moved to B",
+            "Moved by `weft backup --move` at noon (\n",
+        ] {
+            fs::write(&mark, text).unwrap();
+            assert!(is_refused(), "{text}");
+        }
+        fs::remove_file(&mark).unwrap();
+        symlink("nowhere", &mark).unwrap();
+        assert!(is_refused());
+        fs::remove_file(&mark).unwrap();
+        assert_eq!(backup.restore(places(&config)).unwrap(), 0);
+    }
+
+    #[test]
+    fn without_an_address_to_ask_the_operator_answers_for_the_relay() {
+        let here = tempfile::tempdir().unwrap();
+        let (config, _) = relay(here.path());
+        let mut backup = backup_of(&config);
+        for not_running in [false, true] {
+            let asked = backup.addresses_to_ask(not_running).unwrap();
+            assert_eq!(asked, backup.addresses);
+        }
+        backup.addresses.clear();
+        let error = backup.addresses_to_ask(false).unwrap_err();
+        assert!(error.to_string().contains("--not-running"), "{error}");
+        assert!(backup.addresses_to_ask(true).unwrap().is_empty());
     }
 
     /// Moves a file out of the relay's directories, and links to it.

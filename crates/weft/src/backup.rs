@@ -1,6 +1,7 @@
 //! `weft backup` and `weft restore`: a relay's identity in one encrypted file.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
@@ -51,14 +52,19 @@ pub(crate) struct BackupArgs {
 /// Brings a relay's identity back from the file of `weft backup`, here or on another machine.
 ///
 /// Nothing is written unless the passphrase is right, all keys belong together, the directories are this relay's or empty,
-/// no process has the DataDirectory, and nothing answers with these keys where the relay ran. Run it as root, if torrc
-/// has User, or as the relay's user.
+/// no process has the DataDirectory, and nothing answers with these keys where the relay ran. A relay
+/// that was moved away from here with weft backup --move comes back only by a later backup, made where
+/// it runs now. Run it as root, if torrc has User, or as the relay's user.
 #[derive(Debug, Parser)]
 #[command(name = "weft restore", bin_name = "weft restore")]
 pub(crate) struct RestoreArgs {
     /// Say what is in the file, and write nothing.
     #[arg(long)]
     check: bool,
+    /// Confirm that you have ended the relay where it ran. Needed if the backup has no address to ask;
+    /// addresses that it has are asked all the same.
+    #[arg(long)]
+    not_running: bool,
     /// Read the passphrase from this file descriptor, 0 being standard input, in place of asking for it.
     #[arg(long, value_name = "N")]
     passphrase_fd: Option<i32>,
@@ -230,16 +236,15 @@ pub(crate) fn restore(words: impl Iterator<Item = OsString>) -> Result<ExitCode>
     let shown = args.file.display();
     if args.check {
         let identities = backup.identities(Path::new("the backup"))?;
-        let addresses: Vec<String> = backup.addresses.iter().map(ToString::to_string).collect();
         print(format!(
             "{shown} is whole: {} {}, made {}, {} files; it ran at {}.\n",
             backup.nickname,
             identities.fingerprint(),
             local_iso(backup.made),
             backup.len(),
-            match addresses.as_slice() {
+            match backup.addresses.as_slice() {
                 [] => "an address that was not known".to_owned(),
-                all => all.join(" and "),
+                all => list(all),
             }
         ))?;
         return Ok(ExitCode::SUCCESS);
@@ -247,7 +252,8 @@ pub(crate) fn restore(words: impl Iterator<Item = OsString>) -> Result<ExitCode>
     let options = relay(args.words)?;
     let config = key_config(&options);
     let identities = backup.identities(&config.key_directory)?;
-    if let Some(at) = doctor::still_runs(&options, &backup.addresses, &identities) {
+    let asked = backup.addresses_to_ask(args.not_running)?;
+    if let Some(at) = doctor::still_runs(&options, asked, &identities) {
         bail!(
             "the relay still runs at {at}: end it there first. Two relays with the same keys take each other's circuits, \
              and the authorities list neither for long. Nothing was restored"
@@ -273,9 +279,25 @@ pub(crate) fn restore(words: impl Iterator<Item = OsString>) -> Result<ExitCode>
     if !backup.has_master_key() {
         text += "Its master identity key is kept elsewhere: see OfflineMasterKey.\n";
     }
+    text += &match asked {
+        [] => {
+            "It could not be asked whether the relay still runs: the backup has no address of it.\n"
+                .to_owned()
+        }
+        asked => format!(
+            "No relay answers with these keys at {}: it has ended, or cannot be reached from here.\n",
+            list(asked)
+        ),
+    };
     text += "Start it here only; never start the one that it was copied from again.\n";
     print(text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Addresses in a sentence.
+fn list(addresses: &[SocketAddr]) -> String {
+    let shown: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    shown.join(" and ")
 }
 
 fn open(sealed: &[u8], passphrase: &Passphrase, file: &Path) -> Result<Backup> {

@@ -49,7 +49,8 @@ pub enum KeyError {
     /// The relay was moved to another machine, where it may run.
     #[error(
         "this relay was moved to another machine with `weft backup --move`, and two relays with the same keys harm each \
-         other. To run it here again, end it there and remove {}", .0.display()
+         other. To bring it back, run `weft backup --move` where it runs now, and restore that \
+         backup here. If it never ran elsewhere, remove {}", .0.display()
     )]
     Moved(PathBuf),
     /// A new signing key is needed, and the master identity key that must sign it is not here.

@@ -2,10 +2,15 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
+use nix::unistd::{User, chown, geteuid};
 use weft_lab::ports::Port;
+use weft_testing::not_run;
 
 use crate::running::Bench;
 
@@ -91,6 +96,7 @@ impl Relay {
 }
 
 const BACKUP: [&str; 4] = ["backup", "--passphrase-fd", "0", "kept"];
+const MOVE: [&str; 5] = ["backup", "--move", "--passphrase-fd", "0", "kept"];
 const RESTORE: [&str; 4] = ["restore", "--passphrase-fd", "0", "kept"];
 
 #[test]
@@ -124,6 +130,8 @@ fn a_relay_comes_back_from_its_backup_and_only_where_it_does_not_run() {
     assert!(said.contains("the passphrase is wrong"), "{said}");
     let said = relay.succeeds(&RESTORE, "torrc2", "secret");
     assert!(said.contains("is in"), "{said}");
+    let asked = format!("No relay answers with these keys at {at}");
+    assert!(said.contains(&asked), "{said}");
     assert_eq!(relay.key("data"), relay.key("other"));
     // What is restored starts.
     fs::rename(relay.bench.path("torrc2"), relay.bench.path("torrc")).unwrap();
@@ -135,22 +143,91 @@ fn a_relay_comes_back_from_its_backup_and_only_where_it_does_not_run() {
 fn a_relay_that_was_moved_does_not_start_any_more() {
     let relay = Relay::new();
     let running = relay.bench.start();
-    let moves = ["backup", "--move", "--passphrase-fd", "0", "kept"];
-    let said = relay.fails(&moves, "torrc", "secret");
+    let said = relay.fails(&MOVE, "torrc", "secret");
     assert!(said.contains("end the relay first"), "{said}");
     running.terminate();
-    let said = relay.fails(&moves, "torrc", "");
+    let said = relay.fails(&MOVE, "torrc", "");
     assert!(
         said.contains("never written without a passphrase"),
         "{said}"
     );
     assert!(!relay.bench.path("kept").exists());
-    let said = relay.succeeds(&moves, "torrc", "secret");
+    let said = relay.succeeds(&MOVE, "torrc", "secret");
     assert!(said.contains("does not start here any more"), "{said}");
-    let said = relay.fails(&[], "torrc", "");
-    assert!(said.contains("was moved to another machine"), "{said}");
-    relay.succeeds(&RESTORE, "torrc", "secret");
+    let does_not_start = || {
+        let said = relay.fails(&[], "torrc", "");
+        assert!(said.contains("was moved to another machine"), "{said}");
+    };
+    does_not_start();
+    relay.elsewhere();
+    relay.succeeds(&RESTORE, "torrc2", "secret");
+    // By mistake: the backup does not show that the relay has ended where it was moved to.
+    let said = relay.fails(&RESTORE, "torrc", "secret");
+    assert!(said.contains("by this backup or a later one"), "{said}");
+    does_not_start();
+    // Backups have the time in seconds.
+    thread::sleep(Duration::from_millis(1_100));
+    let back = ["backup", "--move", "--passphrase-fd", "0", "back"];
+    relay.succeeds(&back, "torrc2", "secret");
+    let restore = ["restore", "--passphrase-fd", "0", "back"];
+    relay.succeeds(&restore, "torrc", "secret");
     relay.starts_again();
+}
+
+#[test]
+fn without_an_address_to_ask_the_operator_must_have_ended_the_relay() {
+    let relay = Relay::new();
+    let torrc = format!("{}ORPort 127.0.0.1:auto\n", relay.bench.log_line("log"));
+    relay.bench.torrc(&torrc);
+    relay.bench.start().terminate();
+    relay.succeeds(&BACKUP, "torrc", "secret");
+    relay.elsewhere();
+    let said = relay.fails(&RESTORE, "torrc2", "secret");
+    assert!(said.contains("restore with --not-running"), "{said}");
+    assert!(!relay.bench.path("other").exists());
+    let ended = ["restore", "--not-running", "--passphrase-fd", "0", "kept"];
+    let said = relay.succeeds(&ended, "torrc2", "secret");
+    assert!(said.contains("could not be asked"), "{said}");
+    assert_eq!(relay.key("data"), relay.key("other"));
+}
+
+#[test]
+fn root_reads_as_the_user_of_torrc_and_owns_the_backup() {
+    if !geteuid().is_root() {
+        not_run!("only root can become another user");
+        return;
+    }
+    let nobody = User::from_name("nobody").unwrap().expect("the user nobody");
+    let relay = Relay::new();
+    let folder = relay.bench.folder.path();
+    chown(folder, Some(nobody.uid), Some(nobody.gid)).unwrap();
+    relay.torrc("User nobody\n");
+    relay.bench.start().terminate();
+    let victim = relay.bench.path("victim");
+    fs::write(&victim, "of root").unwrap();
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o600)).unwrap();
+    let data = relay.bench.path("data");
+    let lock = data.join("lock");
+    let key = data.join("keys/x.secret_family_key");
+    fs::remove_file(&lock).unwrap();
+    for (link, error) in [
+        (&lock, "it is a symbolic link"),
+        (&key, "Permission denied"),
+    ] {
+        symlink(&victim, link).unwrap();
+        let said = relay.fails(&MOVE, "torrc", "secret");
+        assert!(said.contains(error), "{said}");
+        fs::remove_file(link).unwrap();
+    }
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "of root");
+    assert!(!relay.bench.path("kept").exists());
+    fs::remove_file(&lock).unwrap();
+    relay.succeeds(&MOVE, "torrc", "secret");
+    let owner = |path: PathBuf| fs::metadata(path).unwrap().uid();
+    let nobody = nobody.uid.as_raw();
+    assert_eq!(owner(lock), nobody);
+    assert_eq!(owner(data.join("keys/moved")), nobody);
+    assert_eq!(owner(relay.bench.path("kept")), 0);
 }
 
 #[test]
