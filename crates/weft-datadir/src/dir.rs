@@ -27,7 +27,7 @@ pub enum DirError {
     /// It belongs to someone else.
     #[error(
         "{} is not owned by this {kind} ({me}) but by {owner}. Perhaps you are running Weft as \
-         the wrong user: see the User option, or run \"{}\" as root", path.display(), chown(path)
+         the wrong user: see the User option, or {remedy}", path.display()
     )]
     Foreign {
         /// The directory.
@@ -38,7 +38,33 @@ pub enum DirError {
         me: String,
         /// Its owner.
         owner: String,
+        /// What to do, apart from the User option.
+        remedy: String,
     },
+}
+
+/// What makes the directory at `path` usable, which is of another user or group. Root becomes the owner: a directory that it
+/// took would be lost to the node.
+fn remedy(path: &Path, uid: Uid, gid: Option<Gid>) -> String {
+    if !getuid().is_root() {
+        return format!("run \"{}\" as root", chown(path));
+    }
+    let user = User::from_uid(uid).ok().flatten();
+    let group = gid.map(|gid| Group::from_gid(gid).ok().flatten().map(|group| group.name));
+    match (user, group) {
+        (Some(user), None) => format!("run it as the owner (runuser -u {})", user.name),
+        (Some(user), Some(Some(group))) => {
+            format!(
+                "run it with that group (runuser -u {} -g {group})",
+                user.name
+            )
+        }
+        // runuser takes names alone.
+        _ => format!(
+            "run it as the owner (setpriv --reuid {uid} --regid {} --clear-groups)",
+            gid.map_or_else(|| uid.to_string(), |gid| gid.to_string())
+        ),
+    }
 }
 
 /// "name, id" of a user.
@@ -59,6 +85,30 @@ pub fn could_be_private(path: &Path, group_readable: bool) -> Result<(), DirErro
         Some(dir) => check_owner(&dir, path, group_readable).map(|_| ()),
         None => Ok(()),
     }
+}
+
+/// A directory whose mode is not the one that [`check_private`] gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongMode {
+    /// The directory.
+    pub path: PathBuf,
+    /// Its permissions.
+    pub mode: u32,
+    /// Those that it should have: 0700, or 0750 where the group may read it.
+    pub wanted: u32,
+}
+
+/// Compares the permissions of a directory with those that it should have, and changes nothing. `None`: they are right, or
+/// [`could_be_private`] has the reason why they are not known.
+pub fn wrong_mode(path: &Path, group_readable: bool) -> Option<WrongMode> {
+    let meta = fs::symlink_metadata(path).ok().filter(Metadata::is_dir)?;
+    let mode = meta.mode() & 0o777;
+    let wanted = if group_readable { 0o750 } else { 0o700 };
+    (mode != wanted).then(|| WrongMode {
+        path: path.to_owned(),
+        mode,
+        wanted,
+    })
 }
 
 /// Opens a directory; `None`: there is none.
@@ -92,6 +142,7 @@ fn check_owner(dir: &File, path: &Path, group_readable: bool) -> Result<Metadata
             kind: "user",
             me: user_name(getuid()),
             owner: user_name(owner),
+            remedy: remedy(path, owner, None),
         });
     }
     let group = Gid::from_raw(meta.gid());
@@ -101,6 +152,7 @@ fn check_owner(dir: &File, path: &Path, group_readable: bool) -> Result<Metadata
             kind: "group",
             me: group_name(getgid()),
             owner: group_name(group),
+            remedy: remedy(path, owner, Some(group)),
         });
     }
     Ok(meta)
@@ -192,6 +244,29 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_mode_is_found_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let d = dir.path().join("d");
+        assert_eq!(wrong_mode(&d, false), None, "it is not there");
+        fs::create_dir(&d).unwrap();
+        for (mode, group, wanted) in [
+            (0o700, false, None),
+            (0o2700, false, None),
+            (0o750, true, None),
+            (0o750, false, Some(0o700)),
+            (0o700, true, Some(0o750)),
+            (0o755, true, Some(0o750)),
+            (0o500, false, Some(0o700)),
+        ] {
+            fs::set_permissions(&d, Permissions::from_mode(mode)).unwrap();
+            let found = wrong_mode(&d, group);
+            assert_eq!(found.as_ref().map(|of| of.wanted), wanted, "{mode:o}");
+            assert!(found.is_none_or(|of| of.mode == mode && of.path == d));
+            assert_eq!(fs::metadata(&d).unwrap().mode() & 0o7777, mode);
+        }
+    }
+
+    #[test]
     fn files_and_links_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let f = dir.path().join("f");
@@ -224,8 +299,14 @@ mod tests {
         assert!(message.contains("wrong user"), "{message}");
         if getuid().is_root() {
             assert!(message.contains("12345"), "{message}");
-            let command = format!("run \"chown 0:0 {}\" as root", foreign.display());
-            assert!(message.ends_with(&command), "{message}");
+            // Root must not take it from its owner.
+            let command =
+                "run it as the owner (setpriv --reuid 12345 --regid 12345 --clear-groups)";
+            assert!(message.ends_with(command), "{message}");
+            let nobody = User::from_name("nobody").unwrap().unwrap();
+            nix::unistd::chown(&foreign, Some(nobody.uid), None).unwrap();
+            let message = could_be_private(&foreign, false).unwrap_err().to_string();
+            assert!(message.ends_with("(runuser -u nobody)"), "{message}");
         }
     }
 }
