@@ -93,7 +93,7 @@ pub fn keygen(
     now: SystemTime,
     rng: &mut impl CryptoRng,
 ) -> Result<(), KeyError> {
-    cfg.check_directories(true)?;
+    cfg.prepare_directories()?;
     ed::finish_interrupted_renewal(&cfg.key_directory)?;
     let mut store = Store::writable(&cfg.key_directory);
     let files = MasterFiles::new(&store, request.master_key.as_deref());

@@ -79,21 +79,29 @@ impl KeyConfig {
     /// this user's and private. DataDirectory must be there before its
     /// [lock](crate::lock) can be taken.
     pub fn prepare_directories(&self) -> Result<(), KeyError> {
-        self.check_directories(true)
-    }
-
-    /// Checks both directories.
-    fn check_directories(&self, create: bool) -> Result<(), KeyError> {
-        let group = self.data_directory_group_readable;
-        dir::check_private(&self.data_directory, create, group)?;
-        let same = self.key_directory == self.data_directory;
-        let group = self.key_directory_group_readable.unwrap_or(same && group);
-        dir::check_private(&self.key_directory, create, group)?;
+        for (path, group_readable) in self.directories() {
+            dir::check_private(path, true, group_readable)?;
+        }
         Ok(())
     }
 
+    /// Both directories, and whether the group may read them.
+    fn directories(&self) -> [(&Path, bool); 2] {
+        let group = self.data_directory_group_readable;
+        let same = self.key_directory == self.data_directory;
+        let keys_group = self.key_directory_group_readable;
+        [
+            (&self.data_directory, group),
+            (&self.key_directory, keys_group.unwrap_or(same && group)),
+        ]
+    }
+
     /// Checks that the relay was not moved to another machine.
-    fn check_here(&self) -> Result<(), KeyError> {
+    ///
+    /// # Errors
+    ///
+    /// [`KeyError::Moved`].
+    pub fn check_here(&self) -> Result<(), KeyError> {
         let path = self.key_directory.join(MOVED);
         match path.symlink_metadata() {
             Ok(_) => Err(KeyError::Moved(path)),
@@ -143,21 +151,53 @@ impl Identities {
     ///
     /// A file is damaged, is of another relay, or an identity is missing; errors name the files as if they were in `directory`.
     pub fn of(files: &Files, directory: &Path) -> Result<Self, KeyError> {
-        let store = Store::of_files(directory, files);
+        Self::of_store(&Store::of_files(directory, files))
+    }
+
+    fn of_store(store: &Store<'_>) -> Result<Self, KeyError> {
         let rsa = store.read(store::RSA_IDENTITY, format::rsa_key)?;
         let rsa = rsa.ok_or_else(|| KeyError::Missing(store.path(store::RSA_IDENTITY)))?;
         let identities = Identities {
             rsa: rsa.to_public_key().to_rsa_identity(),
-            ed25519: ed::identity(&store)?,
+            ed25519: ed::identity(store)?,
         };
         store.read(store::TAP, format::rsa_key)?;
-        onion::check(&store)?;
+        onion::check(store)?;
         Ok(identities)
     }
 
     /// The fingerprint: 40 upper-case hexadecimal digits.
     pub fn fingerprint(&self) -> String {
         self.rsa.as_hex_upper()
+    }
+}
+
+/// State of a relay's key files, read beside the relay.
+#[derive(Clone, Copy, Debug)]
+pub struct KeysOnDisk {
+    /// Both identities.
+    pub identities: Identities,
+    /// End of the signing key, which may have passed; `None`: there is none.
+    pub signing_expires: Option<SystemTime>,
+    /// Set if the relay can sign the next signing key itself: the master key is here, without a passphrase, and
+    /// OfflineMasterKey does not forbid its use.
+    pub has_master_key: bool,
+}
+
+impl KeysOnDisk {
+    /// Reads and compares the files. Unlike [`RelayKeys::load`] it needs no valid signing key and no onion keys, which a
+    /// start makes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Identities::of`]; a file cannot be read.
+    pub fn read(cfg: &KeyConfig) -> Result<Self, KeyError> {
+        let store = Store::read_only(&cfg.key_directory);
+        Ok(KeysOnDisk {
+            identities: Identities::of_store(&store)?,
+            signing_expires: signing_key_expires(cfg)?,
+            has_master_key: !cfg.offline_master_key && store.exists(store::MASTER_SECRET),
+        })
     }
 }
 
@@ -225,7 +265,7 @@ impl RelayKeys {
         now: SystemTime,
         rng: &mut impl CryptoRng,
     ) -> Result<Self, KeyError> {
-        cfg.check_directories(true)?;
+        cfg.prepare_directories()?;
         cfg.check_here()?;
         ed::finish_interrupted_renewal(&cfg.key_directory)?;
         let mut store = Store::writable(&cfg.key_directory);
@@ -248,7 +288,9 @@ impl RelayKeys {
         now: SystemTime,
         rng: &mut impl CryptoRng,
     ) -> Result<Self, KeyError> {
-        cfg.check_directories(false)?;
+        for (path, group_readable) in cfg.directories() {
+            dir::could_be_private(path, group_readable)?;
+        }
         let mut keys = Self::load_from(&mut Store::read_only(&cfg.key_directory), cfg, now, rng)?;
         let last = state::load(&cfg.data_directory)?.get_time(onion::LAST_ROTATED);
         keys.onion_set_at = onion::set_at(last, now).unwrap_or(now);

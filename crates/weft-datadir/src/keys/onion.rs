@@ -97,7 +97,10 @@ fn new_ntor(rng: &mut impl CryptoRng) -> (NtorKeypair, Zeroizing<Vec<u8>>) {
 /// Whether the ntor keys that are there can be read.
 pub(super) fn check(store: &Store<'_>) -> Result<(), KeyError> {
     store.read(store::NTOR, decode_ntor)?;
-    store.read(store::NTOR_OLD, decode_ntor)?;
+    // As `load_ntor` reads it.
+    if !store.is_folder(store::NTOR_OLD) {
+        store.read(store::NTOR_OLD, decode_ntor)?;
+    }
     Ok(())
 }
 

@@ -143,6 +143,34 @@ fn a_second_start_changes_nothing() {
 }
 
 #[test]
+fn keys_on_disk_are_read_whatever_their_age_and_the_mode_of_their_directory() {
+    let (mut relay, keys) = Relay::with_keys();
+    relay.remove(&[store::TAP, store::NTOR]);
+    let directory = relay.cfg.key_directory.clone();
+    for path in [relay.dir.path(), &directory] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let before = relay.snapshot();
+    let read = KeysOnDisk::read(&relay.cfg).unwrap();
+    assert_eq!(read.identities.fingerprint(), keys.fingerprint());
+    assert_eq!(read.identities.ed25519, keys.ed_identity);
+    assert_eq!(read.signing_expires, Some(keys.signing_expires));
+    assert!(read.has_master_key);
+    relay.cfg.offline_master_key = true;
+    assert!(!KeysOnDisk::read(&relay.cfg).unwrap().has_master_key);
+    assert!(before == relay.snapshot());
+    for path in [relay.dir.path(), &directory] {
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o755);
+    }
+    relay.cfg.offline_master_key = false;
+    relay.remove(&[store::MASTER_SECRET]);
+    assert!(!KeysOnDisk::read(&relay.cfg).unwrap().has_master_key);
+    relay.remove(&[store::RSA_IDENTITY]);
+    let error = KeysOnDisk::read(&relay.cfg).unwrap_err();
+    assert!(matches!(error, KeyError::Missing(_)), "{error}");
+}
+
+#[test]
 fn reading_without_the_lock_writes_nothing() {
     let relay = Relay::new();
     assert!(RelayKeys::load(&relay.cfg, now(), &mut rng(1)).is_err());
@@ -150,12 +178,15 @@ fn reading_without_the_lock_writes_nothing() {
     let keys = relay.load(now()).unwrap();
     fs::write(relay.key("ed25519_signing_secret_key.tmp"), "left behind").unwrap();
     fs::remove_file(relay.dir.path().join("fingerprint")).unwrap();
+    fs::set_permissions(relay.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let before = relay.snapshot();
     // Even where the signing key should be renewed soon.
     for when in [now(), now() + 29 * DAY + DAY / 2] {
         let read = RelayKeys::load(&relay.cfg, when, &mut rng(1)).unwrap();
         assert_eq!(read.fingerprint(), keys.fingerprint());
     }
+    let mode = fs::metadata(relay.dir.path()).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o755);
     relay.remove(&[store::TAP]);
     let error = RelayKeys::load(&relay.cfg, now(), &mut rng(1)).unwrap_err();
     assert!(matches!(error, KeyError::Missing(_)), "{error}");
