@@ -490,8 +490,8 @@ mod tests {
             {
                 let (_, name) = after.split_once("fn ").unwrap();
                 let (name, _) = name.split_once('(').unwrap();
-                // As words of a command, or in a line of torrc.
-                let named = [format!("::{name}\","), format!("::{name} ")];
+                // As words of a command, handed to what runs it, or in a line of torrc.
+                let named = ["\",", "\")", " "].map(|end| format!("::{name}{end}"));
                 let asked =
                     named.iter().any(|named| text.contains(named)) && text.contains("--ignored");
                 assert!(asked, "{}: {name} is run by no other test", path.display());

@@ -1,5 +1,9 @@
 //! `User`: drops root's privileges for good.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
 use caps::errors::CapsError;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::unistd::{
@@ -70,8 +74,12 @@ pub(crate) fn find(name: &str) -> Result<User, UserError> {
 /// Ports below 1024 must be bound before. Call it while the process has a single thread.
 pub(crate) fn drop_privileges(name: &str, keep_bind: bool) -> Result<(), UserError> {
     let user = find(name)?;
+    become_user(name, user.uid, user.gid, keep_bind)
+}
+
+fn become_user(name: &str, uid: Uid, gid: Gid, keep_bind: bool) -> Result<(), UserError> {
     let (old_uid, old_gid) = (getuid(), getgid());
-    if old_uid == user.uid && Uid::effective() == user.uid && !old_uid.is_root() {
+    if old_uid == uid && Uid::effective() == uid && !old_uid.is_root() {
         tracing::info!(
             "Already running as {name}: the \"User\" option has nothing to do. (If it is not in \
              your torrc, check whether a startup script gives it.)"
@@ -81,9 +89,7 @@ pub(crate) fn drop_privileges(name: &str, keep_bind: bool) -> Result<(), UserErr
     let groups = getgroups().unwrap_or_default();
     let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
     tracing::info!(
-        "Changing user and groups: UID {old_uid} to {}, GID {old_gid} to {}, groups were {}",
-        user.uid,
-        user.gid,
+        "Changing user and groups: UID {old_uid} to {uid}, GID {old_gid} to {gid}, groups were {}",
         groups.join(" ")
     );
     let refused = |step| {
@@ -97,14 +103,14 @@ pub(crate) fn drop_privileges(name: &str, keep_bind: bool) -> Result<(), UserErr
         keep_capabilities(true).map_err(UserError::Capabilities)?;
     }
     // Groups first: changing them needs the privileges that the user id has.
-    setgroups(&[user.gid]).map_err(refused("setgroups"))?;
-    setresgid(user.gid, user.gid, user.gid).map_err(refused("setresgid"))?;
-    setresuid(user.uid, user.uid, user.uid).map_err(refused("setresuid"))?;
+    setgroups(&[gid]).map_err(refused("setgroups"))?;
+    setresgid(gid, gid, gid).map_err(refused("setresgid"))?;
+    setresuid(uid, uid, uid).map_err(refused("setresuid"))?;
     if keep_bind {
         keep_capabilities(false).map_err(UserError::Capabilities)?;
     }
-    if !user.uid.is_root() {
-        check_dropped(user.uid, user.gid, old_uid, old_gid)?;
+    if !uid.is_root() {
+        check_dropped(uid, gid, old_uid, old_gid)?;
         // Changing ids turned core dumps off; the process holds no secrets of root.
         if let Err(e) = nix::sys::prctl::set_dumpable(true) {
             tracing::warn!("Unable to re-enable coredumps: {e}");
@@ -113,36 +119,58 @@ pub(crate) fn drop_privileges(name: &str, keep_bind: bool) -> Result<(), UserErr
     Ok(())
 }
 
-/// Becomes the user that torrc names, if this process is root's: what it then writes is that user's, as what the node writes.
-/// Call it while the process has a single thread.
+/// Becomes the node's user for good, if this process is root's. What it then reads and writes is what the node could. Call it
+/// while the process has a single thread.
 ///
 /// # Errors
 ///
 /// [`UserError`].
 pub fn become_configured(options: &Options) -> Result<(), UserError> {
-    match &options.process.user {
-        Some(name) if Uid::effective().is_root() => drop_privileges(name, false),
-        _ => Ok(()),
+    match node_user(options)? {
+        Some((name, uid, gid)) => become_user(&name, uid, gid, false),
+        None => Ok(()),
     }
 }
 
-/// Runs `work` as the user that torrc names, if this process is root's, and becomes root again after
-/// it: `work` can open the files that the node can. After an error the process may be either user,
-/// and should end.
+/// The user whom a process of root's becomes to be the node's: the one that torrc names or, where it names none, the owner
+/// of DataDirectory, as whom a service manager starts the node. `None`: the process stays who it is.
+fn node_user(options: &Options) -> Result<Option<(String, Uid, Gid)>, UserError> {
+    if !Uid::effective().is_root() {
+        return Ok(None);
+    }
+    Ok(match &options.process.user {
+        Some(name) => {
+            let user = find(name)?;
+            Some((name.clone(), user.uid, user.gid))
+        }
+        None => other_owner(&options.files.data_directory)
+            .map(|(uid, gid)| (format!("with id {uid}"), uid, gid)),
+    })
+}
+
+/// Owner and group of a directory that is not root's; `None`: it is, or is not there.
+fn other_owner(directory: &Path) -> Option<(Uid, Gid)> {
+    // Of a link nothing follows: a node refuses it.
+    let meta = fs::symlink_metadata(directory).ok()?;
+    let (uid, gid) = (Uid::from_raw(meta.uid()), Gid::from_raw(meta.gid()));
+    (meta.is_dir() && !uid.is_root()).then_some((uid, gid))
+}
+
+/// Runs `work` as the node's user, if this process is root's, and becomes root again after it: `work` can open the files that
+/// the node can. After an error the process may be either user, and should end.
 ///
 /// # Errors
 ///
 /// [`UserError`].
 pub fn as_configured<T>(options: &Options, work: impl FnOnce() -> T) -> Result<T, UserError> {
-    match &options.process.user {
-        Some(name) if Uid::effective().is_root() => as_user(name, work),
-        _ => Ok(work()),
+    match node_user(options)? {
+        Some((name, uid, gid)) => as_user(&name, uid, gid, work),
+        None => Ok(work()),
     }
 }
 
-/// The same for user `name`.
-fn as_user<T>(name: &str, work: impl FnOnce() -> T) -> Result<T, UserError> {
-    let user = find(name)?;
+/// The same for this user.
+fn as_user<T>(name: &str, uid: Uid, gid: Gid, work: impl FnOnce() -> T) -> Result<T, UserError> {
     let refused = |step| {
         move |source| UserError::Refused {
             name: name.to_owned(),
@@ -153,9 +181,9 @@ fn as_user<T>(name: &str, work: impl FnOnce() -> T) -> Result<T, UserError> {
     let (root, group) = (Uid::effective(), Gid::effective());
     let groups = getgroups().map_err(refused("getgroups"))?;
     // The real user stays root: the node's user can neither trace nor signal this process.
-    setgroups(&[user.gid]).map_err(refused("setgroups"))?;
-    setegid(user.gid).map_err(refused("setegid"))?;
-    seteuid(user.uid).map_err(refused("seteuid"))?;
+    setgroups(&[gid]).map_err(refused("setgroups"))?;
+    setegid(gid).map_err(refused("setegid"))?;
+    seteuid(uid).map_err(refused("seteuid"))?;
     let result = work();
     seteuid(root).map_err(refused("seteuid"))?;
     setegid(group).map_err(refused("setegid"))?;
@@ -209,7 +237,7 @@ mod tests {
         let secret = folder.path().join("secret");
         std::fs::write(&secret, "of root").unwrap();
         let read = || std::fs::read_to_string(&secret);
-        let during = as_user("nobody", || {
+        let during = as_user("nobody", nobody.uid, nobody.gid, || {
             (Uid::effective(), Gid::effective(), getgroups(), read())
         });
         let (user, group, groups, denied) = during.unwrap();
@@ -244,6 +272,37 @@ mod tests {
         assert!(error.contains("must start Weft as root"), "{error}");
     }
 
+    /// Not a test of its own: a test below runs it in another process.
+    #[test]
+    #[ignore = "changes the user of its process"]
+    fn owners_child() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let torrc = format!("DataDirectory {}\nSocksPort 9050\n", data.display());
+        let host = weft_config::MemoryHost::new();
+        let options = weft_config::load_text(&torrc, &host).unwrap().options;
+        let become_it = || {
+            become_configured(&options).unwrap();
+            nix::unistd::getresuid().unwrap().saved.as_raw()
+        };
+        assert_eq!(become_it(), 0, "it is not there");
+        fs::create_dir(&data).unwrap();
+        assert_eq!(become_it(), 0, "it is root's");
+        nix::unistd::chown(
+            &data,
+            Some(Uid::from_raw(12345)),
+            Some(Gid::from_raw(54321)),
+        )
+        .unwrap();
+        assert_eq!(become_it(), 12345);
+        assert_eq!(nix::unistd::getresgid().unwrap().saved.as_raw(), 54321);
+        assert_eq!(getgroups().unwrap(), [Gid::from_raw(54321)]);
+        assert!(setuid(Uid::from_raw(0)).is_err());
+        assert_eq!(become_it(), 12345, "again");
+        // Its folder is root's, who removes it.
+        std::mem::forget(folder);
+    }
+
     #[test]
     fn root_becomes_an_ordinary_user_for_good() {
         if !getuid().is_root() {
@@ -264,10 +323,21 @@ mod tests {
         passes("process::user::tests::child_for_a_while");
     }
 
-    /// Runs an ignored test in another process.
+    #[test]
+    fn without_user_root_becomes_the_owner_of_the_data_directory() {
+        if !getuid().is_root() {
+            weft_testing::not_run!("only root can become another user");
+            return;
+        }
+        passes("process::user::tests::owners_child");
+    }
+
+    /// Runs an ignored test in another process, with a folder that is removed after it.
     fn passes(test: &str) {
+        let folder = tempfile::tempdir().unwrap();
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--ignored", "--test-threads=1"])
+            .env("TMPDIR", folder.path())
             .output()
             .unwrap();
         let output = String::from_utf8_lossy(&child.stdout);
