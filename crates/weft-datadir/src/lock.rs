@@ -99,25 +99,98 @@ fn open(path: &Path) -> Result<File, FileError> {
     }
 }
 
-/// The process that holds the lock of `data_dir`: 0 if it is not seen from this container; `None`: no one does. Nothing is
-/// locked for it.
-pub fn holder(data_dir: &Path) -> Option<u32> {
-    let file = fs::metadata(data_dir.join("lock")).ok()?;
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    holder_by(&locks, file.dev(), file.ino())
+/// Holder of a DataDirectory's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// No process holds it.
+    Nobody,
+    /// The process with this id holds it.
+    Process(u32),
+    /// A process holds it, and its id is not known: it runs in another container, say.
+    Unseen,
 }
 
-/// The same, by lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 7403 fe:00:10315458 0 EOF`.
-fn holder_by(locks: &str, device: u64, inode: u64) -> Option<u32> {
-    let (major, minor) = (libc::major(device), libc::minor(device));
-    let place = format!("{major:02x}:{minor:02x}:{inode}");
-    locks.lines().find_map(|line| {
+/// Finds the holder of `data_dir`'s lock.
+///
+/// /proc/locks has it where the file system numbers its devices as the kernel does, and where the holder is in this PID
+/// namespace. Elsewhere (btrfs, another container) the lock itself is tried: shared, and given back at once. No way to ask
+/// without trying sees more: F_GETLK does not see locks of flock(2), and fdinfo has those of visible processes alone. A start
+/// that meets the shared lock succeeds all the same: C tor and Weft try again after [`PATIENCE`]. Commands that do not wait
+/// (`weft restore`, `weft backup --move`) would have to be repeated.
+///
+/// # Errors
+///
+/// The lock's file is there and may not be read.
+pub fn holder(data_dir: &Path) -> Result<Holder, FileError> {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    holder_with(&data_dir.join("lock"), &locks)
+}
+
+/// The same for the lock's file, with the text of /proc/locks.
+fn holder_with(path: &Path, locks: &str) -> Result<Holder, FileError> {
+    let failed = |error| FileError::new("open", path, error);
+    let file = match fs::symlink_metadata(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Holder::Nobody),
+        Err(error) => return Err(failed(error)),
+    };
+    if let Some(id) = holder_by(locks, Some(file.dev()), file.ino()) {
+        return Ok(id.map_or(Holder::Unseen, Holder::Process));
+    }
+    match is_held(path) {
+        Ok(false) => Ok(Holder::Nobody),
+        Ok(true) => {
+            let id = holder_by(locks, None, file.ino()).flatten();
+            Ok(id.map_or(Holder::Unseen, Holder::Process))
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Whether a process holds the lock at `path`, found by taking a shared one for a moment.
+#[expect(clippy::disallowed_methods, reason = "it is opened to be read")]
+fn is_held(path: &Path) -> io::Result<bool> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path);
+    let file = match opened {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_released_here) => Ok(false),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(true),
+        Err((_, error)) => Err(error.into()),
+    }
+}
+
+/// The holder by lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 7403 fe:00:10315458 0 EOF`. `None`: no line is the
+/// lock's; `Some(None)`: one is, without an id. Without a device the inode decides, if one line alone has it.
+fn holder_by(locks: &str, device: Option<u64>, inode: u64) -> Option<Option<u32>> {
+    let place = |device| {
+        let (major, minor) = (libc::major(device), libc::minor(device));
+        format!("{major:02x}:{minor:02x}:{inode}")
+    };
+    let (place, end) = (device.map(place), format!(":{inode}"));
+    let of_line = |line: &str| {
         let mut words = line.split_ascii_whitespace().skip(1);
-        let is_ours = words.next()? == "FLOCK" && words.next()? == "ADVISORY";
+        let is_lock = words.next()? == "FLOCK" && words.next()? == "ADVISORY";
         let (mode, pid, of) = (words.next()?, words.next()?, words.next()?);
-        let is_ours = is_ours && mode == "WRITE" && of == place;
-        is_ours.then(|| pid.parse().unwrap_or(0))
-    })
+        let is_ours = match &place {
+            Some(place) => of == place,
+            None => of.ends_with(&end),
+        };
+        let id = pid.parse().ok().filter(|id| *id != 0);
+        (is_lock && mode == "WRITE" && is_ours).then_some(id)
+    };
+    let mut found = locks.lines().filter_map(of_line);
+    let first = found.next()?;
+    match found.next() {
+        Some(_) if device.is_none() => None,
+        _ => Some(first),
+    }
 }
 
 #[cfg(test)]
@@ -125,18 +198,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_it_is_seen_without_taking_it() {
+    fn the_holder_is_found_and_the_lock_is_as_before() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(holder(dir.path()), None);
+        let path = dir.path().join("lock");
+        assert_eq!(holder(dir.path()).unwrap(), Holder::Nobody);
+        assert!(!path.exists(), "it is never made");
         let lock = DataDirLock::acquire(dir.path(), Duration::ZERO).unwrap();
-        assert_eq!(holder(dir.path()), Some(std::process::id()));
+        let this = Holder::Process(std::process::id());
+        assert_eq!(holder(dir.path()).unwrap(), this);
+        // Another container's processes have no line, and on btrfs the line has another device.
+        assert_eq!(holder_with(&path, "").unwrap(), Holder::Unseen);
+        let inode = fs::metadata(&path).unwrap().ino();
+        let line = format!("1: FLOCK  ADVISORY  WRITE 7403 ff:ff:{inode} 0 EOF\n");
+        assert_eq!(holder_with(&path, &line).unwrap(), Holder::Process(7403));
+        let error = DataDirLock::acquire(dir.path(), Duration::ZERO).unwrap_err();
+        assert!(matches!(error, LockError::Held(_)), "it is held as before");
         drop(lock);
-        assert_eq!(holder(dir.path()), None);
+        assert_eq!(holder(dir.path()).unwrap(), Holder::Nobody);
+        assert_eq!(holder_with(&path, &line).unwrap(), Holder::Nobody);
+        DataDirLock::acquire(dir.path(), Duration::ZERO).unwrap();
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+        let error = holder(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("lock"), "{error}");
+    }
+
+    #[test]
+    fn a_line_of_another_device_counts_if_no_other_has_the_inode() {
         let line = "1: FLOCK  ADVISORY  WRITE 7403 fe:00:10315458 0 EOF\n";
         let device = libc::makedev(0xfe, 0);
-        assert_eq!(holder_by(line, device, 10_315_458), Some(7403));
-        assert_eq!(holder_by(line, device, 1_031_545), None);
-        assert_eq!(holder_by("1: -> FLOCK\nx\n", device, 1), None);
+        assert_eq!(holder_by(line, Some(device), 10_315_458), Some(Some(7403)));
+        assert_eq!(holder_by(line, Some(device), 1_031_545), None);
+        assert_eq!(holder_by("1: -> FLOCK\nx\n", Some(device), 1), None);
+        // As on btrfs, whose files have another device than its superblock.
+        let btrfs = libc::makedev(0, 0x2f);
+        assert_eq!(holder_by(line, Some(btrfs), 10_315_458), None);
+        assert_eq!(holder_by(line, None, 10_315_458), Some(Some(7403)));
+        assert_eq!(holder_by(line, None, 315_458), None);
+        let other = line.replace("7403 fe:00", "8 00:1f");
+        assert_eq!(holder_by(&format!("{line}{other}"), None, 10_315_458), None);
+        // A lock of an open file has no process.
+        let without = line.replace("7403", "-1");
+        assert_eq!(holder_by(&without, Some(device), 10_315_458), Some(None));
     }
 
     #[test]

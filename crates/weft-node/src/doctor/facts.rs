@@ -13,9 +13,11 @@ use nix::sys::resource::{Resource, getrlimit};
 use weft_cell::identity::RsaIdentity;
 use weft_config::client_bridges::PluginKind;
 use weft_config::client_ports::{AppService, ListenAt};
-use weft_config::{Options, OrPort};
-use weft_datadir::keys::{Identities, KeyConfig, RelayKeys};
-use weft_datadir::{lock, state};
+use weft_config::{DirAuthority, Options, OrPort};
+use weft_datadir::dir::{WrongMode, wrong_mode};
+use weft_datadir::keys::{Identities, KeyConfig, KeysOnDisk};
+use weft_datadir::lock::{self, Holder};
+use weft_datadir::state;
 use weft_dir::cache;
 use weft_dir::listing::Listing;
 use weft_proxy::Route;
@@ -23,7 +25,7 @@ use weft_proxy::Route;
 use super::{Ids, Scope, Tried, controller};
 use crate::process::machine::total_memory;
 use crate::reachability::reach;
-use crate::relay::{check, key_config, own_addresses};
+use crate::relay::{check, directories, has_host_names, key_config, own_addresses};
 
 /// How long another machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,18 +53,24 @@ pub(super) struct Facts {
     pub(super) is_cache: bool,
     /// What a start would fail by: directories of another user, limits, ports of two options.
     pub(super) check: Result<(), String>,
+    /// Directories that others may read, or the node not use.
+    pub(super) modes: Vec<WrongMode>,
     /// A relay's.
     pub(super) keys: Option<Result<Keys, String>>,
-    /// The process that has the DataDirectory.
-    pub(super) pid: Option<u32>,
+    /// Why it does not start here any more: `weft backup --move`.
+    pub(super) moved: Option<String>,
+    /// The process that has the DataDirectory, or why that is not known.
+    pub(super) holder: Result<Holder, String>,
     /// How many files it may have open; of this process, if that one is not known.
     pub(super) files: Option<u64>,
     /// This machine's ports.
-    pub(super) ports: Vec<Tried>,
+    pub(super) ports: Vec<Port>,
     /// The relay's addresses, and whether they answer with its keys.
     pub(super) own: Vec<Tried>,
+    /// `Address` names a host, which was not looked up: `own` is not known.
+    pub(super) names_unread: bool,
     /// By how many seconds our clock is ahead, by whom.
-    pub(super) clocks: Vec<(String, Result<Option<i64>, String>)>,
+    pub(super) clocks: Result<Vec<Skew>, Unasked>,
     /// What the running node says of itself, by key; `None`: it has no port for controllers.
     pub(super) node: Option<Result<BTreeMap<String, String>, String>>,
     pub(super) consensus: Option<Consensus>,
@@ -76,10 +84,47 @@ pub(super) struct Facts {
     pub(super) floods: [Option<bool>; 2],
 }
 
+impl Facts {
+    /// A process has the DataDirectory.
+    pub(super) fn runs(&self) -> bool {
+        is_running(&self.holder)
+    }
+}
+
+fn is_running(holder: &Result<Holder, String>) -> bool {
+    matches!(holder, Ok(Holder::Process(_) | Holder::Unseen))
+}
+
+/// An authority, and by how many seconds our clock is ahead of its.
+pub(super) type Skew = (String, Result<Option<i64>, String>);
+
+/// Reason for which no authority is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unasked {
+    /// `--offline`.
+    Offline,
+    /// `DisableNetwork`.
+    NetworkDisabled,
+    /// `UseBridges`: whoever watches this machine is not to learn that it uses Tor.
+    UsesBridges,
+    /// `BridgeRelay`: for the same reason.
+    IsBridge,
+}
+
+/// A port of this machine.
+pub(super) struct Port {
+    pub(super) tried: Tried,
+    /// Closed while a relay with AccountingMax hibernates.
+    pub(super) may_hibernate: bool,
+}
+
 /// A relay's keys.
 pub(super) struct Keys {
     pub(super) fingerprint: String,
-    pub(super) signing_expires: SystemTime,
+    /// `None`: there is no signing key.
+    pub(super) signing_expires: Option<SystemTime>,
+    /// How long before its end the relay renews the signing key; `None`: it cannot, without the master key.
+    pub(super) renewed_before: Option<Duration>,
 }
 
 /// The newest consensus that is kept.
@@ -95,6 +140,20 @@ pub(super) struct Consensus {
     pub(super) listed: Option<Listed>,
 }
 
+impl Consensus {
+    /// It may not be used any more.
+    pub(super) fn has_ended(&self, now: SystemTime) -> bool {
+        stamp(now) > self.times[2]
+    }
+}
+
+/// `2026-11-28 05:00:00`, which sort as they follow each other.
+pub(super) fn stamp(time: SystemTime) -> String {
+    let time = time::OffsetDateTime::from(time);
+    let form = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+    time.format(form).unwrap_or_default()
+}
+
 pub(super) struct Listed {
     pub(super) or_ports: Vec<SocketAddr>,
     pub(super) flags: Vec<&'static str>,
@@ -106,20 +165,21 @@ pub(super) struct Listed {
 
 /// Finds out all that can be.
 pub(super) fn gather(options: &Options, scope: Scope, now: SystemTime) -> Facts {
+    let authorities = authorities(options, scope);
+    let scope = Scope {
+        network: scope.network && !options.network.disabled,
+    };
     let config = options.is_relay().then(|| key_config(options));
     let loaded = config.as_ref().map(load_keys);
     let ids = loaded.as_ref().and_then(|keys| keys.as_ref().ok());
-    let ids = ids.map(|keys| (keys.rsa_id().into(), Some(keys.ed_identity.into())));
+    let ids = ids.map(|keys| keys.identities);
     let listing = listing(options);
-    let own = if options.is_relay() {
-        own_addresses(options)
-    } else {
-        Vec::new()
-    };
-    let pid = lock::holder(&options.files.data_directory);
+    let own = known_addresses(options, scope);
+    let holder = lock::holder(&options.files.data_directory);
+    let holder = holder.map_err(|error| error.to_string());
     let consensus = listing
         .as_ref()
-        .map(|listing| consensus(listing, options, ids.map(|(rsa, _)| rsa)));
+        .map(|listing| consensus(listing, options, ids.map(|ids| ids.rsa.into())));
     Facts {
         now,
         scope,
@@ -131,39 +191,45 @@ pub(super) fn gather(options: &Options, scope: Scope, now: SystemTime) -> Facts 
         is_exit: !options.exit.policy.rejects_all(),
         is_cache: options.directory.cache,
         check: check(options).map_err(|error| error.to_string()),
+        modes: wrong_modes(options),
+        moved: config.as_ref().and_then(|config| {
+            let moved = config.check_here().err()?;
+            Some(moved.to_string())
+        }),
         keys: loaded.map(|keys| {
             let keys = keys?;
             Ok(Keys {
-                fingerprint: keys.fingerprint(),
+                fingerprint: keys.identities.fingerprint(),
                 signing_expires: keys.signing_expires,
+                renewed_before: keys.has_master_key.then_some(options.keys.signing_key_slop),
             })
         }),
-        pid,
-        files: file_limit(pid),
-        ports: match pid {
-            Some(_) => ports(options),
-            None => Vec::new(),
-        },
-        own: match (scope.network, ids) {
-            (true, Some(ids)) => own_answers(&own, ids),
-            _ => own
-                .iter()
-                .map(|at| tried("ORPort", Some(*at), Ok(())))
-                .collect(),
-        },
-        clocks: match scope.network {
-            true => clocks(options),
+        files: file_limit(holder.as_ref().ok().copied()),
+        ports: match is_running(&holder) {
+            true => ports(options),
             false => Vec::new(),
         },
-        node: (pid.is_some() && !options.control.ports.is_empty()).then(|| {
+        names_unread: own.is_none(),
+        own: match (own, ids) {
+            (Some(own), Some(ids)) if scope.network => {
+                own_answers(&own, (ids.rsa.into(), Some(ids.ed25519.into())))
+            }
+            (own, _) => own
+                .into_iter()
+                .flatten()
+                .map(|at| tried("ORPort", Some(at), Ok(())))
+                .collect(),
+        },
+        clocks: authorities.map(|asked| clocks(options, &asked)),
+        node: (is_running(&holder) && !options.control.ports.is_empty()).then(|| {
             let keys = [
-                "version",
                 "status/bootstrap-phase",
                 "status/reachability-succeeded/or",
-                "entry-guards",
+                "address",
             ];
             controller::ask(options, &keys)
         }),
+        holder,
         consensus,
         entries: entries(options, listing.as_ref(), scope),
         programs: programs(options),
@@ -175,6 +241,25 @@ pub(super) fn gather(options: &Options, scope: Scope, now: SystemTime) -> Facts 
             options.dos.circuit_creation_enabled,
             options.dos.connection_enabled,
         ],
+    }
+}
+
+fn wrong_modes(options: &Options) -> Vec<WrongMode> {
+    let wrong = directories(options).map(|(path, group)| wrong_mode(path, group));
+    let mut wrong: Vec<_> = wrong.into_iter().flatten().collect();
+    // The DataDirectory may be two of them.
+    wrong.sort_by(|one, other| one.path.cmp(&other.path));
+    wrong.dedup_by(|one, other| one.path == other.path);
+    wrong
+}
+
+/// Addresses that the relay publishes; `None`: host names of `Address` would have to be looked up for them, and others
+/// are not to be asked.
+fn known_addresses(options: &Options, scope: Scope) -> Option<Vec<SocketAddr>> {
+    match options.is_relay() {
+        true if !scope.network && has_host_names(options) => None,
+        true => Some(own_addresses(options)),
+        false => Some(Vec::new()),
     }
 }
 
@@ -204,9 +289,8 @@ pub fn still_runs(
         .find_map(|(at, answer)| answer.is_ok().then_some(at))
 }
 
-fn load_keys(config: &KeyConfig) -> Result<RelayKeys, String> {
-    let keys = RelayKeys::load(config, SystemTime::now(), &mut rand::rng());
-    keys.map_err(|error| error.to_string())
+fn load_keys(config: &KeyConfig) -> Result<KeysOnDisk, String> {
+    KeysOnDisk::read(config).map_err(|error| error.to_string())
 }
 
 fn tried(
@@ -260,51 +344,78 @@ pub(super) fn local(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, at.port())
 }
 
-/// Whether what torrc opens is open. Ports that the system chooses are not known.
-fn ports(options: &Options) -> Vec<Tried> {
-    let or = |name: &'static str, ports: &[OrPort]| {
+/// A port that torrc opens.
+#[derive(Debug, PartialEq, Eq)]
+struct Expected {
+    name: &'static str,
+    at: ListenAt,
+    /// Closed while a relay with AccountingMax hibernates.
+    may_hibernate: bool,
+}
+
+/// Ports that should answer: with DisableNetwork those of controllers alone. Ports that the system chooses are not known, and
+/// those of a family that torrc does not name may fail to open (a machine without IPv6).
+fn expected_ports(options: &Options) -> Vec<Expected> {
+    let hibernates = options.bandwidth.accounting.is_enabled();
+    let or = |name: &'static str, ports: &[OrPort], may_hibernate: bool| {
         let ports = ports
             .iter()
-            .filter(|port| port.listen && port.explicit_address || port.address.is_ipv4());
-        ports
-            .map(|port| {
-                (
-                    name,
-                    ListenAt::Tcp {
-                        address: port.address,
-                        port: port.port,
-                    },
-                )
-            })
-            .collect::<Vec<_>>()
+            .filter(|port| port.listen && (port.explicit_address || port.address.is_ipv4()));
+        let ports = ports.map(|port| Expected {
+            name,
+            at: ListenAt::Tcp {
+                address: port.address,
+                port: port.port,
+            },
+            may_hibernate,
+        });
+        ports.collect::<Vec<_>>()
     };
-    let mut all = or("ORPort", &options.network.or_ports);
-    all.extend(or("MetricsPort", &options.metrics.ports));
-    all.extend(or("DirPort", &options.directory.dir_ports));
-    let control = options.control.ports.iter();
-    all.extend(control.map(|at| ("ControlPort", at.clone())));
-    let apps = options
-        .apps
-        .ports
-        .iter()
-        .filter(|port| port.service != AppService::Dns);
-    all.extend(apps.map(|port| ("port for applications", port.at.clone())));
-    let known = |at: &ListenAt| match at {
+    let mut all = Vec::new();
+    if !options.network.disabled {
+        all.extend(or("ORPort", &options.network.or_ports, hibernates));
+        all.extend(or("MetricsPort", &options.metrics.ports, false));
+        all.extend(or("DirPort", &options.directory.dir_ports, hibernates));
+        let apps = options.apps.ports.iter();
+        let apps = apps.filter(|port| port.service != AppService::Dns);
+        all.extend(apps.map(|port| Expected {
+            name: "port for applications",
+            at: port.at.clone(),
+            may_hibernate: hibernates,
+        }));
+    }
+    all.extend(options.control.ports.iter().map(|at| Expected {
+        name: "ControlPort",
+        at: at.clone(),
+        may_hibernate: false,
+    }));
+    all.retain(|port| match &port.at {
         ListenAt::Tcp { port, .. } => port.to_bind() != 0,
         ListenAt::Unix(_) => true,
-    };
-    all.retain(|(_, at)| known(at));
-    all_at_once(&all, |(name, at)| match at {
-        ListenAt::Tcp { address, port } => {
-            let at = SocketAddr::new(*address, port.to_bind());
-            let answer = TcpStream::connect_timeout(&local(at), LOCAL_PATIENCE);
-            let answer = answer.map(|_| ()).map_err(|error| error.to_string());
-            tried(format!("{name} {at}"), Some(at), answer)
-        }
-        ListenAt::Unix(at) => {
-            let answer = UnixStream::connect(&at.path).map(|_| ());
-            let answer = answer.map_err(|error| error.to_string());
-            tried(format!("{name} unix:{}", at.path.display()), None, answer)
+    });
+    all
+}
+
+/// Whether what torrc opens is open.
+fn ports(options: &Options) -> Vec<Port> {
+    all_at_once(&expected_ports(options), |port| {
+        let name = port.name;
+        let tried = match &port.at {
+            ListenAt::Tcp { address, port } => {
+                let at = SocketAddr::new(*address, port.to_bind());
+                let answer = TcpStream::connect_timeout(&local(at), LOCAL_PATIENCE);
+                let answer = answer.map(|_| ()).map_err(|error| error.to_string());
+                tried(format!("{name} {at}"), Some(at), answer)
+            }
+            ListenAt::Unix(at) => {
+                let answer = UnixStream::connect(&at.path).map(|_| ());
+                let answer = answer.map_err(|error| error.to_string());
+                tried(format!("{name} unix:{}", at.path.display()), None, answer)
+            }
+        };
+        Port {
+            tried,
+            may_hibernate: port.may_hibernate,
         }
     })
 }
@@ -317,15 +428,29 @@ fn own_answers(own: &[SocketAddr], ids: Ids) -> Vec<Tried> {
     })
 }
 
-/// What authorities say of the time.
-fn clocks(options: &Options) -> Vec<(String, Result<Option<i64>, String>)> {
+/// Authorities to be asked for the time, and where they answer.
+fn authorities(
+    options: &Options,
+    scope: Scope,
+) -> Result<Vec<(&DirAuthority, SocketAddr)>, Unasked> {
+    match () {
+        () if !scope.network => return Err(Unasked::Offline),
+        () if options.network.disabled => return Err(Unasked::NetworkDisabled),
+        () if options.bridges.in_use => return Err(Unasked::UsesBridges),
+        () if options.bridge_relay.enabled => return Err(Unasked::IsBridge),
+        () => {}
+    }
     let authorities = options.directory.authorities.iter();
     let with_port = authorities.filter_map(|authority| {
         let at = SocketAddr::new((*authority.dir_address.ip()).into(), authority.or_port?);
         Some((authority, at))
     });
-    let asked: Vec<_> = with_port.take(ASKED).collect();
-    all_at_once(&asked, |(authority, at)| {
+    Ok(with_port.take(ASKED).collect())
+}
+
+/// Asks authorities for the time.
+fn clocks(options: &Options, asked: &[(&DirAuthority, SocketAddr)]) -> Vec<Skew> {
+    all_at_once(asked, |(authority, at)| {
         let ids = (authority.fingerprint, None);
         let name = authority.nickname.clone().unwrap_or_else(|| at.to_string());
         (name, answers_as(*at, ids, &options.network.route(*at)))
@@ -373,8 +498,11 @@ fn consensus(listing: &Listing, options: &Options, rsa: Option<RsaIdentity>) -> 
 }
 
 /// The most files that the process may have open.
-fn file_limit(pid: Option<u32>) -> Option<u64> {
-    let of_node = pid.filter(|pid| *pid != 0).and_then(|pid| {
+fn file_limit(holder: Option<Holder>) -> Option<u64> {
+    let of_node = holder.and_then(|holder| {
+        let Holder::Process(pid) = holder else {
+            return None;
+        };
         let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
         let line = limits
             .lines()
@@ -423,14 +551,13 @@ fn entries(options: &Options, listing: Option<&Listing>, scope: Scope) -> Vec<Tr
         }
     }
     all.truncate(ENTRIES);
-    all_at_once(&all, |(name, at, rsa)| {
-        let answer = match (scope.network, at, rsa) {
-            (true, Some(at), Some(rsa)) => {
-                answers_as(*at, (*rsa, None), &options.network.route(*at)).map(|_| ())
-            }
-            _ => Ok(()),
-        };
-        tried(name.clone(), *at, answer)
+    all_at_once(&all, |(name, at, rsa)| match (scope.network, at, rsa) {
+        (true, Some(at), Some(rsa)) => {
+            let answer = answers_as(*at, (*rsa, None), &options.network.route(*at));
+            tried(name.clone(), Some(*at), answer.map(|_| ()))
+        }
+        // Without an address: not asked.
+        _ => tried(name.clone(), None, Ok(())),
     })
 }
 
@@ -503,6 +630,113 @@ mod tests {
         ] {
             assert_eq!(of(&other), None, "{other}");
         }
+    }
+
+    const ALL: Scope = Scope { network: true };
+    const HERE: Scope = Scope { network: false };
+
+    fn options(torrc: &str) -> Options {
+        let host = weft_config::MemoryHost::new();
+        weft_config::load_text(torrc, &host).unwrap().options
+    }
+
+    fn expected(torrc: &str) -> Vec<(String, bool)> {
+        let all = expected_ports(&options(torrc)).into_iter();
+        let named = all.map(|port| match port.at {
+            ListenAt::Tcp {
+                address,
+                port: number,
+            } => {
+                let at = SocketAddr::new(address, number.to_bind());
+                (format!("{} {at}", port.name), port.may_hibernate)
+            }
+            ListenAt::Unix(_) => panic!("{torrc}"),
+        });
+        named.collect()
+    }
+
+    #[test]
+    fn a_port_is_expected_where_the_node_listens() {
+        let names = |torrc: &str| {
+            let all = expected(torrc).into_iter();
+            all.map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("ORPort 9001\nSocksPort 0\n"), ["ORPort 0.0.0.0:9001"]);
+        let split = "ORPort 443 NoListen\nORPort 9001 NoAdvertise\nSocksPort 0\n";
+        assert_eq!(names(split), ["ORPort 0.0.0.0:9001"]);
+        assert_eq!(
+            names("ORPort 192.0.2.1:9001\nORPort [2001:db8::1]:9001\nSocksPort 0\n"),
+            ["ORPort 192.0.2.1:9001", "ORPort [2001:db8::1]:9001"]
+        );
+        let disabled = "ORPort 9001\nSocksPort 9050\nControlPort 9051\nDisableNetwork 1\n";
+        assert_eq!(names(disabled), ["ControlPort 127.0.0.1:9051"]);
+    }
+
+    #[test]
+    fn accounting_may_close_all_ports_but_those_of_controllers() {
+        let torrc = "ORPort 9001\nSocksPort 9050\nControlPort 9051\n";
+        assert!(expected(torrc).iter().all(|(_, hibernates)| !hibernates));
+        let torrc = format!("{torrc}AccountingMax 1 GB\n");
+        let found: Vec<bool> = expected(&torrc).iter().map(|(_, closes)| *closes).collect();
+        assert_eq!(found, [true, true, false]);
+    }
+
+    #[test]
+    fn authorities_are_asked_by_nodes_that_need_not_hide_tor() {
+        let of = |torrc: &str, scope| authorities(&options(torrc), scope).map(|all| all.len());
+        let client = "SocksPort 9050\n";
+        let bridges = "SocksPort 9050\nUseBridges 1\nBridge 192.0.2.1:443\n";
+        let bridge = "ORPort 9001\nBridgeRelay 1\n";
+        assert_eq!(of(client, ALL), Ok(ASKED));
+        assert_eq!(of(client, HERE), Err(Unasked::Offline));
+        let disabled = format!("{client}DisableNetwork 1\n");
+        assert_eq!(of(&disabled, ALL), Err(Unasked::NetworkDisabled));
+        assert_eq!(of(bridges, ALL), Err(Unasked::UsesBridges));
+        assert_eq!(of(bridge, ALL), Err(Unasked::IsBridge));
+    }
+
+    #[test]
+    fn names_are_not_looked_up_where_others_are_not_asked() {
+        let torrc = "ORPort 9001\nAddress relay.invalid\n";
+        assert_eq!(known_addresses(&options(torrc), HERE), None);
+        let torrc = "ORPort 9001\nAddress 9.0.0.9\nAddressDisableIPv6 1\n";
+        let found = known_addresses(&options(torrc), HERE).unwrap();
+        assert_eq!(found, ["9.0.0.9:9001".parse().unwrap()]);
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_asked_has_no_address() {
+        let torrc = "SocksPort 9050\nUseBridges 1\nBridge 192.0.2.1:443\n";
+        let found = entries(&options(torrc), None, ALL);
+        assert_eq!(found, [tried("bridge 192.0.2.1:443", None, Ok(()))]);
+    }
+
+    #[test]
+    fn facts_of_a_relay_change_nothing_on_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let torrc = format!("ORPort 9001\nDataDirectory {}\n", data.display());
+        let options = options(&torrc);
+        let config = key_config(&options);
+        let now = SystemTime::now();
+        let keys = weft_datadir::keys::RelayKeys::load_or_create(&config, now, &mut rand::rng());
+        let keys = keys.unwrap();
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+        let facts = gather(&options, HERE, now);
+        let found = facts.keys.unwrap().unwrap();
+        assert_eq!(found.fingerprint, keys.fingerprint());
+        assert_eq!(found.signing_expires, Some(keys.signing_expires));
+        assert_eq!(found.renewed_before, Some(Duration::from_secs(86_400)));
+        assert_eq!(facts.moved, None);
+        assert_eq!(facts.holder, Ok(Holder::Nobody));
+        assert!(!data.join("lock").exists());
+        let modes: Vec<_> = facts.modes.iter().map(|of| (&of.path, of.mode)).collect();
+        assert_eq!(modes, [(&data, 0o755)]);
+        let mode = fs::metadata(&data).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755);
+        weft_datadir::backup::mark_moved(&config, Path::new("a.backup"), now).unwrap();
+        let moved = gather(&options, HERE, now).moved.unwrap();
+        assert!(moved.contains("keys/moved"), "{moved}");
     }
 
     #[test]

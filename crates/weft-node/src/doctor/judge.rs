@@ -1,8 +1,12 @@
 //! What follows from the facts, by arguments alone.
 
-use std::time::{Duration, SystemTime};
+use std::cmp::Ordering;
+use std::net::SocketAddr;
+use std::time::Duration;
 
-use super::facts::{Consensus, Facts, Listed};
+use weft_datadir::lock::Holder;
+
+use super::facts::{Consensus, Facts, Listed, Unasked, stamp};
 use super::{Finding, Tried, Verdict};
 use crate::VERSION;
 
@@ -11,7 +15,7 @@ use crate::VERSION;
 const BAD_SKEW: u64 = 30 * 60;
 /// Off by more is worth a look.
 const SKEW: u64 = 60;
-/// How long before its end a signing key that cannot be renewed is worth a look.
+/// How long before its end a signing key that the relay cannot renew is worth a look.
 const SIGNING_SOON: Duration = Duration::from_secs(5 * 86_400);
 /// Files that a relay needs besides one connection for each relay of the network.
 const FILES_BESIDES: u64 = 1000;
@@ -23,6 +27,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let mut all = Answers(Vec::new());
     machine(facts, &mut all);
     keys(facts, &mut all);
+    moved(facts, &mut all);
     process(facts, &mut all);
     clock(facts, &mut all);
     consensus(facts, &mut all);
@@ -59,12 +64,28 @@ impl Answers {
 
 fn machine(facts: &Facts, all: &mut Answers) {
     match &facts.check {
-        Ok(()) => all.add(
+        Ok(()) if facts.modes.is_empty() => all.add(
             "files",
             Verdict::Good,
             "the directories are this user's and private",
         ),
+        Ok(()) => {}
         Err(why) => all.add("files", Verdict::Bad, why.clone()),
+    }
+    for wrong in &facts.modes {
+        let path = wrong.path.display();
+        all.advise(
+            "files",
+            Verdict::Warning,
+            format!(
+                "{path} has mode {:04o}, and should have {:04o}",
+                wrong.mode, wrong.wanted
+            ),
+            format!(
+                "chmod {:o} {path}; a start does the same to one that others can read",
+                wrong.wanted
+            ),
+        );
     }
     if let Some(most) = facts.files {
         let relays = facts.consensus.as_ref().map_or(0, |of| of.relays as u64);
@@ -124,52 +145,107 @@ fn keys(facts: &Facts, all: &mut Answers) {
         None => {}
         Some(Err(why)) => all.add("keys", Verdict::Bad, why.clone()),
         Some(Ok(keys)) => {
-            let left = keys.signing_expires.duration_since(facts.now);
+            let soon = match keys.renewed_before {
+                // It should be done by then.
+                Some(slop) => slop.saturating_sub(slop / 4),
+                None => SIGNING_SOON,
+            };
             let text = format!("the relay is {}", keys.fingerprint);
-            match left {
-                Ok(left) if left > SIGNING_SOON => all.add("keys", Verdict::Good, text),
-                // A running relay renews it a day before.
-                Ok(left) => all.advise(
+            let left = keys
+                .signing_expires
+                .map(|end| end.duration_since(facts.now));
+            let (verdict, text) = match left {
+                Some(Ok(left)) if left > soon => return all.add("keys", Verdict::Good, text),
+                Some(Ok(left)) => {
+                    let hours = left.as_secs() / 3600;
+                    let text = format!("{text}; its signing key runs out in {hours} hours");
+                    (Verdict::Warning, text)
+                }
+                Some(Err(_)) => (Verdict::Bad, format!("{text}; its signing key has run out")),
+                None => (Verdict::Bad, format!("{text}; it has no signing key")),
+            };
+            match (keys.renewed_before, facts.runs()) {
+                (None, _) => all.advise(
                     "keys",
-                    Verdict::Warning,
-                    format!("{text}; its signing key runs out in {} hours", left.as_secs() / 3600),
-                    "a relay that runs renews it by itself, unless the master key is kept elsewhere (OfflineMasterKey): \
-                     then make a new one there with `weft --keygen`",
+                    verdict,
+                    text,
+                    "make a new one with `weft --keygen` where the master key is, and copy ed25519_signing_secret_key and \
+                     ed25519_signing_cert from there",
                 ),
-                Err(_) => all.advise(
+                (Some(_), true) => all.advise(
                     "keys",
-                    Verdict::Bad,
-                    format!("{text}; its signing key has run out"),
-                    "start the relay, which renews it; with OfflineMasterKey make one with `weft --keygen` first",
+                    verdict,
+                    text,
+                    "a relay that runs renews it by itself: look at its log",
                 ),
+                (Some(_), false) if facts.moved.is_none() => {
+                    all.advise("keys", verdict, text, "start the relay, which renews it");
+                }
+                (Some(_), false) => all.add("keys", verdict, text),
             }
         }
     }
 }
 
-fn process(facts: &Facts, all: &mut Answers) {
-    match facts.pid {
-        None => all.advise(
-            "process",
+/// A relay that runs elsewhere must not be started here.
+fn moved(facts: &Facts, all: &mut Answers) {
+    match (&facts.moved, facts.runs()) {
+        (None, _) => {}
+        (Some(why), false) => all.add("moved", Verdict::Bad, why.clone()),
+        // By C tor, which does not know of the mark.
+        (Some(why), true) => all.advise(
+            "moved",
             Verdict::Bad,
-            "it does not run: no process has the DataDirectory's lock",
-            "start it, and look at its log if it ends",
+            format!("it runs here, and {why}"),
+            "end it here, unless it was ended there",
         ),
-        Some(0) => all.add("process", Verdict::Good, "it runs"),
-        Some(pid) => all.add(
-            "process",
+    }
+}
+
+fn process(facts: &Facts, all: &mut Answers) {
+    const ABOUT: &str = "process";
+    match &facts.holder {
+        Ok(Holder::Nobody) => {
+            let text = "it does not run: no process has the DataDirectory's lock";
+            match facts.moved {
+                None => all.advise(
+                    ABOUT,
+                    Verdict::Bad,
+                    text,
+                    "start it, and look at its log if it ends",
+                ),
+                Some(_) => all.add(ABOUT, Verdict::Bad, text),
+            }
+        }
+        Ok(Holder::Process(id)) => {
+            all.add(ABOUT, Verdict::Good, format!("it runs, as process {id}"));
+        }
+        Ok(Holder::Unseen) => all.add(
+            ABOUT,
             Verdict::Good,
-            format!("it runs, as process {pid}"),
+            "it runs, as a process whose id is not seen from here",
+        ),
+        Err(why) => all.add(
+            ABOUT,
+            Verdict::Unknown,
+            format!("it is not known whether it runs: {why}"),
         ),
     }
     for port in &facts.ports {
-        match &port.answer {
-            Ok(()) => all.add("ports", Verdict::Good, format!("{} answers", port.what)),
-            Err(why) => all.advise(
+        let what = &port.tried.what;
+        match (&port.tried.answer, port.may_hibernate) {
+            (Ok(()), _) => all.add("ports", Verdict::Good, format!("{what} answers")),
+            (Err(why), false) => all.advise(
                 "ports",
                 Verdict::Bad,
-                format!("{} does not answer here: {why}", port.what),
+                format!("{what} does not answer here: {why}"),
                 "send the process SIGHUP if torrc was changed, and look at its log",
+            ),
+            (Err(why), true) => all.advise(
+                "ports",
+                Verdict::Warning,
+                format!("{what} does not answer here: {why}. It is closed while the node hibernates (AccountingMax)"),
+                "its log has when it began to hibernate; if it did not, send it SIGHUP if torrc was changed",
             ),
         }
     }
@@ -194,18 +270,31 @@ fn process(facts: &Facts, all: &mut Answers) {
 }
 
 fn clock(facts: &Facts, all: &mut Answers) {
-    if !facts.scope.network {
-        return;
-    }
-    let mut skews: Vec<i64> = facts
-        .clocks
+    let clocks = match &facts.clocks {
+        Ok(clocks) => clocks,
+        Err(Unasked::Offline) => return,
+        Err(why) => {
+            let why = match why {
+                Unasked::NetworkDisabled | Unasked::Offline => "DisableNetwork is set",
+                Unasked::UsesBridges => {
+                    "a connection to one shows that this machine uses Tor, which bridges hide (UseBridges)"
+                }
+                Unasked::IsBridge => {
+                    "a connection to one shows that this machine, a bridge, uses Tor"
+                }
+            };
+            let text = format!("the authorities were not asked for the time, because {why}");
+            return all.add("clock", Verdict::Unknown, text);
+        }
+    };
+    let mut skews: Vec<i64> = clocks
         .iter()
         .filter_map(|(_, skew)| *skew.as_ref().ok()?)
         .collect();
     skews.sort_unstable();
     // One that lies does not decide.
     let Some(skew) = skews.get(skews.len() / 2) else {
-        let whys = facts.clocks.iter().filter_map(|(name, answer)| {
+        let whys = clocks.iter().filter_map(|(name, answer)| {
             let why = answer.as_ref().err()?;
             Some(format!("{name}: {why}"))
         });
@@ -241,20 +330,13 @@ fn separator(of: &[String]) -> &'static str {
     }
 }
 
-/// `2026-11-28 05:00:00`, which sort as they follow each other.
-fn stamp(time: SystemTime) -> String {
-    let time = time::OffsetDateTime::from(time);
-    let form = time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
-    time.format(form).unwrap_or_default()
-}
-
 fn consensus(facts: &Facts, all: &mut Answers) {
     let Some(consensus) = &facts.consensus else {
         return all.advise(
             "consensus",
-            match facts.pid {
-                Some(_) => Verdict::Warning,
-                None => Verdict::Unknown,
+            match facts.runs() {
+                true => Verdict::Warning,
+                false => Verdict::Unknown,
             },
             "none is kept: the node has not read the network's list of relays yet",
             "wait a minute after its first start; then look at its log for `Problem bootstrapping`",
@@ -270,7 +352,13 @@ fn consensus(facts: &Facts, all: &mut Answers) {
             format!("{text}: it begins in the future of this machine's clock ({now})"),
             "set the clock, best by NTP",
         ),
-        () if now > *until => all.advise(
+        () if consensus.has_ended(facts.now) && !facts.is_relay => all.advise(
+            "consensus",
+            Verdict::Warning,
+            format!("{text}: it ended at {until}, and it is {now} now. A client that is idle for a day fetches none"),
+            "it fetches one when it is used; if it does not, look at its log, at the way out, and at the clock",
+        ),
+        () if consensus.has_ended(facts.now) => all.advise(
             "consensus",
             Verdict::Bad,
             format!("{text}: it ended at {until}, and it is {now} now"),
@@ -284,28 +372,32 @@ fn consensus(facts: &Facts, all: &mut Answers) {
 
 /// The consensus recommends versions of C tor. What Weft follows is one of them.
 fn version(consensus: &Consensus, all: &mut Answers) {
-    let newest = consensus
-        .versions
-        .split(',')
-        .max_by_key(|version| numbers(version));
+    // `0.4.9.11 (Weft-1.0.0)`.
+    let own = VERSION.split(' ').next().unwrap_or(VERSION);
+    let listed = || consensus.versions.split(',');
+    let newest = listed().max_by_key(|version| numbers(version));
     let Some(newest) = newest.filter(|newest| !newest.is_empty()) else {
         return;
     };
-    let recommended = consensus
-        .versions
-        .split(',')
-        .any(|version| version == VERSION);
+    let recommended = listed().any(|version| version == own);
     let text = format!(
-        "Weft {} speaks as C tor {VERSION} does",
+        "Weft {} speaks as C tor {own} does",
         env!("CARGO_PKG_VERSION")
     );
-    match recommended || numbers(VERSION) >= numbers(newest) {
-        true => all.add(
+    match (recommended, numbers(own).cmp(&numbers(newest))) {
+        (true, _) => all.add(
             "version",
             Verdict::Good,
             format!("{text}, which the consensus recommends"),
         ),
-        false => all.advise(
+        (false, Ordering::Greater | Ordering::Equal) => all.add(
+            "version",
+            Verdict::Good,
+            format!(
+                "{text}, which is newer than all that the consensus recommends (up to {newest})"
+            ),
+        ),
+        (false, Ordering::Less) => all.advise(
             "version",
             Verdict::Warning,
             format!("{text}; the consensus recommends up to {newest}, and no longer that one"),
@@ -338,60 +430,48 @@ fn relay(facts: &Facts, all: &mut Answers) {
 
 fn reachable(facts: &Facts, listed: Option<&Listed>, all: &mut Answers) {
     const ABOUT: &str = "reachable";
-    let own: Vec<String> = facts
-        .own
-        .iter()
-        .map(|own| format!("{:?}", own.address))
-        .collect();
-    if own.is_empty() {
-        return all.advise(
-            ABOUT,
-            Verdict::Bad,
-            "no address of this machine can be published",
-            "set Address to the address at which others reach this machine, or name it in ORPort",
-        );
-    }
-    let places: Vec<String> = facts
-        .own
-        .iter()
-        .filter_map(|own| Some(own.address?.to_string()))
-        .collect();
-    let places = places.join(" and ");
     let node = facts.node.as_ref().and_then(|node| node.as_ref().ok());
-    let by_node = node.and_then(|values| values.get("status/reachability-succeeded/or"));
-    let runs = listed.is_some_and(|listed| listed.flags.contains(&"Running"));
-    if runs {
-        return all.add(
-            ABOUT,
-            Verdict::Good,
-            format!("the authorities reach it at {places}"),
-        );
+    let by_node = |key: &str| node.and_then(|values| values.get(key)).map(String::as_str);
+    let consensus = facts.consensus.as_ref();
+    let valid = consensus.filter(|consensus| !consensus.has_ended(facts.now));
+    let running = listed.filter(|listed| listed.flags.contains(&"Running"));
+    if let (Some(consensus), Some(listed)) = (valid, running) {
+        let after = &consensus.times[0];
+        let at = places(listed.or_ports.iter().copied());
+        let text = format!("the authorities reach it{at}, by the consensus of {after} UTC");
+        return all.add(ABOUT, Verdict::Good, text);
     }
-    if facts.assumes {
-        return all.add(
-            ABOUT,
-            Verdict::Unknown,
-            format!("it is assumed that others reach it at {places} (AssumeReachable)"),
-        );
+    let mut at = places(facts.own.iter().filter_map(|own| own.address));
+    if let Some(address) = by_node("address").filter(|_| at.is_empty()) {
+        at = format!(" at {address}");
     }
-    match by_node.map(String::as_str) {
-        Some("1") => all.add(ABOUT, Verdict::Good, format!("it was reached from outside at {places}")),
+    let reached = by_node("status/reachability-succeeded/or");
+    match reached {
+        // A node that assumes it, and one that knows no address of its own, answer the same.
+        Some("1") if !facts.assumes && !at.is_empty() => {
+            all.add(ABOUT, Verdict::Good, format!("it was reached from outside{at}"));
+        }
+        _ if facts.assumes => {
+            let text = format!("it is assumed that others reach it{at} (AssumeReachable)");
+            return all.add(ABOUT, Verdict::Unknown, text);
+        }
+        _ if at.is_empty() => return no_address(facts, node.is_some(), all),
         Some(_) => all.advise(
             ABOUT,
             Verdict::Bad,
-            format!("nobody has reached it from outside at {places} yet"),
+            format!("nobody has reached it from outside{at} yet"),
             "wait some minutes after a start; then look at the firewall, at port forwarding, and at Address",
         ),
         None => all.add(
             ABOUT,
             Verdict::Unknown,
-            format!("whether others reach it at {places} is known to the authorities, once they list it, and to the node, by its control port"),
+            format!("whether others reach it{at} is known to the authorities, once they list it, and to the node, by its control port"),
         ),
     }
     let refused = facts
         .own
         .iter()
-        .filter(|_| facts.scope.network && facts.pid.is_some());
+        .filter(|_| facts.scope.network && facts.runs());
     for own in refused {
         // Routers often do not lead back what a machine behind them sends to their own address.
         if let Err(why) = &own.answer {
@@ -404,6 +484,41 @@ fn reachable(facts: &Facts, listed: Option<&Listed>, all: &mut Answers) {
                 ),
             );
         }
+    }
+}
+
+/// ` at ADDRESS and ADDRESS`; nothing, if there is none.
+fn places(of: impl Iterator<Item = SocketAddr>) -> String {
+    let all: Vec<String> = of.map(|at| at.to_string()).collect();
+    match all.as_slice() {
+        [] => String::new(),
+        all => format!(" at {}", all.join(" and ")),
+    }
+}
+
+/// No address was found at which others could reach the relay.
+fn no_address(facts: &Facts, node_answers: bool, all: &mut Answers) {
+    const ABOUT: &str = "reachable";
+    const ADVICE: &str =
+        "set Address to the address at which others reach this machine, or name it in ORPort";
+    if facts.names_unread {
+        let text = "the host that Address names was not looked up";
+        return all.add(ABOUT, Verdict::Unknown, text);
+    }
+    match node_answers {
+        // It may learn one from an authority.
+        true => all.advise(
+            ABOUT,
+            Verdict::Unknown,
+            "neither torrc nor this machine has an address that can be published, and the running node has none yet",
+            ADVICE,
+        ),
+        false => all.advise(
+            ABOUT,
+            Verdict::Bad,
+            "no address of this machine can be published",
+            ADVICE,
+        ),
     }
 }
 
@@ -505,15 +620,15 @@ fn unlisted(facts: &Facts, all: &mut Answers) {
             "not, as torrc has it: PublishServerDescriptor 0, or authorities that were not asked",
         );
     }
-    match (&facts.consensus, facts.pid) {
-        (Some(of), _) => all.advise(
+    match &facts.consensus {
+        Some(of) => all.advise(
             ABOUT,
             Verdict::Warning,
             format!("the consensus of {} UTC does not list it", of.times[0]),
             "a relay is listed at the full hour or the one after it was found reachable. If it is not then, its log has what the \
              authorities answered to its descriptor",
         ),
-        (None, _) => all.add(ABOUT, Verdict::Unknown, "no consensus is kept yet"),
+        None => all.add(ABOUT, Verdict::Unknown, "no consensus is kept yet"),
     }
 }
 

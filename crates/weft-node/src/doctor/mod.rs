@@ -2,7 +2,8 @@
 //! files, the process, the ports, the clock, the consensus, the guards.
 //!
 //! [`facts`] looks at this machine and asks the running node and the network; [`judge`] makes findings of it, by
-//! arguments alone. Nothing is changed, and no lock is taken: it runs beside the node.
+//! arguments alone. Nothing is changed: it runs beside the node, whose lock is at most tried for a moment
+//! ([`weft_datadir::lock::holder`]).
 
 mod controller;
 mod facts;

@@ -255,6 +255,11 @@ fn ask(names: Vec<String>) -> Answers {
         .collect()
 }
 
+/// Whether `Address` names hosts, which [`own_addresses`] looks up.
+pub(crate) fn has_host_names(options: &Options) -> bool {
+    !names_of(options).is_empty()
+}
+
 /// The addresses at which others reach a relay of these options, as far as that is known without listening: ports that the
 /// system chooses are not among them.
 pub fn own_addresses(options: &Options) -> Vec<SocketAddr> {

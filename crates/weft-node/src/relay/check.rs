@@ -2,6 +2,7 @@
 //! `--verify-config` and every start run it.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use weft_config::Options;
 use weft_config::client_ports::{AppService, ListenAt};
@@ -98,12 +99,22 @@ pub(super) fn tcp_ports(options: &Options) -> impl Iterator<Item = (&'static str
         .filter(|(_, addr)| addr.port() != 0)
 }
 
+/// Private directories of a node, and whether its group may read them.
+pub(crate) fn directories(options: &Options) -> [(&Path, bool); 3] {
+    let files = &options.files;
+    [
+        (&files.data_directory, files.data_directory_group_readable),
+        (&files.key_directory, files.key_directory_group_readable),
+        (&files.cache_directory, files.cache_directory_group_readable),
+    ]
+}
+
 /// Looks at the directories that are there; a start makes those that are not.
 fn check_directories(options: &Options) -> Result<(), DirError> {
-    let files = &options.files;
-    could_be_private(&files.data_directory, files.data_directory_group_readable)?;
-    could_be_private(&files.key_directory, files.key_directory_group_readable)?;
-    could_be_private(&files.cache_directory, files.cache_directory_group_readable)
+    let directories = directories(options);
+    directories
+        .into_iter()
+        .try_for_each(|(path, group)| could_be_private(path, group))
 }
 
 #[cfg(test)]

@@ -98,8 +98,10 @@ use statistics::StatisticsSide;
 use threads::Threads;
 use uploads::UploadLines;
 
+pub(crate) use address::has_host_names;
 pub use address::own_addresses;
 pub use check::check;
+pub(crate) use check::directories;
 pub use claims::check_all;
 pub use error::StartError;
 pub use identity::key_config;
