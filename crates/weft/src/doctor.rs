@@ -16,16 +16,18 @@ use crate::output::print;
 
 /// Says what works of a node and what does not: its torrc, files, ports, clock, place in the consensus, guards.
 ///
-/// It changes nothing and runs beside the node, as the node's user or as root. Other machines are asked for the time, and
-/// whether guards and the relay's own address answer; a ControlPort or ControlSocket with CookieAuthentication lets it ask
-/// the running node, too. The exit status is 1 if something is bad, and 0 if all is good, unknown or worth a look.
+/// It changes nothing and runs beside the node, as the node's user or as root; root becomes the node's user first, or the
+/// owner of DataDirectory where torrc has no User. Authorities are asked for the time, guards, bridges and the relay's own
+/// address whether they answer; with UseBridges and on a bridge no authority is asked, and with DisableNetwork nothing is. A
+/// ControlPort or ControlSocket with CookieAuthentication lets it ask the running node, too. The exit status is 1 if something is
+/// bad, and 0 if all is good, unknown or worth a look.
 #[derive(Debug, Parser)]
 #[command(name = "weft doctor", bin_name = "weft doctor")]
 pub(crate) struct DoctorArgs {
     /// How it is printed.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Ask this machine alone.
+    /// Ask this machine alone, and look up no host name of Address.
     #[arg(long)]
     offline: bool,
     /// The words with which the node is started: -f FILE, --defaults-torrc FILE, --OPTION VALUE.
