@@ -54,7 +54,7 @@ pub(crate) struct BackupArgs {
 /// Nothing is written unless the passphrase is right, all keys belong together, the directories are this relay's or empty,
 /// no process has the DataDirectory, and nothing answers with these keys where the relay ran. A relay
 /// that was moved away from here with weft backup --move comes back only by a later backup, made where
-/// it runs now. Run it as root, if torrc has User, or as the relay's user.
+/// it runs now. Run it as root or as the relay's user.
 #[derive(Debug, Parser)]
 #[command(name = "weft restore", bin_name = "weft restore")]
 pub(crate) struct RestoreArgs {
