@@ -225,6 +225,8 @@ fn check_dropped(uid: Uid, gid: Gid, old_uid: Uid, old_gid: Gid) -> Result<(), U
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     /// Not a test of its own: another test runs it in a separate process.
@@ -235,8 +237,9 @@ mod tests {
         let before = (getgroups().unwrap(), Gid::effective());
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("secret");
-        std::fs::write(&secret, "of root").unwrap();
-        let read = || std::fs::read_to_string(&secret);
+        fs::write(&secret, "of root").unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+        let read = || fs::read_to_string(&secret);
         let during = as_user("nobody", nobody.uid, nobody.gid, || {
             (Uid::effective(), Gid::effective(), getgroups(), read())
         });
