@@ -434,6 +434,29 @@ impl Network {
         Ok(())
     }
 
+    /// Waits until no relay or client has a connection to a target that was stopped. One that is busy would send circuits for
+    /// the new process over a connection of the old one, and they would fail.
+    fn wait_parted(&mut self, nickname: &str) -> Result<()> {
+        let gone = self.target(nickname)?.fingerprint().to_string();
+        let config = self.config.clone();
+        let relays = self.guards.iter_mut().chain(&mut self.exits);
+        let clients = self.clients.iter_mut().map(|client| &mut client.node);
+        for node in relays.map(|relay| &mut relay.node).chain(clients) {
+            let what = format!("{} to hear that {nickname} has ended", node.nickname());
+            wait(&config, &what, || {
+                node.check()?;
+                let links = Control::connect(&node.control_socket())?.info("orconn-status")?;
+                let mut links = links.lines();
+                let is_open = |line: &str| line.contains(&gone) && line.ends_with("CONNECTED");
+                Ok(match links.any(is_open) {
+                    true => Err("it has a connection still".to_owned()),
+                    false => Ok(()),
+                })
+            })?;
+        }
+        Ok(())
+    }
+
     /// Waits until a target that lets streams out knows the relays from which they come, as
     /// [`Network::wait_known`] does for other exits, and its own policy: C tor refuses all streams until it has
     /// made its descriptor.
@@ -520,6 +543,8 @@ impl Network {
         let config = self.config.clone();
         let (target, guardian) = self.target_and_guardian(nickname)?;
         target.node.stop(guardian)?;
+        self.wait_parted(nickname)?;
+        let (target, guardian) = self.target_and_guardian(nickname)?;
         target.node.start(&program, guardian)?;
         wait_accepting(&config, &mut target.node, target.or.address())?;
         self.wait_exit(nickname)
