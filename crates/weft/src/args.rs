@@ -51,6 +51,40 @@ pub(crate) fn read<P: CommandFactory + FromArgMatches>(
     }
 }
 
+/// The words of a command whose last ones are a node's (`weft doctor -f torrc --offline`): its own options first, wherever they
+/// stand. Among the node's words they would be taken for options of torrc.
+pub(crate) fn own_first<P: CommandFactory>(
+    words: impl Iterator<Item = OsString>,
+) -> impl Iterator<Item = OsString> {
+    let command = P::command();
+    let own = |word: &OsString| {
+        let long = word.to_str()?.strip_prefix("--")?;
+        let (name, value) = match long.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (long, false),
+        };
+        let mut all = command.get_arguments();
+        let arg = all.find(|arg| arg.get_long() == Some(name))?;
+        // Whether the next word is its value.
+        Some(arg.get_action().takes_values() && !value)
+    };
+    let mut words = words;
+    let mut first: Vec<OsString> = words.next().into_iter().collect();
+    let mut others = Vec::new();
+    while let Some(word) = words.next() {
+        match own(&word) {
+            Some(has_value) => {
+                first.push(word);
+                if has_value {
+                    first.extend(words.next());
+                }
+            }
+            None => others.push(word),
+        }
+    }
+    first.into_iter().chain(others)
+}
+
 /// A command line as it is read, and as help, manual pages and completions have it.
 pub(crate) fn prepared(command: Command) -> Command {
     defaults::as_accepted(with_negative_numbers(command))
@@ -89,7 +123,34 @@ fn is_number(arg: &Arg) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct OfNode {
+        #[arg(long)]
+        offline: bool,
+        #[arg(long)]
+        format: Option<String>,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    }
+
+    #[test]
+    fn a_command_s_own_options_may_stand_behind_the_node_s_words() {
+        for text in [
+            "doctor --offline --format json -f t --SocksPort 9050",
+            "doctor -f t --offline --SocksPort 9050 --format json",
+            "doctor -f t --SocksPort 9050 --format=json --offline",
+        ] {
+            let words = text.split(' ').map(OsString::from);
+            let read = OfNode::try_parse_from(own_first::<OfNode>(words)).unwrap();
+            assert!(read.offline, "{text}");
+            assert_eq!(read.format.as_deref(), Some("json"), "{text}");
+            assert_eq!(read.words, ["-f", "t", "--SocksPort", "9050"], "{text}");
+        }
+    }
 
     /// No number has a use for any of these.
     const SILLY: [&str; 7] = [

@@ -116,7 +116,7 @@ fn source(passphrase_fd: Option<i32>) -> Result<Source> {
 
 /// Does what the words after `weft` ask for, `backup` being the first.
 pub(crate) fn backup(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let args = match args::read::<BackupArgs>(words)? {
+    let args = match args::read::<BackupArgs>(args::own_first::<BackupArgs>(words))? {
         Ok(Asked { args, .. }) => args,
         Err(status) => return Ok(status),
     };
@@ -221,7 +221,7 @@ fn mark_moved(
 
 /// Does what the words after `weft` ask for, `restore` being the first.
 pub(crate) fn restore(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let args = match args::read::<RestoreArgs>(words)? {
+    let args = match args::read::<RestoreArgs>(args::own_first::<RestoreArgs>(words))? {
         Ok(Asked { args, .. }) => args,
         Err(status) => return Ok(status),
     };

@@ -49,7 +49,7 @@ enum Format {
 
 /// Does what the words after `weft` ask for, `doctor` being the first.
 pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let args = match args::read::<DoctorArgs>(words)? {
+    let args = match args::read::<DoctorArgs>(args::own_first::<DoctorArgs>(words))? {
         Ok(Asked { args, .. }) => args,
         Err(status) => return Ok(status),
     };
