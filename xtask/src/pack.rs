@@ -297,14 +297,14 @@ impl Trial {
     /// It is killed after its first row, and a second run measures the others only.
     fn kill_and_go_on(&self) -> Result<()> {
         let mut child = self
-            .command("", "--quick --minutes 60")
+            .command("", "--quick --minutes 10")
             .spawn()
             .context("running unshare")?;
         let first = self.first_row(&mut child);
         child.kill().context("killing the pack")?;
         child.wait().context("killing the pack")?;
         let first = first?;
-        let text = self.run("", "--quick --minutes 60")?;
+        let text = self.run("", "--quick --minutes 10")?;
         ensure!(text.contains("rows are in it"), "it did not end its rows");
         let record = self.read()?;
         ensure!(record["finished"] == true, "the record is not finished");
