@@ -48,6 +48,10 @@ const ALLOWED: &[(&str, &str)] = &[
         "No available nodes when trying to choose node",
         "the first consensuses list few relays",
     ),
+    (
+        "matches the configured _HSLayer2Nodes set",
+        "C tor's clients choose guards of a second layer for onion services, of which few relays leave none now and then",
+    ),
     // Authorities alone make and take diffs here, and fall back to whole consensuses.
     (
         "consensus diff",
