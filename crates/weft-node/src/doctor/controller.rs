@@ -1,25 +1,20 @@
 //! A controller of the running node, for some questions: it authenticates by the cookie, and asks.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, BufRead as _, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use weft_config::Options;
-use weft_config::client_ports::ListenAt;
+use weft_datadir::file;
 
-use super::facts::local;
+use super::ports::connect;
 
 /// How long the node may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a cookie.
+const COOKIE: usize = 32;
 /// Longest answer, in bytes.
 const MAX_ANSWER: u64 = 1 << 20;
-
-/// A connection to a controller's port.
-trait Connection: Read + Write {}
-impl<T: Read + Write> Connection for T {}
 
 /// The values of these keys (GETINFO), of those that the node has.
 ///
@@ -31,15 +26,16 @@ pub(super) fn ask(options: &Options, keys: &[&str]) -> Result<BTreeMap<String, S
         return Err("there is no ControlPort and no ControlSocket".to_owned());
     };
     let deadline = Instant::now() + PATIENCE;
-    let connection = connect(port).map_err(|error| format!("it does not answer: {error}"))?;
+    let connection =
+        connect(port, PATIENCE).map_err(|error| format!("it does not answer: {error}"))?;
     let authenticate = match (
         &options.control.cookie_file,
         &options.control.hashed_passwords,
     ) {
         (Some(path), _) => {
-            let cookie = fs::read(path);
-            let cookie = cookie.map_err(|error| format!("{}: {error}", path.display()))?;
-            format!("AUTHENTICATE {}\r\n", hex::encode(cookie))
+            let cookie = file::read(path, COOKIE).map_err(|error| error.to_string())?;
+            let cookie = cookie.ok_or_else(|| format!("{} is not there", path.display()))?;
+            format!("AUTHENTICATE {}\r\n", hex::encode(&*cookie))
         }
         (None, passwords) if passwords.is_empty() => "AUTHENTICATE\r\n".to_owned(),
         (None, _) => return Err("it wants a password, which is not known here".to_owned()),
@@ -47,26 +43,8 @@ pub(super) fn ask(options: &Options, keys: &[&str]) -> Result<BTreeMap<String, S
     converse(connection, &authenticate, keys, deadline).map_err(|error| error.to_string())
 }
 
-fn connect(port: &ListenAt) -> io::Result<Box<dyn Connection>> {
-    Ok(match port {
-        ListenAt::Tcp { address, port } => {
-            let address = local(SocketAddr::new(*address, port.to_bind()));
-            let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            Box::new(stream)
-        }
-        ListenAt::Unix(at) => {
-            let stream = UnixStream::connect(&at.path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            Box::new(stream)
-        }
-    })
-}
-
 fn converse(
-    connection: impl Connection,
+    connection: impl Read + Write,
     authenticate: &str,
     keys: &[&str],
     deadline: Instant,

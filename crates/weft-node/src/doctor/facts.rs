@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -12,8 +11,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::resource::{Resource, getrlimit};
 use weft_cell::identity::RsaIdentity;
 use weft_config::client_bridges::PluginKind;
-use weft_config::client_ports::{AppService, ListenAt};
-use weft_config::{DirAuthority, Options, OrPort};
+use weft_config::{DirAuthority, Options};
 use weft_datadir::dir::{WrongMode, wrong_mode};
 use weft_datadir::keys::{Identities, KeyConfig, KeysOnDisk};
 use weft_datadir::lock::{self, Holder};
@@ -22,6 +20,7 @@ use weft_dir::cache;
 use weft_dir::listing::Listing;
 use weft_proxy::Route;
 
+use super::ports::{Port, ports};
 use super::{Ids, Scope, Tried, controller};
 use crate::process::machine::total_memory;
 use crate::reachability::reach;
@@ -29,8 +28,6 @@ use crate::relay::{check, directories, has_host_names, key_config, own_addresses
 
 /// How long another machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long this one may.
-const LOCAL_PATIENCE: Duration = Duration::from_secs(2);
 /// How many authorities are asked for the time.
 const ASKED: usize = 3;
 /// How many guards and bridges are tried.
@@ -69,7 +66,7 @@ pub(super) struct Facts {
     pub(super) own: Vec<Tried>,
     /// `Address` names a host, which was not looked up: `own` is not known.
     pub(super) names_unread: bool,
-    /// By how many seconds our clock is ahead, by whom.
+    /// The seconds by which our clock is ahead of each authority's.
     pub(super) clocks: Result<Vec<Skew>, Unasked>,
     /// What the running node says of itself, by key; `None`: it has no port for controllers.
     pub(super) node: Option<Result<BTreeMap<String, String>, String>>,
@@ -105,17 +102,10 @@ pub(super) enum Unasked {
     Offline,
     /// `DisableNetwork`.
     NetworkDisabled,
-    /// `UseBridges`: whoever watches this machine is not to learn that it uses Tor.
+    /// `UseBridges`: the network between is not to learn that this machine uses Tor.
     UsesBridges,
     /// `BridgeRelay`: for the same reason.
     IsBridge,
-}
-
-/// A port of this machine.
-pub(super) struct Port {
-    pub(super) tried: Tried,
-    /// Closed while a relay with AccountingMax hibernates.
-    pub(super) may_hibernate: bool,
 }
 
 /// A relay's keys.
@@ -293,7 +283,7 @@ fn load_keys(config: &KeyConfig) -> Result<KeysOnDisk, String> {
     KeysOnDisk::read(config).map_err(|error| error.to_string())
 }
 
-fn tried(
+pub(super) fn tried(
     what: impl Into<String>,
     address: Option<SocketAddr>,
     answer: Result<(), String>,
@@ -306,7 +296,7 @@ fn tried(
 }
 
 /// Asks each on a thread of its own: all take as long as the slowest.
-fn all_at_once<T: Sync, R: Send>(these: &[T], ask: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub(super) fn all_at_once<T: Sync, R: Send>(these: &[T], ask: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let ask = &ask;
     thread::scope(|scope| {
         let threads: Vec<_> = these
@@ -332,92 +322,6 @@ fn root(error: &dyn std::error::Error) -> String {
         Some(source) => root(source),
         None => error.to_string(),
     }
-}
-
-/// An address of this machine to connect to, for one that is listened at.
-pub(super) fn local(at: SocketAddr) -> SocketAddr {
-    let ip = match at.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, at.port())
-}
-
-/// A port that torrc opens.
-#[derive(Debug, PartialEq, Eq)]
-struct Expected {
-    name: &'static str,
-    at: ListenAt,
-    /// Closed while a relay with AccountingMax hibernates.
-    may_hibernate: bool,
-}
-
-/// Ports that should answer: with DisableNetwork those of controllers alone. Ports that the system chooses are not known, and
-/// those of a family that torrc does not name may fail to open (a machine without IPv6).
-fn expected_ports(options: &Options) -> Vec<Expected> {
-    let hibernates = options.bandwidth.accounting.is_enabled();
-    let or = |name: &'static str, ports: &[OrPort], may_hibernate: bool| {
-        let ports = ports
-            .iter()
-            .filter(|port| port.listen && (port.explicit_address || port.address.is_ipv4()));
-        let ports = ports.map(|port| Expected {
-            name,
-            at: ListenAt::Tcp {
-                address: port.address,
-                port: port.port,
-            },
-            may_hibernate,
-        });
-        ports.collect::<Vec<_>>()
-    };
-    let mut all = Vec::new();
-    if !options.network.disabled {
-        all.extend(or("ORPort", &options.network.or_ports, hibernates));
-        all.extend(or("MetricsPort", &options.metrics.ports, false));
-        all.extend(or("DirPort", &options.directory.dir_ports, hibernates));
-        let apps = options.apps.ports.iter();
-        let apps = apps.filter(|port| port.service != AppService::Dns);
-        all.extend(apps.map(|port| Expected {
-            name: "port for applications",
-            at: port.at.clone(),
-            may_hibernate: hibernates,
-        }));
-    }
-    all.extend(options.control.ports.iter().map(|at| Expected {
-        name: "ControlPort",
-        at: at.clone(),
-        may_hibernate: false,
-    }));
-    all.retain(|port| match &port.at {
-        ListenAt::Tcp { port, .. } => port.to_bind() != 0,
-        ListenAt::Unix(_) => true,
-    });
-    all
-}
-
-/// Whether what torrc opens is open.
-fn ports(options: &Options) -> Vec<Port> {
-    all_at_once(&expected_ports(options), |port| {
-        let name = port.name;
-        let tried = match &port.at {
-            ListenAt::Tcp { address, port } => {
-                let at = SocketAddr::new(*address, port.to_bind());
-                let answer = TcpStream::connect_timeout(&local(at), LOCAL_PATIENCE);
-                let answer = answer.map(|_| ()).map_err(|error| error.to_string());
-                tried(format!("{name} {at}"), Some(at), answer)
-            }
-            ListenAt::Unix(at) => {
-                let answer = UnixStream::connect(&at.path).map(|_| ());
-                let answer = answer.map_err(|error| error.to_string());
-                tried(format!("{name} unix:{}", at.path.display()), None, answer)
-            }
-        };
-        Port {
-            tried,
-            may_hibernate: port.may_hibernate,
-        }
-    })
 }
 
 /// Whether the relay answers with its keys at its addresses, asked from this machine.
@@ -640,47 +544,6 @@ mod tests {
         weft_config::load_text(torrc, &host).unwrap().options
     }
 
-    fn expected(torrc: &str) -> Vec<(String, bool)> {
-        let all = expected_ports(&options(torrc)).into_iter();
-        let named = all.map(|port| match port.at {
-            ListenAt::Tcp {
-                address,
-                port: number,
-            } => {
-                let at = SocketAddr::new(address, number.to_bind());
-                (format!("{} {at}", port.name), port.may_hibernate)
-            }
-            ListenAt::Unix(_) => panic!("{torrc}"),
-        });
-        named.collect()
-    }
-
-    #[test]
-    fn a_port_is_expected_where_the_node_listens() {
-        let names = |torrc: &str| {
-            let all = expected(torrc).into_iter();
-            all.map(|(name, _)| name).collect::<Vec<_>>()
-        };
-        assert_eq!(names("ORPort 9001\nSocksPort 0\n"), ["ORPort 0.0.0.0:9001"]);
-        let split = "ORPort 443 NoListen\nORPort 9001 NoAdvertise\nSocksPort 0\n";
-        assert_eq!(names(split), ["ORPort 0.0.0.0:9001"]);
-        assert_eq!(
-            names("ORPort 192.0.2.1:9001\nORPort [2001:db8::1]:9001\nSocksPort 0\n"),
-            ["ORPort 192.0.2.1:9001", "ORPort [2001:db8::1]:9001"]
-        );
-        let disabled = "ORPort 9001\nSocksPort 9050\nControlPort 9051\nDisableNetwork 1\n";
-        assert_eq!(names(disabled), ["ControlPort 127.0.0.1:9051"]);
-    }
-
-    #[test]
-    fn accounting_may_close_all_ports_but_those_of_controllers() {
-        let torrc = "ORPort 9001\nSocksPort 9050\nControlPort 9051\n";
-        assert!(expected(torrc).iter().all(|(_, hibernates)| !hibernates));
-        let torrc = format!("{torrc}AccountingMax 1 GB\n");
-        let found: Vec<bool> = expected(&torrc).iter().map(|(_, closes)| *closes).collect();
-        assert_eq!(found, [true, true, false]);
-    }
-
     #[test]
     fn authorities_are_asked_by_nodes_that_need_not_hide_tor() {
         let of = |torrc: &str, scope| authorities(&options(torrc), scope).map(|all| all.len());
@@ -737,13 +600,5 @@ mod tests {
         weft_datadir::backup::mark_moved(&config, Path::new("a.backup"), now).unwrap();
         let moved = gather(&options, HERE, now).moved.unwrap();
         assert!(moved.contains("keys/moved"), "{moved}");
-    }
-
-    #[test]
-    fn what_listens_everywhere_is_asked_here() {
-        let of = |at: &str| local(at.parse().unwrap()).to_string();
-        assert_eq!(of("0.0.0.0:9001"), "127.0.0.1:9001");
-        assert_eq!(of("[::]:9001"), "[::1]:9001");
-        assert_eq!(of("192.0.2.1:9001"), "192.0.2.1:9001");
     }
 }

@@ -8,6 +8,7 @@
 mod controller;
 mod facts;
 mod judge;
+mod ports;
 #[cfg(test)]
 mod tests;
 

@@ -6,8 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use weft_datadir::dir::WrongMode;
 use weft_datadir::lock::Holder;
 
-use super::facts::{Consensus, Facts, Keys, Listed, Port, Unasked};
+use super::facts::{Consensus, Facts, Keys, Listed, Unasked};
 use super::judge::findings;
+use super::ports::Port;
 use super::{Finding, Scope, Tried, Verdict};
 
 /// C tor's version that Weft follows, as a consensus has it.
