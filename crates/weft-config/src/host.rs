@@ -48,11 +48,11 @@ pub trait Host {
     /// The system's; `NotFound` where it leads nowhere.
     fn kind(&self, path: &Path) -> io::Result<FileKind>;
 
-    /// Whether there is anything at a path, be it a symbolic link that leads nowhere.
+    /// Looks for anything at a path, be it a symbolic link that leads nowhere.
     ///
     /// # Errors
-    /// The system does not let us know.
-    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// The system's: nothing is there, or it does not let us know.
+    fn look(&self, path: &Path) -> io::Result<()>;
 
     /// The content of a file, `at_most` bytes of it.
     ///
@@ -218,11 +218,8 @@ impl Host for MemoryHost {
         }
     }
 
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        match self.kind(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            kind => kind.map(|_| true),
-        }
+    fn look(&self, path: &Path) -> io::Result<()> {
+        self.kind(path).map(drop)
     }
 
     fn read(&self, path: &Path, at_most: u64) -> io::Result<Vec<u8>> {

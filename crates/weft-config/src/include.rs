@@ -164,7 +164,8 @@ fn expand(pattern: &str, host: &dyn Host) -> io::Result<Vec<PathBuf>> {
             found.iter_mut().for_each(|path| path.push(&name));
             let mut there = Vec::new();
             for path in found {
-                if host.exists(&path).map_err(|error| at(&path, error))? {
+                let found = unless_absent(host.look(&path));
+                if found.map_err(|error| at(&path, error))?.is_some() {
                     there.push(path);
                 }
             }

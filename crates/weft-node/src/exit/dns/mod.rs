@@ -321,8 +321,8 @@ fn found(lookup: &Lookup, kind: QueryKind) -> Result<(Found, Duration), DnsError
     Ok((found, Duration::from_secs(ttl.into())))
 }
 
-/// A host name in the format of RESOLVED; `None` if it is none (TROVE-2026-035): whoever has a zone of reverse names may
-/// have put anything there.
+/// A host name in the format of RESOLVED; `None` if it is none (TROVE-2026-035): the owner of a zone of reverse names can
+/// put anything there.
 fn host_of(name: &Name) -> Option<Arc<[u8]>> {
     let labels: Vec<&[u8]> = name.iter().collect();
     let host = labels.join(&b'.');
