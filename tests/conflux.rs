@@ -16,7 +16,7 @@ mod private_network {
     use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
     use weft_lab::control::{Control, Fingerprint};
     use weft_lab::ports::Port;
-    use weft_lab::traffic::{Direction, Request, connect, transfer};
+    use weft_lab::traffic::{Direction, Request, connect, transfer, transfers};
     use weft_lab::up::{Client, Kind, More, Plan, Up};
 
     /// One network at a time.
@@ -320,24 +320,12 @@ mod private_network {
             };
             transfer(socks, &user, server, first)?;
             let begun = Instant::now();
-            thread::scope(|scope| {
-                let streams = (0..STREAMS).map(|seed| {
-                    let request = Request {
-                        direction,
-                        bytes: BYTES,
-                        seed,
-                    };
-                    let user = &user;
-                    scope.spawn(move || transfer(socks, user, server, request))
-                });
-                let streams: Vec<_> = streams.collect();
-                for stream in streams {
-                    stream
-                        .join()
-                        .unwrap_or_else(|_| bail!("a stream's thread panicked"))?;
-                }
-                Ok::<(), anyhow::Error>(())
-            })?;
+            let all = Request {
+                direction,
+                bytes: BYTES,
+                seed: 0,
+            };
+            transfers(socks, &user, server, all, STREAMS)?;
             let rate = (STREAMS * BYTES) as f64 * 8e-6 / begun.elapsed().as_secs_f64();
             let way = index(direction);
             let mut sets: HashMap<String, Vec<u32>> = HashMap::new();

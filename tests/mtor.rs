@@ -13,7 +13,7 @@ mod private_network {
 
     use anyhow::{Context as _, Result, ensure};
     use weft_lab::ports::Port;
-    use weft_lab::traffic::{Direction, Request, transfer};
+    use weft_lab::traffic::{Direction, Request, transfers};
     use weft_lab::up::{Kind, More, Plan, Up};
 
     /// Ends what would otherwise hang; nothing is measured by it.
@@ -99,22 +99,12 @@ mod private_network {
                 self.up.client("client0")?.socks(),
                 self.up.server().address(),
             );
-            thread::scope(|scope| {
-                let streams = (0..STREAMS).map(|seed| {
-                    let request = Request {
-                        direction,
-                        bytes: BYTES,
-                        seed,
-                    };
-                    scope.spawn(move || transfer(socks, user, server, request))
-                });
-                let streams: Vec<_> = streams.collect();
-                for stream in streams {
-                    let ended = stream.join();
-                    ended.unwrap_or_else(|_| anyhow::bail!("a stream's thread panicked"))?;
-                }
-                Ok(())
-            })
+            let request = Request {
+                direction,
+                bytes: BYTES,
+                seed: 0,
+            };
+            transfers(socks, user, server, request, STREAMS)
         }
 
         /// What circuits of the client carried while `during` ran, down and up, by its events.

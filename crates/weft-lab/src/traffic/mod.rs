@@ -13,9 +13,10 @@ pub(crate) mod socks;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 pub use names::NameServer;
 use payload::{CHUNK, Digest, Payload};
@@ -124,6 +125,33 @@ pub fn transfer<'a>(
         request,
         first_byte: first - start,
         last_byte: start.elapsed(),
+    })
+}
+
+/// Moves the payloads of `streams` streams of one user at once, with seeds from that of `request` on.
+///
+/// # Errors
+///
+/// As of [`transfer`].
+pub fn transfers(
+    proxy: SocketAddr,
+    user: &str,
+    server: SocketAddr,
+    request: Request,
+    streams: u64,
+) -> Result<()> {
+    thread::scope(|scope| {
+        let running = (0..streams).map(|number| {
+            let seed = request.seed.wrapping_add(number);
+            let request = Request { seed, ..request };
+            scope.spawn(move || transfer(proxy, user, server, request))
+        });
+        let running: Vec<_> = running.collect();
+        for stream in running {
+            let ended = stream.join();
+            ended.unwrap_or_else(|_| bail!("a stream's thread panicked"))?;
+        }
+        Ok(())
     })
 }
 
