@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Parser, ValueHint};
+use clap::{Args, Parser, ValueHint};
 use weft_config::{CommandLine, Options, PassphraseFrom};
 use weft_datadir::backup::{self, Backup, Places};
 use weft_datadir::keys::{Identities, KeyConfig, Passphrase, Passphrases as _};
@@ -22,6 +22,21 @@ use crate::args::{self, Asked};
 use crate::keygen::Source;
 use crate::output::print;
 
+// Both commands have it. No doc comment: it would be their help.
+#[derive(Debug, Args)]
+struct OfRelay {
+    /// Read the passphrase from this file descriptor, 0 being standard input, in place of asking for it.
+    #[arg(long, value_name = "N")]
+    passphrase_fd: Option<i32>,
+    /// The words with which the relay is started: -f FILE, --defaults-torrc FILE, --OPTION VALUE.
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "RELAY'S WORDS"
+    )]
+    words: Vec<OsString>,
+}
+
 /// Writes a relay's identity to an encrypted file: its keys, those of its families and transports, and what `state` counts.
 ///
 /// The relay may run meanwhile. What is written is read again, opened and compared. torrc is not in it: keep a copy beside.
@@ -34,19 +49,11 @@ pub(crate) struct BackupArgs {
     /// removed. (C tor does not know of that file.)
     #[arg(long = "move")]
     moves: bool,
-    /// Read the passphrase from this file descriptor, 0 being standard input, in place of asking for it.
-    #[arg(long, value_name = "N")]
-    passphrase_fd: Option<i32>,
     /// The file to write; it must not be there yet.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// The words with which the relay is started: -f FILE, --defaults-torrc FILE, --OPTION VALUE.
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "RELAY'S WORDS"
-    )]
-    words: Vec<OsString>,
+    #[command(flatten)]
+    relay: OfRelay,
 }
 
 /// Brings a relay's identity back from the file of `weft backup`, here or on another machine.
@@ -65,19 +72,11 @@ pub(crate) struct RestoreArgs {
     /// addresses that it has are asked all the same.
     #[arg(long)]
     not_running: bool,
-    /// Read the passphrase from this file descriptor, 0 being standard input, in place of asking for it.
-    #[arg(long, value_name = "N")]
-    passphrase_fd: Option<i32>,
     /// The file.
     #[arg(value_hint = ValueHint::FilePath)]
     file: PathBuf,
-    /// The words with which the relay is started: -f FILE, --defaults-torrc FILE, --OPTION VALUE.
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "RELAY'S WORDS"
-    )]
-    words: Vec<OsString>,
+    #[command(flatten)]
+    relay: OfRelay,
 }
 
 /// The relay that these words start.
@@ -120,7 +119,7 @@ pub(crate) fn backup(words: impl Iterator<Item = OsString>) -> Result<ExitCode> 
         Ok(Asked { args, .. }) => args,
         Err(status) => return Ok(status),
     };
-    let options = relay(args.words)?;
+    let options = relay(args.relay.words)?;
     let config = key_config(&options);
     let file = std::path::absolute(&args.file).context("FILE")?;
     if file.symlink_metadata().is_ok() {
@@ -130,7 +129,7 @@ pub(crate) fn backup(words: impl Iterator<Item = OsString>) -> Result<ExitCode> 
         );
     }
     // Opened as the user who started this; another may not be allowed to.
-    let mut source = source(args.passphrase_fd)?;
+    let mut source = source(args.relay.passphrase_fd)?;
     let now = SystemTime::now();
     // The relay's user owns these directories, and could make root follow links out of them.
     let collected = user::as_configured(&options, || collect(&options, &config, args.moves, now))?;
@@ -230,7 +229,7 @@ pub(crate) fn restore(words: impl Iterator<Item = OsString>) -> Result<ExitCode>
     if !Backup::is_sealed(&sealed) {
         bail!(backup::BackupError::NoBackup);
     }
-    let passphrase = source(args.passphrase_fd)?.current();
+    let passphrase = source(args.relay.passphrase_fd)?.current();
     let passphrase = passphrase.unwrap_or_default();
     let backup = open(&sealed, &passphrase, &args.file)?;
     let shown = args.file.display();
@@ -249,7 +248,7 @@ pub(crate) fn restore(words: impl Iterator<Item = OsString>) -> Result<ExitCode>
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let options = relay(args.words)?;
+    let options = relay(args.relay.words)?;
     let config = key_config(&options);
     let identities = backup.identities(&config.key_directory)?;
     let asked = backup.addresses_to_ask(args.not_running)?;

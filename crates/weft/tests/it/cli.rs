@@ -2,9 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+
+use crate::running::run_in;
 
 struct Bench {
     folder: tempfile::TempDir,
@@ -62,18 +63,9 @@ impl Bench {
     }
 
     fn run_with(&self, words: &[&dyn AsRef<OsStr>], input: &str) -> Run {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weft"))
-            .args(words.iter().map(AsRef::as_ref))
-            .env("HOME", self.folder.path())
-            .current_dir(self.folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // A child that does not read its input is fine.
-        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        let output = child.wait_with_output().unwrap();
+        let mut weft = Command::new(env!("CARGO_BIN_EXE_weft"));
+        weft.args(words.iter().map(AsRef::as_ref));
+        let output = run_in(self.folder.path(), &mut weft, input);
         Run {
             status: output.status.code(),
             out: String::from_utf8(output.stdout).unwrap(),

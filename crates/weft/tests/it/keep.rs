@@ -1,18 +1,15 @@
 //! `weft doctor`, `weft backup` and `weft restore` around a relay as its operator runs it.
 
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::process::{Command, Output};
 
 use nix::unistd::{User, chown, geteuid};
 use weft_lab::ports::Port;
 use weft_testing::not_run;
 
-use crate::running::Bench;
+use crate::running::{Bench, run_in};
 
 /// A relay at a port of its own, and the words that start it.
 struct Relay {
@@ -47,19 +44,9 @@ impl Relay {
 
     /// Runs `weft COMMAND WORDS…` with this on standard input.
     fn weft(&self, command: &[&str], torrc: &str, input: &str) -> Output {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weft"))
-            .args(command)
-            .args(self.words(torrc))
-            .current_dir(self.bench.folder.path())
-            .env("HOME", self.bench.folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // A command that fails early has closed its end.
-        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        child.wait_with_output().unwrap()
+        let mut weft = Command::new(env!("CARGO_BIN_EXE_weft"));
+        weft.args(command).args(self.words(torrc));
+        run_in(self.bench.folder.path(), &mut weft, input)
     }
 
     /// The same of a command that must succeed: what it printed.
@@ -165,8 +152,12 @@ fn a_relay_that_was_moved_does_not_start_any_more() {
     let said = relay.fails(&RESTORE, "torrc", "secret");
     assert!(said.contains("by this backup or a later one"), "{said}");
     does_not_start();
-    // Backups have the time in seconds.
-    thread::sleep(Duration::from_millis(1_100));
+    // Backups have the time in seconds: it was moved a minute before.
+    let mark = relay.bench.path("data/keys/moved");
+    let text = fs::read_to_string(&mark).unwrap();
+    let at = text.split(' ').find_map(|word| word.parse::<u64>().ok());
+    let at = at.unwrap();
+    fs::write(&mark, text.replace(&at.to_string(), &(at - 60).to_string())).unwrap();
     let back = ["backup", "--move", "--passphrase-fd", "0", "back"];
     relay.succeeds(&back, "torrc2", "secret");
     let restore = ["restore", "--passphrase-fd", "0", "back"];

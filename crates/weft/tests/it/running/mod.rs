@@ -4,8 +4,9 @@
 #![allow(dead_code)]
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -17,6 +18,21 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// A folder with a torrc in it.
 pub(crate) struct Bench {
     pub(crate) folder: tempfile::TempDir,
+}
+
+/// Runs a command at home in a folder, with this on standard input, to its end.
+pub(crate) fn run_in(folder: &Path, command: &mut Command, input: &str) -> Output {
+    let mut child = command
+        .current_dir(folder)
+        .env("HOME", folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One that fails early, or reads nothing, has closed its end.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
 }
 
 /// A relay of that torrc. Killed when dropped.
