@@ -302,7 +302,7 @@ fn check_family(host: &str, protocol: AppProtocol, flags: &StreamFlags) -> Resul
     }
 }
 
-/// What is said of a request to connect to port 0, as C tor says it.
+/// C tor's words about a request to connect to port 0.
 pub(crate) fn port_0() -> Line {
     Line::notice("Application asked to connect to port 0. Refusing.")
 }

@@ -108,7 +108,7 @@ impl<G> Circuit<G> {
             stated: 0,
             uses: self.uses,
             used_by: match self.stage {
-                // C tor notes for whom it is behind LAUNCHED.
+                // C tor's LAUNCHED does not have the user yet.
                 Stage::Building(_) if self.built == 0 => None,
                 _ => self
                     .isolation

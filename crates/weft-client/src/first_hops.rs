@@ -5,8 +5,8 @@
 //! open links and answer nothing, or after a minute (C tor bugs 41412, 41420: clients were stuck for hours). A first hop has
 //! 25 seconds, whatever the time that circuits take to build; a link on which nothing has answered for so long takes no
 //! new circuits. If the next one to the same relay does not answer either, that counts as a connection that cannot be
-//! opened: within a minute another guard is taken. So does a relay that refuses every CREATE for so long: whoever floods a guard
-//! until it refuses can so have its clients leave it, which C tor's would not do and be without circuits meanwhile.
+//! opened: within a minute another guard is taken. So does a relay that refuses every CREATE for so long. An attacker who floods a
+//! guard until it refuses can drive its clients away by that; C tor's clients stay, and are without circuits meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub(crate) enum Silence {
 /// The least refusals of a relay that show that it refuses all.
 const REFUSALS: u32 = 3;
 
-/// How long after a refusal the next one is of another time.
+/// The time after which a refusal is forgotten.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// A relay that refuses.

@@ -222,7 +222,7 @@ impl Point {
         Point::cells(LATENCY_AT, "download").in_part("pack")
     }
 
-    /// The same over many links.
+    /// Weft's threads with many thin links.
     pub(crate) fn scaling_thin(size: (usize, usize)) -> Point {
         Point::thin(size).in_part("pack")
     }

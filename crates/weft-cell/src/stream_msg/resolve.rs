@@ -121,8 +121,8 @@ impl Resolved {
         Ok(Resolved { answers })
     }
 
-    /// The same without names that are none. An exit may state anything, and applications believe it: where nothing else was
-    /// stated, it is an error.
+    /// Removes names that are no host names: an exit may state anything, and applications believe it. If no answer is left, an
+    /// error is.
     #[must_use]
     pub fn with_host_names_alone(mut self) -> Self {
         let ttl = self.answers.first().map_or(0, |answer| answer.ttl);

@@ -9,8 +9,8 @@ const MAX_NAME: usize = 253;
 /// The longest label of a name, in bytes.
 const MAX_LABEL: usize = 63;
 
-/// Whether these are labels of letters, digits, `-` and `_`, as a name that somebody else states must be before it is passed
-/// on or shown (C tor's TROVE-2026-035).
+/// Returns whether a name has labels of letters, digits, `-` and `_` alone. Names that others state are passed on and shown
+/// only then (C tor's TROVE-2026-035).
 #[must_use]
 pub fn is_host_name(name: &[u8]) -> bool {
     let name = name.strip_suffix(b".").unwrap_or(name);

@@ -295,7 +295,7 @@ impl<C: Chooser> Client<C> {
             return;
         };
         circuit.stage = Stage::Open;
-        // With whom it was built for.
+        // Before its isolation is cleared: the event names the user for whom it was built.
         let info = circuit.info();
         if circuit.streams.is_empty() && circuit.dirty.is_none() {
             // Streams that waited for it are tried again, in order.

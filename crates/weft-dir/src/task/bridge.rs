@@ -270,7 +270,7 @@ impl DirectoryTask {
             .relays()
             .filter(|(id, relay)| relay.has(RelayFlag::Fast) && !not.contains(id))
             .filter(|(_, relay)| flags.iter().all(|flag| relay.has(*flag)))
-            // Whoever is asked for a flag is not in the middle.
+            // First and last hops are chosen by a flag; MiddleOnly keeps relays from being either.
             .filter(|(_, relay)| flags.is_empty() || !relay.has(RelayFlag::MiddleOnly))
             .collect();
         for _ in 0..16 {

@@ -9,7 +9,7 @@ use weft_lab::machine::Cpus;
 const THREADS: [u32; 5] = [1, 8, 4, 2, 6];
 /// Connection threads over many links.
 const THIN_THREADS: [u32; 3] = [1, 8, 4];
-/// Those whose capacity is searched for.
+/// Connection threads of searches for a capacity.
 const CAPACITY_THREADS: [u32; 2] = [1, 8];
 /// Threads that answer onionskins.
 const WORKERS: [u32; 3] = [1, 8, 4];
@@ -57,7 +57,7 @@ pub(super) fn seconds(quick: bool) -> (f64, f64) {
 /// Circuits of each client, as in Engler and Goldberg 2021, Table 1.
 pub(super) const STREAMS: usize = 10;
 
-/// What is measured, and what is not.
+/// The rows that are measured, and those that are left out with their reasons.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) rows: Vec<Row>,

@@ -176,7 +176,7 @@ fn one_relay_in_trouble_keeps_a_stream_waiting_for_a_minute_at_most() {
     }
 }
 
-/// The same of exits that take every BEGIN and answer none, all but one.
+/// Exits take every BEGIN and answer none, all but one, which a stream reaches within a minute.
 #[test]
 fn exits_that_do_not_answer_keep_a_stream_waiting_for_a_minute_at_most() {
     for seed in 1..=8 {

@@ -881,7 +881,7 @@ impl World {
         *self.circuits[&first].relays.last().unwrap()
     }
 
-    /// Every stream that began has ended, and controllers were told once, at last.
+    /// Each stream has one CLOSED, and it is the last of its events.
     pub(super) fn all_ends_were_told(&self) {
         let streams: BTreeSet<ConnectionId> = self
             .events

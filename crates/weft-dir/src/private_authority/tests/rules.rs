@@ -436,7 +436,7 @@ fn relays_that_are_not_reached_crowd_nobody_out_and_nobody_loses_a_history() {
     assert_eq!(authority.history.uptime(&of(3), at), secs(100));
 }
 
-/// Whoever claims another relay's IPv6 address is not reached there.
+/// A relay that claims another one's IPv6 address is not reached there.
 #[test]
 fn relays_that_are_not_reached_by_ipv6_crowd_nobody_out_there() {
     let mut config = with_tests(|tests| tests.ipv6 = false);
