@@ -160,7 +160,10 @@ fn diffs_are_c_tors_and_each_takes_the_others() {
         log.contains("Applied consensus diff (size ").then_some(log)
     });
     assert!(!log.contains("Could not apply consensus diff"), "{log}");
-    assert!(fs::read_to_string(&cached).unwrap() != before);
+    // It says so before it writes the file.
+    wait("C tor to keep what it made", || {
+        (fs::read_to_string(&cached).ok()? != before).then_some(())
+    });
     drop(relay);
 
     // And we have taken C tor's all the time.
