@@ -1,4 +1,4 @@
-//! `cargo xtask deb`: Weft as a package of Debian's.
+//! `cargo xtask deb`: Weft and its laboratory as packages of Debian's.
 //!
 //! `packages/debian` says what is in it. Here that, and what goes into it, is put into one folder, in which Debian's own
 //! tools make the package.
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{linted, machine};
 
-/// Build the Debian package: `target/deb/weft_VERSION_ARCHITECTURE.deb`.
+/// Build the Debian packages: `target/deb/weft_VERSION_ARCHITECTURE.deb`, and that of weft-lab
 #[derive(clap::Args, Debug)]
 pub(crate) struct DebArgs {
     /// Compile as tests do: soon done, slow to run
@@ -33,18 +33,22 @@ const UNIT: [(&str, &str); 3] = [
     ),
 ];
 
+/// What is packed, each in a package of its name.
+const PROGRAMS: [&str; 2] = ["weft", "weft-lab"];
+
 /// `cargo xtask deb`.
 pub(crate) fn run(args: &DebArgs) -> Result<()> {
     machine::prepare_packaging()?;
-    let package = build(args.dev)?;
-    println!("{}", package.display());
+    for package in build(args.dev)? {
+        println!("{}", package.display());
+    }
     Ok(())
 }
 
-/// Builds it from the program that tests use, and looks into it.
+/// Builds them from the programs that tests use, and looks into them.
 pub(crate) fn check() -> Result<()> {
     machine::prepare_packaging()?;
-    let package = build(true)?;
+    let packages = build(true)?;
     machine::succeed(
         Command::new("lintian")
             .args([
@@ -53,20 +57,24 @@ pub(crate) fn check() -> Result<()> {
                 "--allow-root",
                 "--no-tag-display-limit",
             ])
-            .arg(&package),
+            .args(&packages),
     )?;
     let root = folder().join("root");
     machine::remove(&root)?;
-    machine::succeed(Command::new("dpkg-deb").arg("-x").args([&package, &root]))?;
+    for package in &packages {
+        machine::succeed(Command::new("dpkg-deb").arg("-x").args([package, &root]))?;
+    }
     for file in [
         "usr/bin/weft",
+        "usr/bin/weft-lab",
         "etc/weft/torrc",
         "usr/share/man/man1/weft.1.gz",
         "usr/share/man/man1/weft-lab.1.gz",
         "usr/share/bash-completion/completions/weft",
+        "usr/share/bash-completion/completions/weft-lab",
         "usr/lib/sysusers.d/weft.conf",
     ] {
-        ensure!(root.join(file).is_file(), "the package has no {file}");
+        ensure!(root.join(file).is_file(), "no package has {file}");
     }
     let units = ["usr/lib/systemd/system", "lib/systemd/system"];
     let mut units = units
@@ -102,20 +110,26 @@ fn folder() -> PathBuf {
     machine::target().join("deb")
 }
 
-/// Builds the package; the result is where it is.
-fn build(dev: bool) -> Result<PathBuf> {
+/// Builds the packages; the result is where each of [`PROGRAMS`] is.
+fn build(dev: bool) -> Result<Vec<PathBuf>> {
     let mut cargo = linted::cargo_as(dev)?;
     match dev {
-        // The program that the tests run: nothing is compiled for this alone.
-        true => cargo.args(["build", "--locked", "--workspace", "--bin", "weft"]),
-        false => cargo.args(["build", "--locked", "--release", "--package", "weft"]),
+        // The programs that the tests run: nothing is compiled for this alone.
+        true => cargo.args(["build", "--locked", "--workspace"]),
+        false => cargo.args(["build", "--locked", "--release"]),
     };
+    for name in PROGRAMS {
+        if !dev {
+            cargo.args(["--package", name]);
+        }
+        cargo.args(["--bin", name]);
+    }
     machine::succeed(&mut cargo)?;
     let program = machine::target().join(if dev { "debug" } else { "release" });
     let source = folder().join("weft");
     machine::remove(&folder())?;
     fs::create_dir_all(&source)?;
-    gather(&program.join("weft"), &source)?;
+    gather(&program, &source)?;
     machine::succeed(
         Command::new("dpkg-buildpackage")
             .current_dir(&source)
@@ -125,17 +139,23 @@ fn build(dev: bool) -> Result<PathBuf> {
                 &machine::git(&["log", "-1", "--format=%ct"])?,
             ),
     )?;
-    let built = fs::read_dir(folder())?;
-    let is_package = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with("weft_") && name.ends_with(".deb")
+    let built: Vec<PathBuf> = fs::read_dir(folder())?
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    let package = |program: &str| {
+        let is_package = |path: &&PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&format!("{program}_")) && name.ends_with(".deb")
+        };
+        let found = built.iter().find(is_package).cloned();
+        found.with_context(|| format!("no package {program} was built"))
     };
-    let mut paths = built.flatten().map(|entry| entry.path());
-    paths.find(is_package).context("no package was built")
+    PROGRAMS.into_iter().map(package).collect()
 }
 
-/// Puts everything that the package has into the folder in which it is made.
-fn gather(program: &Path, source: &Path) -> Result<()> {
+/// Puts everything that the packages have into the folder in which they are made; the programs are in `built`.
+fn gather(built: &Path, source: &Path) -> Result<()> {
     let root = machine::root();
     let packages = root.join("packages");
     machine::succeed(
@@ -149,7 +169,6 @@ fn gather(program: &Path, source: &Path) -> Result<()> {
             .with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
         Ok(())
     };
-    copy(program.to_owned(), "weft")?;
     for name in ["torrc", "weft-service-defaults-torrc", "system_weft"] {
         copy(packages.join(name), name)?;
     }
@@ -168,20 +187,24 @@ fn gather(program: &Path, source: &Path) -> Result<()> {
              <maintainers@weft.invalid>  {date}\n"
         ),
     )?;
-    machine::succeed(
-        Command::new(program)
-            .args(["man", "--dir"])
-            .arg(source.join("man")),
-    )?;
-    for (shell, name) in [("bash", "weft"), ("zsh", "_weft"), ("fish", "weft.fish")] {
-        let folder = source.join("completions").join(shell);
-        fs::create_dir_all(&folder)?;
-        let output = Command::new(program)
-            .args(["completions", shell])
-            .output()
-            .with_context(|| format!("running {}", program.display()))?;
-        ensure!(output.status.success(), "no completions for {shell}");
-        fs::write(folder.join(name), output.stdout)?;
+    for name in PROGRAMS {
+        let program = built.join(name);
+        copy(program.clone(), name)?;
+        machine::succeed(
+            Command::new(&program)
+                .args(["man", "--dir"])
+                .arg(source.join("man").join(name)),
+        )?;
+        for (shell, file) in [
+            ("bash", name.to_owned()),
+            ("zsh", format!("_{name}")),
+            ("fish", format!("{name}.fish")),
+        ] {
+            let folder = source.join("completions").join(shell);
+            fs::create_dir_all(&folder)?;
+            let script = machine::output(Command::new(&program).args(["completions", shell]))?;
+            fs::write(folder.join(file), script)?;
+        }
     }
     Ok(())
 }

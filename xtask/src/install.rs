@@ -16,15 +16,17 @@ pub(crate) fn check() -> Result<Option<&'static str>> {
         return Ok(Some("a release build takes minutes more than CI has"));
     }
     let folder = machine::target().join("installed");
-    machine::succeed(
-        machine::cargo()
-            .args(["install", "--path", "crates/weft", "--locked", "--force"])
-            .arg("--root")
-            .arg(&folder)
-            // The release build that `cargo xtask deb` packs, too.
-            .arg("--target-dir")
-            .arg(machine::target()),
-    )?;
+    for package in ["crates/weft", "crates/weft-lab"] {
+        machine::succeed(
+            machine::cargo()
+                .args(["install", "--path", package, "--locked", "--force"])
+                .arg("--root")
+                .arg(&folder)
+                // The release build that `cargo xtask deb` packs, too.
+                .arg("--target-dir")
+                .arg(machine::target()),
+        )?;
+    }
     let program = folder.join("bin/weft");
     let shown = program.display();
     let size = fs::metadata(&program)

@@ -31,7 +31,7 @@ impl What {
     /// The package of the program.
     fn package(self) -> &'static str {
         match self {
-            What::Demo | What::Roles | What::Chaos => "weft",
+            What::Demo | What::Roles | What::Chaos => "weft-lab",
             What::Bench => "weft-measure",
         }
     }
@@ -39,9 +39,9 @@ impl What {
     /// The arguments before those of the command line.
     fn command(self) -> &'static [&'static str] {
         match self {
-            What::Demo => &["lab", "demo"],
-            What::Roles => &["lab", "roles"],
-            What::Chaos => &["lab", "chaos"],
+            What::Demo => &["demo"],
+            What::Roles => &["roles"],
+            What::Chaos => &["chaos"],
             What::Bench => &[],
         }
     }
@@ -55,24 +55,22 @@ fn build(what: What, for_speed: bool) -> Result<PathBuf> {
     build.arg("build");
     let folder = if for_speed {
         println!("Building Weft (as it is released, with names of functions) …");
-        build.args([
-            "--profile",
-            "profiling",
-            "--package",
-            "weft",
-            "--bin",
-            "weft",
-        ]);
-        if package != "weft" {
-            build.args(["--package", package, "--bin", package]);
-        }
+        build.args(["--profile", "profiling"]);
         "profiling"
     } else {
         println!("Building Weft (as for tests) …");
         // All of the workspace decides which features dependencies have, as in tests.
-        build.args(["--workspace", "--bin", package]);
+        build.arg("--workspace");
         "debug"
     };
+    let mut programs = vec!["weft", "weft-lab", package];
+    programs.dedup();
+    for program in programs {
+        if for_speed {
+            build.args(["--package", program]);
+        }
+        build.args(["--bin", program]);
+    }
     let status = build.status().context("running cargo")?;
     ensure!(status.success(), "Weft does not build: see above");
     Ok(machine::target().join(folder).join(package))

@@ -26,6 +26,8 @@ pub(crate) struct PackArgs {
     tried: bool,
 }
 
+/// Our programs in it.
+const PROGRAMS: [&str; 3] = ["weft", "weft-lab", "weft-pack"];
 /// Bytes of the archive at most.
 const MOST: u64 = 25_000_000;
 /// glibc of Debian 12, on which the pack is to run.
@@ -89,21 +91,20 @@ impl Pack {
         let mut cargo = linted::cargo_as(dev)?;
         cargo.args(["build", "--locked"]);
         match dev {
-            true => cargo.args(["--workspace", "--bin", "weft", "--bin", "weft-pack"]),
+            true => cargo.arg("--workspace"),
             // As `cargo xtask bench` builds them: the released code, here without the names of functions.
-            false => cargo.args([
-                "--profile",
-                "profiling",
+            false => cargo.args(["--profile", "profiling"]).args([
                 "-p",
                 "weft",
+                "-p",
+                "weft-lab",
                 "-p",
                 "weft-measure",
-                "--bin",
-                "weft",
-                "--bin",
-                "weft-pack",
             ]),
         };
+        for program in PROGRAMS {
+            cargo.args(["--bin", program]);
+        }
         machine::succeed(&mut cargo)?;
         let built = machine::target().join(if dev { "debug" } else { "profiling" });
         let commit = machine::git(&["rev-parse", "HEAD"])?;
@@ -117,7 +118,7 @@ impl Pack {
         for folder in [&bin, &lib] {
             fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         }
-        let mut programs = vec![built.join("weft"), built.join("weft-pack")];
+        let mut programs: Vec<PathBuf> = PROGRAMS.map(|name| built.join(name)).into();
         for name in ["tor", "tor-gencert"] {
             programs.push(machine::find(name).with_context(|| format!("there is no {name}"))?);
         }
@@ -233,7 +234,7 @@ impl Trial {
         for file in files.clone() {
             files.extend(paths(&machine::output(Command::new("ldd").arg(&file))?));
         }
-        for program in ["weft", "weft-pack", "tor"] {
+        for program in PROGRAMS.into_iter().chain(["tor"]) {
             let program = pack.folder().join("bin").join(program);
             let all = paths(&machine::output(Command::new("ldd").arg(&program))?);
             files.extend(all.into_iter().filter(|file| is_of_glibc(file)));

@@ -90,19 +90,46 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{BYTES}, or a number and one of B, kB, MB, KiB, MiB"))
 }
 
-/// The weft that nodes run: the one at this path, or this program.
+/// The weft that nodes run: the one at this path, or the one beside this program.
 ///
 /// # Errors
 ///
-/// There is no file at the path.
+/// There is no such file.
 pub fn weft_program(named: Option<&Path>) -> Result<PathBuf> {
-    match named {
+    let path = match named {
         Some(path) => {
             ensure!(path.is_file(), "there is no program at {}", path.display());
-            // Nodes run in folders of their own.
-            path.canonicalize()
-                .with_context(|| format!("finding {}", path.display()))
+            path.to_owned()
         }
-        None => std::env::current_exe().context("cannot find this program's own file"),
-    }
+        None => {
+            let this = std::env::current_exe().context("cannot find this program's own file")?;
+            let weft = this.with_file_name("weft");
+            ensure!(
+                weft.is_file(),
+                "there is no {}: nodes run the weft that is in one folder with weft-lab; install it there, or name \
+                 another by --program",
+                weft.display()
+            );
+            weft
+        }
+    };
+    // Nodes run in folders of their own.
+    path.canonicalize()
+        .with_context(|| format!("finding {}", path.display()))
+}
+
+/// The weft-lab in one folder with this weft: what runs a node with a profiler, a bare pipe, and users in Shadow.
+///
+/// # Errors
+///
+/// There is no such file.
+pub(crate) fn lab_program(weft: &Path) -> Result<PathBuf> {
+    let lab = weft.with_file_name("weft-lab");
+    ensure!(
+        lab.is_file(),
+        "there is no {}: it has to be in one folder with {}, and of the same version",
+        lab.display(),
+        weft.display()
+    );
+    Ok(lab)
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use weft_bounds::{Bounds, SEED};
 use weft_virtual::chaos::{Checks, Counts, Failure, MAX_FILE, Ran, Round, run, shrink};
 
-use crate::print::say;
+use weft_cli::say;
 
 /// How often a line shows how far it is.
 const SHOWN: Duration = Duration::from_secs(10);

@@ -11,10 +11,10 @@ use weft_bounds::Bounds;
 use crate::args::{CONNECTION_THREADS, MEGABYTES, STREAMS, weft_program};
 use crate::load::{Circuits, Phase, Place};
 use crate::network::{Config, Network, Node, Program, Target};
-use crate::print::say;
 use crate::surf::{Surf, surf};
 use crate::traffic::Direction;
 use crate::up::{Plan, Up};
+use weft_cli::say;
 
 /// Shows Weft at work: a private network of Weft alone, and bytes through it.
 ///

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::load::{self, Circuits, Load, Phase, Place};
 use crate::network::{Network, Program, Relay};
-use crate::print::note;
 use crate::traffic::{self, Direction, Far, NameServer, Request, transfer};
+use weft_cli::print::note;
 
 /// How long a controller's event may be later than what it reports.
 const EVENT: Duration = Duration::from_secs(10);

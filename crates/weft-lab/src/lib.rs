@@ -36,7 +36,6 @@ pub mod network;
 mod nodes;
 pub mod overlay;
 pub mod ports;
-pub mod print;
 pub mod process;
 pub mod proxy;
 pub mod report;

@@ -1,7 +1,7 @@
 //! A running Tor node: sockets, threads, clocks, signals, files. Other crates decide; this one carries out
 //! their actions (docs/architecture.md).
 //!
-//! Use [`relay::run`] to run a node by its options, and [`logging`] before it. Inside, start with
+//! Use [`relay::launch`] to run a node by its options, and [`logging`] before it. Inside, start with
 //! `relay`, the main thread, and `thread`, a connection thread; the other threads are `client`,
 //! `control`, `metrics`, `exit::dns` and `workers`. [`doctor`] looks at all of it from the outside.
 

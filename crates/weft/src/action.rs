@@ -11,14 +11,12 @@ use weft_config::{Action, CommandLine, FingerprintKind, Loaded, Options, Quiet, 
 use weft_datadir::keys::{RelayKeys, family};
 use weft_datadir::lock::{DataDirLock, LockError};
 use weft_node::hash_password;
-use weft_node::logging::{IdentityName, Logging};
-use weft_node::process::daemon::{self, Side};
-use weft_node::process::host::SystemHost;
-use weft_node::relay::{self, Context, key_config};
+use weft_node::logging::Logging;
+use weft_node::relay::{self, key_config};
 
 use crate::help::help;
 use crate::keygen;
-use crate::output::print;
+use weft_cli::print::print;
 
 /// Does what needs no configuration; `false` where the action is none of that.
 pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
@@ -93,7 +91,13 @@ pub(crate) fn with_options(
             return keygen::print_expiration(format, &loaded.options);
         }
         Action::ListFingerprint(kind) => list_fingerprint(&loaded.options, kind),
-        _ => return run(command_line, all, logging),
+        // Where one in the background has not come up, its log says why.
+        _ => {
+            return Ok(match relay::launch(command_line, all, logging)? {
+                true => ExitCode::SUCCESS,
+                false => ExitCode::FAILURE,
+            });
+        }
     }?;
     Ok(ExitCode::SUCCESS)
 }
@@ -117,76 +121,6 @@ fn list_fingerprint(options: &Options, kind: FingerprintKind) -> anyhow::Result<
         FingerprintKind::Ed25519 => keys.ed25519_fingerprint(),
     };
     print(format!("{} {fingerprint}\n", options.identity.nickname))
-}
-
-fn run(
-    command_line: &CommandLine,
-    all: Vec<Loaded>,
-    logging: &Logging,
-) -> anyhow::Result<ExitCode> {
-    let Some(first) = all.first() else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    // First: only a process of one thread, which has opened nothing, becomes two.
-    let is_daemon = first.options.process.run_as_daemon;
-    let mut background = match is_daemon {
-        false => None,
-        true => match daemon::split()? {
-            Side::Background(background) => Some(background),
-            Side::Foreground(foreground) => {
-                return Ok(match foreground.wait() {
-                    true => ExitCode::SUCCESS,
-                    // The other one has logged why.
-                    false => ExitCode::FAILURE,
-                });
-            }
-        },
-    };
-    apply_log(&first.options, logging)?;
-    let names = names(command_line, &all);
-    let command_line = match is_daemon {
-        true => command_line.clone().from_anywhere(&SystemHost::new()),
-        false => command_line.clone(),
-    };
-    let torrcs = command_line.identities();
-    let torrcs = torrcs.iter().map(CommandLine::torrc_name);
-    let mut nodes = Vec::new();
-    for ((loaded, torrc), name_in_log) in all.into_iter().zip(torrcs).zip(names) {
-        let context = Context {
-            command_line: command_line.clone(),
-            host: SystemHost::new(),
-            report: loaded.report,
-            logging: logging.clone(),
-            background: background.take(),
-            torrc,
-            name_in_log,
-        };
-        nodes.push((loaded.options, context));
-    }
-    relay::run(nodes)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// What the lines of each identity begin with: its nickname, or its torrc where another one has that nickname; nothing,
-/// if there is only one. Called once: names are never freed.
-fn names(command_line: &CommandLine, all: &[Loaded]) -> Vec<Option<IdentityName>> {
-    let nickname = |loaded: &Loaded| loaded.options.identity.nickname.clone();
-    let nicknames: Vec<String> = all.iter().map(nickname).collect();
-    let lines = command_line.identities();
-    let name = |(number, (line, own)): (usize, (&CommandLine, &String))| {
-        let same = nicknames
-            .iter()
-            .filter(|other| other.eq_ignore_ascii_case(own));
-        let name = match same.count() {
-            1 => own.clone(),
-            _ => line.torrc_name(),
-        };
-        command_line.is_shared().then(|| IdentityName {
-            number,
-            name: name.leak(),
-        })
-    };
-    lines.iter().zip(&nicknames).enumerate().map(name).collect()
 }
 
 fn apply_log(options: &Options, logging: &Logging) -> anyhow::Result<()> {

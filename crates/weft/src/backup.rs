@@ -18,16 +18,20 @@ use weft_node::process::host::SystemHost;
 use weft_node::process::user;
 use weft_node::relay::key_config;
 
-use crate::args::{self, Asked};
 use crate::keygen::Source;
-use crate::output::print;
+use weft_bounds::Bounds;
+use weft_cli::args::{self, Asked};
+use weft_cli::print::print;
+
+/// Descriptors that a process can have: Linux's own bound, unless an administrator has changed it.
+const DESCRIPTORS: Bounds<u32> = Bounds::new(0, 1_048_575);
 
 // Both commands have it. No doc comment: it would be their help.
 #[derive(Debug, Args)]
 struct OfRelay {
     /// Read the passphrase from this file descriptor, 0 being standard input, in place of asking for it.
-    #[arg(long, value_name = "N")]
-    passphrase_fd: Option<i32>,
+    #[arg(long, value_name = "N", value_parser = DESCRIPTORS.parser())]
+    passphrase_fd: Option<u32>,
     /// The words with which the relay is started: -f FILE, --defaults-torrc FILE, --OPTION VALUE.
     #[arg(
         trailing_var_arg = true,
@@ -106,9 +110,9 @@ fn places<'a>(keys: &'a KeyConfig, options: &'a Options) -> Places<'a> {
     }
 }
 
-fn source(passphrase_fd: Option<i32>) -> Result<Source> {
+fn source(passphrase_fd: Option<u32>) -> Result<Source> {
     Source::new(match passphrase_fd {
-        Some(fd) => PassphraseFrom::Descriptor(fd),
+        Some(fd) => PassphraseFrom::Descriptor(fd.try_into()?),
         None => PassphraseFrom::Person,
     })
 }

@@ -1,24 +1,21 @@
 //! The whole command line as one command of clap: what manual pages and the completions of shells are made from. The
-//! words of a node are read by `weft-config`, as C tor reads them; those of `weft lab` and the others by clap.
+//! words of a node are read by `weft-config`, as C tor reads them; those of `weft doctor` and the others by clap.
 
 use std::ffi::OsString;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, Parser, ValueHint};
-use clap_complete::Shell;
+use weft_cli::args::{self, Asked};
+use weft_cli::completions;
 use weft_config::flags::{Argument, FLAGS, Flag, Purpose};
 use weft_config::reference::{self, Described};
 
-use crate::args::{self, Asked};
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::doctor::DoctorArgs;
 use crate::family::FamilyArgs;
 use crate::manual::ManArgs;
-use crate::output::print;
-use crate::{lab, sim};
 
 /// What Weft is.
 pub(crate) const ABOUT: &str = "a Tor relay and client that uses every core";
@@ -26,25 +23,20 @@ pub(crate) const ABOUT: &str = "a Tor relay and client that uses every core";
 /// Prints what makes a shell complete the words of `weft`.
 ///
 /// bash: `weft completions bash > /usr/share/bash-completion/completions/weft`. zsh: into a file `_weft` in a folder of
-/// $fpath. fish: `weft completions fish > ~/.config/fish/completions/weft.fish`.
+/// $fpath. fish: `weft completions fish > ~/.config/fish/completions/weft.fish`. Those of `weft-lab` are of `weft-lab completions`.
 #[derive(Debug, Parser)]
 #[command(name = "weft completions", bin_name = "weft completions")]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
-    shell: Shell,
+    #[command(flatten)]
+    args: completions::Args,
 }
 
 /// Does what the words after `weft` ask for, `completions` being the first.
 pub(crate) fn completions(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let shell = match args::read::<CompletionsArgs>(words)? {
-        Ok(Asked { args, .. }) => args.shell,
-        Err(status) => return Ok(status),
-    };
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut whole(), "weft", &mut script);
-    script.flush()?;
-    print(String::from_utf8(script)?)?;
-    Ok(ExitCode::SUCCESS)
+    match args::read::<CompletionsArgs>(words)? {
+        Ok(Asked { args, .. }) => completions::completions(&args.args, whole(), "weft"),
+        Err(status) => Ok(status),
+    }
 }
 
 /// `weft` with all that may follow it. Words that other parts of Weft give it are left out.
@@ -73,21 +65,29 @@ pub(crate) fn commands() -> [Command; 8] {
         BackupArgs::command().name("backup"),
         RestoreArgs::command().name("restore"),
         FamilyArgs::command().name("family"),
-        listed(&lab::command()).name("lab"),
-        sim::command().name("sim"),
+        of_lab(
+            "lab",
+            "Experiments in private networks on loopback, and measurements of one relay",
+        ),
+        of_lab(
+            "sim",
+            "Simulates paths through Tor networks, real and synthetic. Nothing is sent to any network",
+        ),
         ManArgs::command().name("man"),
         CompletionsArgs::command().name("completions"),
     ]
     .map(args::prepared)
 }
 
-/// A command with those of its commands that help lists.
-fn listed(command: &Command) -> Command {
-    let below = command.get_subcommands();
-    Command::new("listed")
-        .about(command.get_about().cloned().unwrap_or_default())
-        .subcommand_required(true)
-        .subcommands(below.filter(|command| !command.is_hide_set()).cloned())
+/// The commands that are weft-lab's.
+pub(crate) const OF_LAB: [&str; 2] = ["lab", "sim"];
+
+/// What `weft-lab` does, whose own help has the rest.
+fn of_lab(name: &'static str, about: &'static str) -> Command {
+    Command::new(name)
+        .about(about)
+        .disable_help_flag(true)
+        .arg(Arg::new("words").num_args(0..))
 }
 
 fn flag(flag: &Flag) -> Arg {
@@ -118,10 +118,28 @@ fn option(option: Described) -> Arg {
 
 #[cfg(test)]
 mod tests {
+    use weft_cli::check;
+
     use super::*;
 
     #[test]
     fn the_whole_command_is_one_that_clap_takes() {
         whole().debug_assert();
+    }
+
+    #[test]
+    fn no_command_takes_a_number_without_a_bound() {
+        for command in commands() {
+            assert_eq!(check::without_bound(&command), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn defaults_are_taken_as_help_shows_them() {
+        let commands = commands();
+        let (seen, wrong) = check::defaults_as_printed(&commands);
+        assert_eq!(wrong, [""; 0]);
+        assert!(seen > 0);
+        assert_eq!(check::defaults_in_text(&commands), [""; 0]);
     }
 }

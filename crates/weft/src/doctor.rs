@@ -11,8 +11,8 @@ use weft_node::doctor::{Finding, Scope, Verdict, examine};
 use weft_node::process::host::SystemHost;
 use weft_node::process::user;
 
-use crate::args::{self, Asked};
-use crate::output::print;
+use weft_cli::args::{self, Asked};
+use weft_cli::print::print;
 
 /// Says what works of a node and what does not: its torrc, files, ports, clock, place in the consensus, guards.
 ///

@@ -12,8 +12,8 @@ use weft_datadir::keys::family::{self, FamilyKey};
 use weft_node::process::host::SystemHost;
 use weft_node::relay::key_config;
 
-use crate::args::{self, Asked};
-use crate::output::print;
+use weft_cli::args::{self, Asked};
+use weft_cli::print::print;
 
 /// The name of a key's files where none is given.
 const NAME: &str = "family";

@@ -34,7 +34,8 @@ Makes relays one family, by a key; see weft family --help.
 Private networks and measurements on this machine; see weft lab --help.
 
        weft sim COMMAND [FLAG]...
-Simulates paths through consensus documents; see weft sim --help.
+Simulates paths through consensus documents; see weft sim --help. Both are
+in the program weft-lab.
 
        weft man [PAGE]
 Prints the manual page, which has every option; weft man | man -l - shows it.

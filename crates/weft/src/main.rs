@@ -4,7 +4,6 @@
 //! exit status is 1.
 
 mod action;
-mod args;
 mod backup;
 mod command;
 mod doctor;
@@ -13,9 +12,6 @@ mod help;
 mod keygen;
 mod lab;
 mod manual;
-mod output;
-mod progress;
-mod sim;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,6 +20,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::process::ExitCode;
 
+use weft_cli::print::{self, error_chain};
 use weft_config::{Action, CommandLine, Quiet, Report};
 use weft_node::logging::{self, Logging, log_all};
 use weft_node::process::exit::leave;
@@ -38,8 +35,8 @@ fn main() -> ExitCode {
     // All other words are C tor's, which begin with a hyphen or are an option's value.
     // `bench` is what `lab relay` and `lab pipe` were called before: recorded commands still work.
     let result = match words.peek().and_then(|word| word.to_str()) {
-        Some("lab" | "bench") => lab::main(words),
-        Some("sim") => sim::main(words),
+        Some("lab" | "bench") => lab::start(words.skip(1)),
+        Some("sim") => lab::start(words),
         Some("family") => family::main(words),
         Some("doctor") => doctor::main(words),
         Some("backup") => backup::backup(words),
@@ -54,10 +51,7 @@ fn main() -> ExitCode {
 
 /// The exit status; why something failed is printed.
 fn status(result: anyhow::Result<ExitCode>) -> ExitCode {
-    result.unwrap_or_else(|why| {
-        output::failure(&format_error_chain(&why));
-        ExitCode::FAILURE
-    })
+    print::status("weft", result)
 }
 
 /// Does what C tor's command line asks for: mostly, runs a node.
@@ -95,7 +89,7 @@ fn node(words: Vec<OsString>) -> anyhow::Result<ExitCode> {
         if is_read_by_a_program() {
             let start: Option<&StartError> = why.downcast_ref();
             logging::failed(
-                &format_error_chain(&why),
+                &error_chain(&why),
                 start.and_then(StartError::c_tor_message),
             );
         }
@@ -125,58 +119,10 @@ fn unless_read(why: anyhow::Error, logging: &Logging) -> anyhow::Result<ExitCode
     }
 }
 
-/// An error and what caused it. Most errors include their cause in their own message: it is not
-/// printed again.
-fn format_error_chain(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |text, cause| {
-        let cause = cause.to_string();
-        match text.contains(&cause) {
-            _ if text.is_empty() => cause,
-            true => text,
-            false => format!("{text}: {cause}"),
-        }
-    })
-}
-
 /// The errors of a report, one per line, and what that means.
 fn as_error(report: &Report) -> anyhow::Error {
     if is_read_by_a_program() {
         log_all(report.failure_lines());
     }
     anyhow::anyhow!("{report}\nnothing was started: correct the above first")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::error::Error;
-    use std::fmt;
-
-    use super::*;
-
-    #[derive(Debug)]
-    struct TellsItsCause(io::Error);
-
-    impl fmt::Display for TellsItsCause {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "cannot open /x: {}; change its permissions", self.0)
-        }
-    }
-
-    impl Error for TellsItsCause {
-        fn source(&self) -> Option<&(dyn Error + 'static)> {
-            Some(&self.0)
-        }
-    }
-
-    #[test]
-    fn a_cause_is_printed_once() {
-        let denied = || io::Error::other("permission denied");
-        let own = anyhow::Error::new(TellsItsCause(denied())).context("no log");
-        assert_eq!(
-            format_error_chain(&own),
-            "no log: cannot open /x: permission denied; change its permissions"
-        );
-        let other = anyhow::Error::new(denied()).context("no log");
-        assert_eq!(format_error_chain(&other), "no log: permission denied");
-    }
 }

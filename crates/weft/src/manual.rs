@@ -5,108 +5,56 @@
 //! `weft man > docs/man/weft.1`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
-use clap::{Command, Parser};
-use clap_mangen::Man;
+use anyhow::Result;
+use clap::Parser;
 use roff::{Inline, Roff, bold, italic, roman};
+use weft_cli::args::{self, Asked};
+use weft_cli::manual::{self, DATE, MANUAL, Page, SOURCE};
 use weft_config::flags::{Flag, Purpose};
 use weft_config::reference::{self, Described, Section, TYPES};
 
-use crate::args::{self, Asked};
-use crate::command;
+use crate::command::{self, OF_LAB};
 use crate::help::{OPTIONS, of};
-use crate::output::print;
 
 /// Prints a manual page, for `man -l -` or a file in a folder man1.
 #[derive(Debug, Parser)]
 #[command(name = "weft man", bin_name = "weft man")]
 pub(crate) struct ManArgs {
-    /// The page: weft, or that of a command, such as weft-lab-up.
-    #[arg(default_value = "weft", conflicts_with = "dir")]
-    page: String,
-    /// Write every page into this folder, which is made if need be.
-    #[arg(long, value_name = "FOLDER")]
-    dir: Option<PathBuf>,
+    #[command(flatten)]
+    args: manual::Args,
 }
 
 /// Does what the words after `weft` ask for, `man` being the first.
 pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    let args = match args::read::<ManArgs>(words)? {
-        Ok(Asked { args, .. }) => args,
-        Err(status) => return Ok(status),
-    };
-    let pages = pages()?;
-    match args.dir {
-        Some(folder) => {
-            std::fs::create_dir_all(&folder)
-                .with_context(|| format!("creating {}", folder.display()))?;
-            for (name, text) in pages {
-                let path = folder.join(format!("{name}.1"));
-                std::fs::write(&path, text)
-                    .with_context(|| format!("writing {}", path.display()))?;
-            }
-        }
-        None => match pages.iter().find(|(name, _)| *name == args.page) {
-            Some((_, text)) => print(text)?,
-            None => {
-                let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
-                bail!(
-                    "there is no page {}; there are {}",
-                    args.page,
-                    names.join(", ")
-                );
-            }
-        },
+    match args::read::<ManArgs>(words)? {
+        Ok(Asked { args, .. }) => manual::man(&args.args, &pages()?),
+        Err(status) => Ok(status),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-/// Every page with its name.
-fn pages() -> Result<Vec<(String, String)>> {
-    let mut pages = Vec::new();
-    for command in command::commands() {
-        let name = format!("weft-{}", command.get_name());
-        let words = format!("weft {}", command.get_name());
-        let mut command = command.bin_name(words).disable_help_subcommand(true);
-        command.build();
-        pages_of(command, name, &mut pages)?;
-    }
-    let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
-    let weft = page(&names);
-    pages.insert(0, ("weft".to_owned(), weft));
+/// Every page of this program. Those of `weft lab` and `weft sim` are weft-lab's.
+fn pages() -> Result<Vec<Page>> {
+    let own = command::commands().into_iter();
+    let own = own.filter(|command| !OF_LAB.contains(&command.get_name()));
+    let pages: Result<Vec<Vec<Page>>> = own.map(manual::pages).collect();
+    let mut pages = pages?.concat();
+    let others = pages.iter().map(|page| page.name.as_str());
+    let others: Vec<&str> = others.chain(PAGES_OF_LAB).collect();
+    let text = page(&others);
+    pages.insert(
+        0,
+        Page {
+            name: "weft".to_owned(),
+            text,
+        },
+    );
     Ok(pages)
 }
 
-/// The page of a command, and those of the commands below it.
-fn pages_of(command: Command, name: String, pages: &mut Vec<(String, String)>) -> Result<()> {
-    let below: Vec<Command> = command.get_subcommands().cloned().collect();
-    let mut text = Vec::new();
-    Man::new(command.display_name(name.clone()))
-        .title(name.clone())
-        .date(DATE)
-        .source(source())
-        .manual(MANUAL)
-        .render(&mut text)?;
-    // An empty line between two breaks is what mandoc warns of.
-    let text = String::from_utf8(text)?.replace("\n.br\n\n.br\n", "\n.sp\n");
-    pages.push((name.clone(), text));
-    for command in below {
-        let name = format!("{name}-{}", command.get_name());
-        pages_of(command, name, pages)?;
-    }
-    Ok(())
-}
-
-const MANUAL: &str = "Weft";
-/// When this version was made: not when the page is, so that the page is the same each time.
-const DATE: &str = "2026-11-25";
-
-fn source() -> String {
-    format!("weft {}", env!("CARGO_PKG_VERSION"))
-}
+/// The first pages of the program weft-lab.
+const PAGES_OF_LAB: [&str; 2] = ["weft-lab", "weft-sim"];
 
 const SYNOPSIS: [&str; 9] = [
     "[-f TORRC] [FLAG]... [--OPTION VALUE]...",
@@ -185,7 +133,7 @@ const FILES: [(&str, &str); 2] = [
 /// The page of `weft`; `others` are the pages of its commands.
 fn page(others: &[&str]) -> String {
     let mut page = Roff::new();
-    page.control("TH", ["WEFT", "1", DATE, &source(), MANUAL]);
+    page.control("TH", ["WEFT", "1", DATE, SOURCE, MANUAL]);
     section(&mut page, "NAME");
     page.text([roman(format!("weft - {}", command::ABOUT))]);
     section(&mut page, "SYNOPSIS");
@@ -397,19 +345,11 @@ mod tests {
     }
 
     #[test]
-    fn every_command_that_help_lists_has_a_page() {
+    fn every_command_has_a_page() {
         let pages = pages().unwrap();
-        let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
-        for name in [
-            "weft",
-            "weft-lab",
-            "weft-lab-up",
-            "weft-lab-net-probe",
-            "weft-sim-links",
-        ] {
+        let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
+        for name in ["weft", "weft-doctor", "weft-family-add", "weft-completions"] {
             assert!(names.contains(&name), "{name}: {names:?}");
         }
-        let internal = |name: &&&str| name.contains("profiled-node");
-        assert_eq!(names.iter().find(internal), None);
     }
 }

@@ -17,7 +17,7 @@ use super::options::{CIRCUITS, LINKS, Options, RATE, Target, WINDOW};
 use super::report::PAYLOAD_PER_CELL;
 use super::start::Program;
 use super::{aim, pin, report, search};
-use crate::args::{CONNECTION_THREADS, LASTS, PATIENCE, PAUSE, THREADS};
+use crate::args::{CONNECTION_THREADS, LASTS, PATIENCE, PAUSE, THREADS, lab_program, weft_program};
 use crate::experiment::{self, Experiment, Format, Output, Place, Prepared, Progress, Session};
 
 /// Puts a load on a relay and reports how it bears it.
@@ -279,20 +279,17 @@ impl experiment::Report for report::Report {
 
 fn target(args: &Args) -> Result<Target> {
     if let Some(name) = &args.target {
-        let this = || match &args.program {
-            Some(path) => Ok(path.clone()),
-            None => std::env::current_exe().context("cannot find this program's own file"),
-        };
+        let weft = || weft_program(args.program.as_deref());
         let program = match name.split_once(':').unwrap_or((name, "")) {
-            ("weft", "") => Program::Weft(this()?, None),
+            ("weft", "") => Program::Weft(weft()?, None),
             ("weft", threads) => {
                 let threads = CONNECTION_THREADS
                     .parse(threads)
                     .map_err(|why| anyhow!("{threads:?} is no number of threads: {why}"))?;
-                Program::Weft(this()?, Some(threads))
+                Program::Weft(weft()?, Some(threads))
             }
             ("tor", "") => Program::Tor(args.program.clone()),
-            ("pipe", "") => Program::Pipe(this()?),
+            ("pipe", "") => Program::Pipe(lab_program(&weft()?)?),
             ("arti", "") => Program::Arti(args.program.clone()),
             _ => bail!(
                 "{name:?} is no program to be measured: weft, weft:THREADS, tor, arti or pipe"

@@ -128,7 +128,6 @@ impl Running {
         prepare(&data)?;
         let words: Vec<OsString> = match (program, next_hop) {
             (Program::Pipe(_), Some(next_hop)) => [
-                "lab",
                 "pipe",
                 "--listen",
                 &address.to_string(),

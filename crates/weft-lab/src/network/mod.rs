@@ -45,10 +45,10 @@ use crate::control::{Control, Fingerprint};
 use crate::guardian::Guardian;
 use crate::logs;
 use crate::ports::Port;
-use crate::print;
 use crate::stop::Stop;
 use ready::{protocols_of, running_relays, wait, wait_accepting, wait_until_known};
 use torrc::Common;
+use weft_cli::print;
 
 /// How large a network, and how patient its start.
 #[derive(Clone, Debug)]

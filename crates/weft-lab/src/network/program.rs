@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
+use crate::args::lab_program;
 use crate::control::Fingerprint;
 use crate::hops::profile;
 use crate::net::Host;
@@ -19,8 +20,8 @@ pub struct Program {
     path: PathBuf,
     overrides: Vec<String>,
     host: Option<Host>,
-    /// It is Weft, and profiles itself when it is asked to (`hops::profile`).
-    profiled: bool,
+    /// The weft-lab in which it runs, if it profiles itself when it is asked to (`hops::profile`).
+    profiler: Option<PathBuf>,
 }
 
 impl Program {
@@ -40,7 +41,7 @@ impl Program {
             path,
             overrides,
             host: None,
-            profiled: false,
+            profiler: None,
         })
     }
 
@@ -55,7 +56,7 @@ impl Program {
             path: path.to_owned(),
             overrides: overrides.unwrap_or_default(),
             host: None,
-            profiled: false,
+            profiler: None,
         })
     }
 
@@ -68,11 +69,15 @@ impl Program {
     }
 
     /// The same, with a profiler that waits for orders at a socket in the node's folder.
-    pub(crate) fn profiled(self) -> Program {
-        Program {
-            profiled: true,
+    ///
+    /// # Errors
+    ///
+    /// There is no weft-lab beside it.
+    pub(crate) fn profiled(self) -> Result<Program> {
+        Ok(Program {
+            profiler: Some(lab_program(&self.path)?),
             ..self
-        }
+        })
     }
 
     /// The C tor that is installed, as users run it: with circuits of its own accord.
@@ -91,7 +96,7 @@ impl Program {
             path: path.to_owned(),
             overrides: Vec::new(),
             host: None,
-            profiled: false,
+            profiler: None,
         })
     }
 
@@ -139,9 +144,10 @@ impl Program {
 
     /// The command that runs it with this configuration and no other.
     pub(crate) fn command(&self, file: &Path) -> Command {
+        let path = self.profiler.as_ref().unwrap_or(&self.path);
         let mut command = match &self.host {
-            Some(host) => host.command(&self.path),
-            None => Command::new(&self.path),
+            Some(host) => host.command(path),
+            None => Command::new(path),
         };
         if self.is_arti() {
             // Its folder is under one in which everybody may write.
@@ -149,10 +155,10 @@ impl Program {
                 .args(["proxy", "--disable-fs-permission-checks", "--config"])
                 .arg(file);
         } else {
-            if self.profiled {
+            if self.profiler.is_some() {
                 let socket = file.with_file_name(profile::SOCKET);
                 command
-                    .args(["lab", "profiled-node", "--socket"])
+                    .args(["profiled-node", "--socket"])
                     .arg(socket)
                     .arg("--");
             }
@@ -186,7 +192,11 @@ impl Program {
                 torrc.display()
             )
         };
-        let output = self
+        let own = Program {
+            profiler: None,
+            ..self.clone()
+        };
+        let output = own
             .command(torrc)
             .arg("--list-fingerprint")
             .output()

@@ -14,10 +14,10 @@ use crate::experiment::{Progress, Session, turns};
 use crate::interop::takes_over;
 use crate::load::{Circuits, Place};
 use crate::network::{Config, Network, Program, Target, TargetOptions};
-use crate::print;
 use crate::surf::{Surf, first_byte, surf};
 use crate::traffic::{Direction, Request, Server, transfer};
 use crate::up::{Kind, More, Plan, Up};
+use weft_cli::print;
 use weft_stats::Summary;
 
 /// The relay that programs take turns to run.

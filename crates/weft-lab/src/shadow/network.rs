@@ -16,6 +16,7 @@ use weft_links::Topology;
 
 use super::graph;
 use super::yaml::Yaml;
+use crate::args::lab_program;
 use crate::network::Program;
 use crate::nodes::torrc::authority_line;
 use crate::overlay::place::OR_PORT;
@@ -78,26 +79,34 @@ impl Process {
     }
 
     /// A server for users' streams, which runs until the end.
-    pub(crate) fn flow_server(weft: &Path, listen: SocketAddr) -> Process {
+    ///
+    /// # Errors
+    ///
+    /// As of [`Process::lab`].
+    pub(crate) fn flow_server(weft: &Path, listen: SocketAddr) -> Result<Process> {
         let args = ["flow-server", "--listen", &listen.to_string()].map(str::to_owned);
-        Process {
+        Ok(Process {
             ends: false,
-            ..Process::lab(weft, args, Duration::from_secs(1))
-        }
+            ..Process::lab(weft, args, Duration::from_secs(1))?
+        })
     }
 
-    /// `weft lab` with these arguments, which ends by itself.
+    /// The weft-lab of a weft with these arguments, which ends by itself.
+    ///
+    /// # Errors
+    ///
+    /// There is no weft-lab beside that weft.
     pub(crate) fn lab(
         weft: &Path,
         args: impl IntoIterator<Item = String>,
         start: Duration,
-    ) -> Process {
-        Process {
-            path: weft.display().to_string(),
-            args: ["lab".to_owned()].into_iter().chain(args).collect(),
+    ) -> Result<Process> {
+        Ok(Process {
+            path: lab_program(weft)?.display().to_string(),
+            args: args.into_iter().collect(),
             start,
             ends: true,
-        }
+        })
     }
 
     fn yaml(&self) -> Yaml {

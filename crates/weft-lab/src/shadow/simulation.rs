@@ -238,7 +238,7 @@ impl Writing<'_> {
         let start = match place.role {
             Role::Server => {
                 let listen = self.at(&place.host, SERVER_PORT)?;
-                return Ok(vec![self.flow_server(listen)]);
+                return Ok(vec![self.flow_server(listen)?]);
             }
             Role::Authority => Duration::from_secs(1),
             Role::Entry | Role::Middle | Role::Exit => Duration::from_secs(5) + apart,
@@ -290,7 +290,7 @@ impl Writing<'_> {
                 settings.warm_up,
                 seed,
                 "warm-up.jsonl",
-            ));
+            )?);
         }
         let name = user.host.clone();
         all.push(run(
@@ -299,7 +299,7 @@ impl Writing<'_> {
             settings.seconds,
             seed,
             RECORDS,
-        ));
+        )?);
         Ok(all)
     }
 
@@ -315,7 +315,7 @@ impl Writing<'_> {
             let port = port.context("too many links for background streams")?;
             let listen = self.at(self.topology.node_name(sender), port)?;
             if host == sender {
-                processes.push(self.flow_server(listen));
+                processes.push(self.flow_server(listen)?);
             }
             if host == reader {
                 let begin = self.settings.settle;
@@ -332,7 +332,7 @@ impl Writing<'_> {
                     "--out".to_owned(),
                     format!("background-{number}.jsonl"),
                 ];
-                processes.push(self.flow_client(begin, args));
+                processes.push(self.flow_client(begin, args)?);
             }
         }
         Ok(processes)
@@ -342,11 +342,15 @@ impl Writing<'_> {
         Ok(SocketAddr::from((address(self.topology, host)?, port)))
     }
 
-    fn flow_server(&self, listen: SocketAddr) -> Process {
+    fn flow_server(&self, listen: SocketAddr) -> Result<Process> {
         Process::flow_server(&self.settings.weft, listen)
     }
 
-    fn flow_client(&self, start: Duration, args: impl IntoIterator<Item = String>) -> Process {
+    fn flow_client(
+        &self,
+        start: Duration,
+        args: impl IntoIterator<Item = String>,
+    ) -> Result<Process> {
         let args = ["flow-client".to_owned()].into_iter().chain(args);
         Process::lab(&self.settings.weft, args, start)
     }

@@ -172,7 +172,7 @@ impl Programs {
         let weft = Program::weft(&plan.weft, None)?;
         Ok(Programs {
             weft: match plan.profiled {
-                true => weft.profiled(),
+                true => weft.profiled()?,
                 false => weft,
             },
             tor: tor.then(Program::tor_of_its_own).transpose()?,

@@ -12,6 +12,7 @@ use weft_tls::LinkTlsError;
 
 use super::authority::AuthorityError;
 use super::listen_socket::ListenError;
+use crate::logging::LogError;
 use crate::process::daemon::DaemonError;
 use crate::process::limits::LimitError;
 use crate::process::restrict::SwapError;
@@ -106,6 +107,9 @@ pub enum StartError {
          it can be read"
     )]
     Dns(String),
+    /// The log.
+    #[error("cannot set up the log: {0}")]
+    Log(#[from] LogError),
     /// The background.
     #[error(transparent)]
     Daemon(#[from] DaemonError),

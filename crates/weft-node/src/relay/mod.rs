@@ -29,6 +29,7 @@ mod heartbeat;
 mod hs_dir;
 mod identities;
 mod identity;
+mod launch;
 mod limits;
 mod listen_socket;
 mod listeners;
@@ -105,7 +106,8 @@ pub(crate) use check::directories;
 pub use claims::check_all;
 pub use error::StartError;
 pub use identity::key_config;
-pub use start::run;
+pub use launch::launch;
+use start::run;
 
 /// Event-loop token of the signal pipe.
 const SIGNAL: Token = Token(usize::MAX - 2);
@@ -117,21 +119,21 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// What the program gives the relay besides its options.
 #[derive(Debug)]
-pub struct Context {
+struct Context {
     /// The process', to read the configuration again on SIGHUP.
-    pub command_line: CommandLine,
+    command_line: CommandLine,
     /// The machine that the configuration was read on.
-    pub host: SystemHost,
+    host: SystemHost,
     /// The messages about the configuration that was read last, which are logged.
-    pub report: Report,
+    report: Report,
     /// To reopen logs on SIGHUP.
-    pub logging: Logging,
+    logging: Logging,
     /// With RunAsDaemon: the process that waits until the node is up.
-    pub background: Option<Background>,
+    background: Option<Background>,
     /// The name of its torrc, as it was given.
-    pub torrc: String,
+    torrc: String,
     /// What names it in log lines and metrics, where there are several.
-    pub name_in_log: Option<IdentityName>,
+    name_in_log: Option<IdentityName>,
 }
 
 /// The running node: the state of the main thread.

@@ -62,7 +62,7 @@ const MAX_DETECTED_WORKERS: usize = 16;
 /// # Errors
 ///
 /// [`StartError`]: nothing was started, or an event loop failed.
-pub fn run(all: Vec<(Options, Context)>) -> Result<(), StartError> {
+pub(super) fn run(all: Vec<(Options, Context)>) -> Result<(), StartError> {
     identities::run(start(all)?)
 }
 

@@ -1,6 +1,7 @@
 //! What is installed with the program: a systemd unit, manual pages, completions of shells.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -134,24 +135,17 @@ fn every_command_has_a_manual_page_in_which_mandoc_finds_no_fault() {
             .into_owned()
     };
     let names: Vec<String> = files.iter().map(name).collect();
-    for page in [
-        "weft.1",
-        "weft-lab.1",
-        "weft-lab-up.1",
-        "weft-sim-links.1",
-        "weft-man.1",
-    ] {
+    for page in ["weft.1", "weft-doctor.1", "weft-family-add.1", "weft-man.1"] {
         assert!(names.contains(&page.to_owned()), "{page}: {names:?}");
     }
-    assert!(!names.iter().any(|name| name.contains("profiled-node")));
     assert_eq!(
-        printed(&["man", "weft-lab-up"]),
-        fs::read_to_string(pages.join("weft-lab-up.1")).expect("a page")
+        printed(&["man", "weft-doctor"]),
+        fs::read_to_string(pages.join("weft-doctor.1")).expect("a page")
     );
-    let none = weft(&["man", "weft-lab-upp"]);
+    let none = weft(&["man", "weft-docter"]);
     let errors = String::from_utf8_lossy(&none.stderr).into_owned();
     assert!(
-        !none.status.success() && errors.contains("there is no page weft-lab-upp"),
+        !none.status.success() && errors.contains("there is no page weft-docter"),
         "{errors}"
     );
 
@@ -218,24 +212,14 @@ fn bash_completes_commands_flags_options_and_values() {
     );
     assert_eq!(complete(&["weft", "--dump-config", "s"]), ["short"]);
     assert_eq!(complete(&["weft", "--ClientOnly", ""]), ["0", "1"]);
-    assert_eq!(complete(&["weft", "lab", "sel"]), ["selection"]);
-    assert_eq!(complete(&["weft", "lab", "up", "--auth"]), ["--authority"]);
+    assert_eq!(complete(&["weft", "doctor", "--form"]), ["--format"]);
     assert_eq!(
-        complete(&["weft", "lab", "up", "--authority", ""]),
-        ["weft", "tor"]
+        complete(&["weft", "doctor", "--format", ""]),
+        ["text", "json"]
     );
-    assert_eq!(
-        complete(&["weft", "lab", "net", "topology", "ran"]),
-        ["random"]
-    );
-    assert_eq!(
-        complete(&["weft", "sim", "links", "--circ"]),
-        ["--circuits", "--circuits-per-client"]
-    );
+    assert_eq!(complete(&["weft", "family", "a"]), ["add"]);
     let shells = complete(&["weft", "completions", ""]);
     assert!(shells.contains(&"fish".to_owned()), "{shells:?}");
-    // What other parts of Weft ask for is nobody's to type.
-    assert_eq!(complete(&["weft", "lab", "profiled"]), [""; 0]);
 }
 
 #[test]
@@ -256,8 +240,7 @@ fn fish_completes_commands_flags_and_options() {
         let words = text.lines().filter_map(|line| line.split('\t').next());
         words.map(str::to_owned).collect()
     };
-    assert_eq!(complete("weft lab sel"), ["selection"]);
-    assert_eq!(complete("weft lab up --auth"), ["--authority"]);
+    assert_eq!(complete("weft doctor --form"), ["--format"]);
     assert_eq!(complete("weft --ConnectionThr"), ["--ConnectionThreads"]);
 }
 
@@ -284,36 +267,35 @@ fn zsh_takes_the_completions() {
 }
 
 #[test]
-fn a_program_without_names_of_functions_is_not_profiled() {
-    if !is_here("strip") {
-        not_run!("there is no strip");
-        return;
-    }
+fn weft_lab_that_is_missing_or_of_another_version_is_named_with_what_to_do() {
     let folder = tempfile::tempdir().expect("a folder");
-    let stripped = folder.path().join("weft");
-    let strip = Command::new("strip")
-        .args(["--strip-all", "-o"])
-        .arg(&stripped)
-        .arg(WEFT)
-        .status();
-    assert!(strip.expect("strip").success());
-    let start = |program: &Path| {
-        let socket = folder.path().join("socket");
-        let output = Command::new(program)
-            .args(["lab", "profiled-node", "--socket"])
-            .arg(socket)
-            .args(["--", "--version"])
-            .output()
-            .expect("weft");
-        (
-            output.status.success(),
-            String::from_utf8_lossy(&output.stderr).into_owned(),
-        )
+    let alone = folder.path().join("weft");
+    fs::copy(WEFT, &alone).expect("copied");
+    let refusal = |words: &[&str]| {
+        let output = Command::new(&alone).args(words).output().expect("weft");
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).expect("text")
     };
-    let (is_started, errors) = start(&stripped);
-    assert!(
-        !is_started && errors.contains("cargo build --profile profiling"),
-        "{errors}"
-    );
-    assert_eq!(start(Path::new(WEFT)), (true, String::new()));
+    for words in [&["lab", "up"][..], &["sim", "links"], &["lab", "--help"]] {
+        let errors = refusal(words);
+        let path = folder.path().join("weft-lab");
+        assert!(
+            errors.contains(&path.to_string_lossy().into_owned())
+                && errors.contains("cargo install --path crates/weft-lab"),
+            "{errors}"
+        );
+    }
+    // What is beside it gets the words, and this weft's version.
+    let lab = folder.path().join("weft-lab");
+    fs::write(&lab, "#!/bin/sh\necho \"$WEFT_VERSION $*\"\n").expect("written");
+    fs::set_permissions(&lab, fs::Permissions::from_mode(0o755)).expect("its mode");
+    for (words, seen) in [
+        (&["lab", "up", "--relays", "2"][..], "up --relays 2"),
+        (&["bench", "relay"], "relay"),
+        (&["sim", "links"], "sim links"),
+    ] {
+        let output = Command::new(&alone).args(words).output().expect("weft");
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(text, format!("{} {seen}\n", env!("CARGO_PKG_VERSION")));
+    }
 }

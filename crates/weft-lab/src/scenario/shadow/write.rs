@@ -67,7 +67,7 @@ pub(super) fn write(simulations: &Simulations<'_>, job: &Job, folder: &Path) -> 
     for server in &setup.servers {
         let name = netns::host_name(&setup, server.host)?;
         let listen = writing.at(name, server.port)?;
-        let process = Process::flow_server(simulations.weft, listen);
+        let process = Process::flow_server(simulations.weft, listen)?;
         writing.process(name, process);
     }
     writing.relays()?;
@@ -235,7 +235,7 @@ impl Writing<'_> {
         let args = [HOST_COMMAND.to_owned(), file.display().to_string()];
         // Within the time in which lines are as they are in the run, and long enough before it for new circuits.
         let start = SETTLE - CALM_BEFORE / 2 + apart(number);
-        let process = Process::lab(self.simulations.weft, args, start);
+        let process = Process::lab(self.simulations.weft, args, start)?;
         self.process(&host, process);
         Ok(())
     }

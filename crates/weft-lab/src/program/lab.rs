@@ -1,0 +1,230 @@
+//! `weft lab`: experiments in private networks, a network to play with, and a load generator.
+//!
+//! The experiments are weft-lab's; here is the terminal: a progress bar, signals, what is printed.
+
+mod net;
+mod shadow;
+mod up;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::{ArgMatches, Args, Parser, Subcommand};
+use indicatif::ProgressBar;
+use weft_cli::args::{self, Asked, prepared};
+use weft_cli::print::{failure, note, print};
+use weft_cli::{completions, manual};
+use weft_lab::bench::pipe;
+use weft_lab::circuits;
+use weft_lab::demo;
+use weft_lab::experiment::{Conclusion, Progress, Watcher};
+use weft_lab::experiments::Experiments;
+use weft_lab::hops;
+use weft_lab::report::{self, Invocation};
+use weft_lab::stop::Stop;
+
+use super::progress::{Lines, progress_bar};
+use super::{NAME, node, pages, sim};
+
+/// Experiments in private networks on loopback, and measurements of one relay.
+#[derive(Debug, Parser)]
+#[command(name = "weft lab", bin_name = "weft lab")]
+struct Lab {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Experiment(Experiments),
+    Report(report::Args),
+    Up(up::UpArgs),
+    Net(net::NetArgs),
+    Circuits(circuits::Args),
+    Shadow(shadow::ShadowArgs),
+    Demo(demo::Args),
+    Pipe(PipeArgs),
+    /// Prints a manual page, for `man -l -` or a file in a folder man1.
+    Man(manual::Args),
+    /// Prints what makes a shell complete the words of `weft-lab`.
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Chaos(weft_lab::chaos::Args),
+    #[command(hide = true)]
+    ProfiledNode(ProfiledNodeArgs),
+    #[command(hide = true)]
+    FlowClient(Box<weft_lab::shadow::ClientArgs>),
+    #[command(hide = true)]
+    FlowServer(weft_lab::shadow::ServerArgs),
+    #[command(hide = true)]
+    SimulatedHost(weft_lab::scenario::HostArgs),
+}
+
+/// Runs a bare pipe: each link that it accepts goes on to another address, through TLS and one pass
+/// of AES for each cell. It ends on SIGINT or SIGTERM.
+#[derive(Debug, Args)]
+struct PipeArgs {
+    /// Where to listen.
+    #[arg(long, value_name = "IP:PORT")]
+    listen: SocketAddr,
+    /// Where to connect to.
+    #[arg(long, value_name = "IP:PORT")]
+    connect: SocketAddr,
+}
+
+/// Runs a node as `weft` does, with a profiler that waits at a socket for orders.
+#[derive(Debug, Args)]
+struct ProfiledNodeArgs {
+    /// Where it waits.
+    #[arg(long, value_name = "FILE")]
+    socket: PathBuf,
+    /// The arguments of the node, as `weft` takes them.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    node: Vec<OsString>,
+}
+
+/// Does what the words ask for, the first being the program.
+pub(super) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
+    let Asked {
+        args: lab,
+        command,
+        matches,
+    } = match args::read::<Lab>(args)? {
+        Ok(asked) => asked,
+        Err(status) => return Ok(status),
+    };
+    match lab.command {
+        // It keeps nothing: a signal ends it, and its guardian ends the nodes.
+        Command::Demo(args) => demo::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Experiment(experiment) => {
+            let stop = Stop::on_signals()?;
+            let mut terminal = Terminal::new();
+            terminal.invocation = invocation(&command, &matches);
+            let conclusion = experiment.perform(&stop, &mut terminal);
+            terminal.bar.finish_and_clear();
+            conclude(&conclusion?)
+        }
+        Command::Report(args) => {
+            let text = report::report(&args)?;
+            print(&text).map(|()| ExitCode::SUCCESS)
+        }
+        Command::ProfiledNode(args) => {
+            hops::profile::serve(&args.socket)?;
+            node::run(args.node)
+        }
+        Command::Man(args) => manual::man(&args, &pages()?),
+        Command::Completions(args) => {
+            let sim = sim::command().name("sim").bin_name("weft-lab sim");
+            let whole = listed().subcommand(sim);
+            completions::completions(&args, prepared(whole), NAME)
+        }
+        Command::Chaos(args) => weft_lab::chaos::chaos(&args).map(|holds| match holds {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }),
+        Command::Up(args) => up::up(&args, &Stop::on_signals()?),
+        Command::Net(args) => net::net(&args),
+        Command::Circuits(args) => {
+            let text = circuits::circuits(&args)?;
+            print(&text).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Shadow(args) => shadow::shadow(&args, invocation(&command, &matches)),
+        Command::FlowClient(args) => {
+            weft_lab::shadow::client(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
+        }
+        Command::FlowServer(args) => {
+            weft_lab::shadow::server(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
+        }
+        Command::SimulatedHost(args) => {
+            weft_lab::scenario::measure(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Pipe(args) => {
+            pipe::run(args.listen, args.connect, Stop::on_signals()?.flag())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Prints the results, and returns the exit status. Why a run did not come to its end is printed where
+/// nobody overlooks it.
+fn conclude(conclusion: &Conclusion) -> Result<ExitCode> {
+    print(&conclusion.text)?;
+    if let Some(why) = &conclusion.failure {
+        failure(NAME, why);
+    }
+    Ok(match conclusion.is_passed {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// The experiment's own part of the command line.
+fn invocation(command: &clap::Command, matches: &ArgMatches) -> Invocation {
+    let (mut words, mut command, mut matches) = ("weft lab".to_owned(), command, matches);
+    while let Some((name, inner)) = matches.subcommand()
+        && let Some(known) = command.find_subcommand(name)
+    {
+        words = format!("{words} {name}");
+        (command, matches) = (known, inner);
+    }
+    Invocation::of(&words, command, matches)
+}
+
+/// A bar where standard error is a terminal, lines where it is not.
+struct Terminal {
+    bar: ProgressBar,
+    lines: Lines,
+    invocation: Invocation,
+}
+
+impl Terminal {
+    fn new() -> Self {
+        Terminal {
+            bar: progress_bar(),
+            lines: Lines::new(Instant::now()),
+            invocation: Invocation::default(),
+        }
+    }
+}
+
+impl Watcher for Terminal {
+    fn progress(&mut self, progress: &Progress) {
+        if !self.bar.is_hidden() {
+            self.bar.set_position((progress.done * 1000.0) as u64);
+            self.bar.set_message(progress.to_string());
+        } else if let Some(line) = self.lines.line(progress, Instant::now()) {
+            note(line);
+        }
+    }
+
+    fn note(&mut self, line: &str) {
+        match self.bar.is_hidden() {
+            true => note(line),
+            false => self.bar.println(line),
+        }
+    }
+
+    fn invocation(&self) -> Invocation {
+        self.invocation.clone()
+    }
+}
+
+/// The command line, with what is internal.
+pub(super) fn command() -> clap::Command {
+    <Lab as clap::CommandFactory>::command()
+}
+
+/// The command line with what help lists.
+pub(super) fn listed() -> clap::Command {
+    let whole = command();
+    let below = whole.get_subcommands();
+    clap::Command::new("lab")
+        .about(whole.get_about().cloned().unwrap_or_default())
+        .subcommand_required(true)
+        .subcommands(below.filter(|command| !command.is_hide_set()).cloned())
+}
