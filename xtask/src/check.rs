@@ -60,8 +60,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     let touched = touched(&files, &packages()?);
     machine::prepare_testing(false)?;
     let logs = test::new_logs()?;
-    let mut summary = Summary::new(logs);
-    let mut step = |name: &str, alone: &str, run: &mut dyn FnMut() -> Result<Outcome>| {
+    let summary = Summary::new(logs);
+    let step = |name: &str, alone: &str, run: &mut dyn FnMut() -> Result<Outcome>| {
         summary.run(name, alone, run);
         !interrupt::asked()
     };

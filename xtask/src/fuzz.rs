@@ -90,6 +90,15 @@ pub(crate) fn run_each(seconds: u64, seed: Option<u32>, target: Option<&str>) ->
     Ok(())
 }
 
+/// Builds all targets.
+///
+/// # Errors
+///
+/// One of them does not compile.
+pub(crate) fn build() -> Result<()> {
+    build_selected(&targets(None)?)
+}
+
 /// The targets there are, by the names of their files; or the one asked for.
 fn targets(wanted: Option<&str>) -> Result<Vec<String>> {
     let dir = fuzz_dir().join("fuzz_targets");

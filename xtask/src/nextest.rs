@@ -87,7 +87,7 @@ impl Run {
     pub(crate) fn run(&self, build: &Build) -> Result<Vec<Ended>> {
         let mut ended = Vec::new();
         if !self.filter.is_empty() {
-            ended.extend(self.nextest(&self.filter)?);
+            ended.extend(self.nextest(&self.filter, || {})?);
         }
         if !self.networks.is_empty() && !interrupt::asked() {
             ended.extend(networks::run(networks(build)?, self)?);
@@ -107,8 +107,9 @@ impl Run {
         Ok(())
     }
 
-    /// Runs those that `filter` chooses with nextest.
-    pub(crate) fn nextest(&self, filter: &str) -> Result<Vec<Ended>> {
+    /// Runs those that `filter` chooses with nextest. It calls `begins` when nothing is left to be built, and cargo is free for
+    /// others.
+    pub(crate) fn nextest(&self, filter: &str, begins: impl FnOnce()) -> Result<Vec<Ended>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let mut nextest = linted::cargo()?;
         nextest
@@ -128,8 +129,11 @@ impl Run {
         let mut child = nextest.spawn().context("starting cargo nextest")?;
         let output = child.stdout.take().context("nextest has no output")?;
         let mut ended = Vec::new();
+        let mut begins = Some(begins);
         for line in BufReader::new(output).lines() {
-            let Some(test) = read(&line.context("reading nextest's report")?) else {
+            let line = line.context("reading nextest's report")?;
+            begins.take().into_iter().for_each(|begins| begins());
+            let Some(test) = read(&line) else {
                 continue;
             };
             ended.push(test);

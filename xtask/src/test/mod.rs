@@ -5,6 +5,7 @@ mod summary;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -80,12 +81,12 @@ const STEPS: [Step; 15] = [
     Step::Doc,
     Step::Loom,
     Step::Instructions,
-    Step::Fuzz,
     Step::Deny,
     Step::Wheel,
     Step::Install,
     Step::Deb,
     Step::Pack,
+    Step::Fuzz,
 ];
 
 /// Where the fuzzing of a test run starts: a test finds what the last one found, and
@@ -102,8 +103,8 @@ const SHARING: &str = "(binary_id(weft::networks) and test(/::(private_network|w
 /// nextest's expression of the other tests that need a private network.
 const INTEROP: &str = "(test(/(^|::)private_network::/) and not binary_id(weft::networks))";
 
-/// Priority of what is run beside networks, from -20 (first) to 19 (last).
-const NICE: &str = "10";
+/// Priority of what is run beside tests, from -20 (first) to 19 (last).
+const NICE: &str = "19";
 
 /// nextest's expression of the tests that need Stem as a library.
 const STEM_ALONE: &str = "(test(/(^|::)with_stem::/) and not binary_id(weft::networks))";
@@ -178,8 +179,9 @@ impl Step {
 
 /// Runs the steps, all of them even if one fails, and names all that failed at the end.
 ///
-/// Tests that share private networks mostly wait: they are run beside the steps that run no tests of their own, which
-/// give way to them.
+/// Tests wait more than they compute, those of private networks above all: networks run beside the tests of nextest, and the
+/// steps that run no tests of their own take what both leave of the processors. Fuzzing gives each input a time, and so comes
+/// after nextest.
 ///
 /// # Errors
 ///
@@ -193,47 +195,60 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
         .partition(|step| step.is_built());
     let steps = args.only.is_empty() && args.names.is_empty();
     machine::can_prepare_testing(steps)?;
-    let mut summary = Summary::new(new_logs()?);
+    let summary = Summary::new(new_logs()?);
     if others.first() == Some(&Step::Fmt) {
         others.remove(0);
         summary.run("fmt", &alone(&[Step::Fmt]), fmt);
     }
     let built = match tests.is_empty() || interrupt::asked() {
         true => None,
-        false => Built::new(&tests, args, &mut summary),
+        false => Built::new(&tests, args, &summary),
     };
-    let built = built.filter(|built| !built.run.filter.is_empty());
-    if let Some(built) = &built {
-        let tests = || built.run.nextest(&built.run.filter).map(Outcome::Tests);
-        summary.run(&built.words, &built.alone, tests);
-    }
-    let networks = built
-        .as_ref()
-        .filter(|built| !built.run.networks.is_empty() && !interrupt::asked());
+    let nextest = built.as_ref().filter(|built| !built.run.filter.is_empty());
+    let networks = nextest.filter(|built| !built.run.networks.is_empty());
+    // Each is said once nextest needs cargo no more, and once it has ended; both at once where it does not run.
+    let (begins, begun) = mpsc::channel();
+    let (ends, ended) = mpsc::channel::<()>();
     thread::scope(|scope| {
-        let networks = networks.map(|built| {
+        if let Some(built) = networks {
             scope.spawn(|| {
-                let start = Instant::now();
-                let outcome = nextest::networks(&built.build)
-                    .and_then(|program| networks::run(program, &built.run))
-                    .map(Outcome::Tests);
-                (start.elapsed(), outcome)
+                let alone = alone(&[Step::Stem, Step::Interop]);
+                summary.run("networks", &alone, || {
+                    let program = nextest::networks(&built.build)?;
+                    networks::run(program, &built.run).map(Outcome::Tests)
+                });
+            });
+        }
+        let summary = &summary;
+        let beside = scope.spawn(move || {
+            let _ = begun.recv();
+            giving_way(move || {
+                for step in others {
+                    if step == Step::Fuzz {
+                        let build = || fuzz::build().map(|()| Outcome::Passed);
+                        summary.run("fuzz, build", &alone(&[step]), build);
+                        let _ = ended.recv();
+                    }
+                    if !interrupt::asked() {
+                        summary.run(&step.name(), &alone(&[step]), || step.run(args));
+                    }
+                }
             })
         });
-        giving_way(|| {
-            for step in others {
-                if !interrupt::asked() {
-                    summary.run(&step.name(), &alone(&[step]), || step.run(args));
-                }
-            }
-        })?;
-        if let Some(networks) = networks {
-            let ended = networks.join();
-            let (time, outcome) = ended.map_err(|_| anyhow!("running networks panicked"))?;
-            let alone = alone(&[Step::Stem, Step::Interop]);
-            summary.step("networks", &alone, time, outcome);
+        if let Some(built) = nextest
+            && !interrupt::asked()
+        {
+            summary.run(&built.words, &built.alone, || {
+                let begins = || {
+                    let _ = begins.send(());
+                };
+                let tests = built.run.nextest(&built.run.filter, begins)?;
+                Ok(Outcome::Tests(tests))
+            });
         }
-        Ok::<(), anyhow::Error>(())
+        drop((begins, ends));
+        let beside = beside.join();
+        beside.map_err(|_| anyhow!("running steps panicked"))?
     })?;
     if let Some(built) = &built
         && !interrupt::asked()
@@ -277,7 +292,7 @@ struct Built {
 
 impl Built {
     /// Builds the tests, and meanwhile gets what those of these steps need.
-    fn new(steps: &[Step], args: &TestArgs, summary: &mut Summary) -> Option<Self> {
+    fn new(steps: &[Step], args: &TestArgs, summary: &Summary) -> Option<Self> {
         println!("\n== build");
         let start = Instant::now();
         let (build, prepared) = thread::scope(|scope| {

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -33,11 +34,17 @@ impl Outcome {
     }
 }
 
-/// What has ended so far.
+/// What has ended so far. Steps that run at the same time share it.
 pub(crate) struct Summary {
     start: Instant,
     /// Folder of failed tests' output.
     logs: PathBuf,
+    ended: Mutex<AllEnded>,
+}
+
+/// Steps, tests and failures.
+#[derive(Default)]
+struct AllEnded {
     steps: Vec<(String, Duration, String)>,
     tests: Vec<Ended>,
     /// What failed, and the command that runs it alone.
@@ -49,14 +56,17 @@ impl Summary {
         Self {
             start: Instant::now(),
             logs,
-            steps: Vec::new(),
-            tests: Vec::new(),
-            failures: Vec::new(),
+            ended: Mutex::default(),
         }
     }
 
+    fn all(&self) -> MutexGuard<'_, AllEnded> {
+        // A step that panicked has left it whole: it is changed in single calls.
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Runs a step, and adds it.
-    pub(crate) fn run(&mut self, name: &str, alone: &str, run: impl FnOnce() -> Result<Outcome>) {
+    pub(crate) fn run(&self, name: &str, alone: &str, run: impl FnOnce() -> Result<Outcome>) {
         // Of a run that is cut off, only the last lines may be left.
         let minutes = self.start.elapsed().as_secs() / 60;
         println!("\n== {name} (after {minutes} min)");
@@ -67,17 +77,11 @@ impl Summary {
 
     /// How many tests have ended.
     pub(crate) fn ended(&self) -> usize {
-        self.tests.len()
+        self.all().tests.len()
     }
 
     /// Adds a step that has ended; `alone` is the command that runs it alone.
-    pub(crate) fn step(
-        &mut self,
-        name: &str,
-        alone: &str,
-        time: Duration,
-        outcome: Result<Outcome>,
-    ) {
+    pub(crate) fn step(&self, name: &str, alone: &str, time: Duration, outcome: Result<Outcome>) {
         let outcome = outcome.and_then(|outcome| match outcome {
             Outcome::Passed => Ok("passed".to_owned()),
             Outcome::Skipped(why) => Ok(format!("not run: {why}")),
@@ -85,41 +89,42 @@ impl Summary {
         });
         let word = outcome.unwrap_or_else(|error| {
             println!("\nFAILED: {error:#}");
-            self.failures
-                .push((format!("{name}: {error:#}"), alone.to_owned()));
+            let failure = (format!("{name}: {error:#}"), alone.to_owned());
+            self.all().failures.push(failure);
             "FAILED".to_owned()
         });
-        self.steps.push((name.to_owned(), time, word));
+        self.all().steps.push((name.to_owned(), time, word));
     }
 
     /// Adds tests, and keeps the output of those that failed.
-    fn tests(&mut self, tests: Vec<Ended>) -> Result<String> {
+    fn tests(&self, tests: Vec<Ended>) -> Result<String> {
         let logs = nextest::keep_logs(&self.logs, &tests)?;
         let failed = tests.iter().filter(|test| test.failure.is_some());
         for (test, log) in failed.zip(&logs) {
             let why = reason(test.failure.as_deref().unwrap_or_default());
-            self.failures.push((
-                format!("{} ({}){why}", test.name, log.display()),
-                format!("cargo xtask test {}", test.short()),
-            ));
+            let what = format!("{} ({}){why}", test.name, log.display());
+            let alone = format!("cargo xtask test {}", test.short());
+            self.all().failures.push((what, alone));
         }
         let word = match logs.len() {
             0 => format!("passed, {} tests", tests.len()),
             failed => format!("{failed} of {} tests FAILED", tests.len()),
         };
-        self.tests.extend(tests);
+        self.all().tests.extend(tests);
         Ok(word)
     }
 
     /// The summary as it is printed.
     pub(crate) fn text(&self) -> String {
         let mut text = String::from("\n== Summary\n");
-        for (name, time, word) in &self.steps {
+        let all = self.all();
+        for (name, time, word) in &all.steps {
             let _ = writeln!(text, "  {name:<28} {:>7} {word}", seconds(*time));
         }
-        let total = self.steps.iter().map(|(_, time, _)| *time).sum();
-        let _ = writeln!(text, "  {:<28} {:>7}", "total", seconds(total));
-        let tests = self.slowest_first();
+        // Less than their sum: some ran at the same time.
+        let total = seconds(self.start.elapsed());
+        let _ = writeln!(text, "  {:<28} {total:>7}", "in all");
+        let tests = all.slowest_first();
         if !tests.is_empty() {
             let _ = writeln!(text, "\nThe slowest tests:");
         }
@@ -135,16 +140,11 @@ impl Summary {
     ///
     /// It cannot be written.
     pub(crate) fn write_times(&self, file: &Path) -> Result<()> {
-        let lines = self.slowest_first().into_iter();
+        let all = self.all();
+        let lines = all.slowest_first().into_iter();
         let lines = lines.map(|test| format!("{:.3} {}\n", test.seconds, test.name));
         fs::write(file, lines.collect::<String>())
             .with_context(|| format!("writing {}", file.display()))
-    }
-
-    fn slowest_first(&self) -> Vec<&Ended> {
-        let mut tests: Vec<&Ended> = self.tests.iter().collect();
-        tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-        tests
     }
 
     /// Fails if anything failed.
@@ -153,14 +153,23 @@ impl Summary {
     ///
     /// The list of what failed.
     pub(crate) fn judge(&self) -> Result<()> {
-        if self.failures.is_empty() {
+        let failures = &self.all().failures;
+        if failures.is_empty() {
             return Ok(());
         }
-        let mut text = format!("{} failed:\n", self.failures.len());
-        for (what, alone) in &self.failures {
+        let mut text = format!("{} failed:\n", failures.len());
+        for (what, alone) in failures {
             let _ = writeln!(text, "  {what}\n    alone: {alone}");
         }
         bail!("{}", text.trim_end());
+    }
+}
+
+impl AllEnded {
+    fn slowest_first(&self) -> Vec<&Ended> {
+        let mut tests: Vec<&Ended> = self.tests.iter().collect();
+        tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        tests
     }
 }
 
@@ -213,7 +222,7 @@ mod tests {
     fn every_failure_is_named_at_the_end_with_the_command_that_runs_it_alone() {
         let folder = crate::machine::target().join("tests-of-summary");
         std::fs::create_dir_all(&folder).unwrap();
-        let mut summary = Summary::new(folder.clone());
+        let summary = Summary::new(folder.clone());
         let second = Duration::from_secs(1);
         summary.step(
             "fmt",
@@ -246,7 +255,7 @@ mod tests {
             "  clippy                         1.0 s FAILED",
             "  unit                           1.0 s 1 of 2 tests FAILED",
             "  page                           0.0 s not run: no browser",
-            "  total                          3.0 s",
+            "  in all ",
             "     2.0 s weft-core::it moves::two\n     0.5 s weft-core::it moves::one",
         ] {
             assert!(text.contains(line), "{line:?} is not in\n{text}");
