@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Pages whose every word in backticks is a path, a command or an identifier.
+/// Pages whose every word in backticks is a path, a command or an identifier, and a folder of such pages.
 const PAGES: [&str; 2] = ["docs/architecture.md", "docs/testing.md"];
+const FOLDER: &str = "docs/architecture";
 
 /// Where sources are, from the root of the checkout.
 const SOURCES: [&str; 8] = [
@@ -132,6 +133,16 @@ fn is_path(path: &str, name: &str) -> bool {
     before.is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }
 
+/// The pages, from the root.
+fn pages() -> Vec<String> {
+    let folder = fs::read_dir(root().join(FOLDER)).unwrap();
+    let names = folder.map(|page| page.unwrap().file_name().into_string().unwrap());
+    let mut pages: Vec<String> = PAGES.map(str::to_owned).to_vec();
+    pages.extend(names.map(|name| format!("{FOLDER}/{name}")));
+    pages.sort();
+    pages
+}
+
 fn looks_like_path(quoted: &str) -> bool {
     quoted.contains('/') || quoted.ends_with(".rs") || quoted.ends_with(".md")
 }
@@ -205,8 +216,8 @@ fn is_camel_case(word: &str) -> bool {
 fn pages_name_only_what_exists() {
     let checkout = Checkout::read();
     let mut missing = Vec::new();
-    for page in PAGES {
-        let text = fs::read_to_string(root().join(page)).unwrap();
+    for page in pages() {
+        let text = fs::read_to_string(root().join(&page)).unwrap();
         let names = names(&text);
         for name in names.iter().filter(|name| !checkout.has(&name.text)) {
             missing.push(format!("{page}:{}: {}", name.line, name.text));
