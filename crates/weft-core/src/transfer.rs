@@ -1,4 +1,5 @@
-//! A link that moves to another thread, and its halves with it (docs/architecture.md, "How a link moves").
+//! A link that moves to another thread, and its halves with it
+//! (docs/architecture/links.md, "How a link moves").
 //!
 //! A half that has moved keeps its address: that is where it was *made*. [`Routes`] has where it *is*, on each
 //! thread. What is under way while a link moves waits at its sender ([`Routes::freeze`]), so that nothing

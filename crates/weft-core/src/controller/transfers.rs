@@ -1,5 +1,5 @@
-//! Which threads get links, and links that move from thread to thread, one at a time (docs/architecture.md, "How a link
-//! moves").
+//! Which threads get links, and links that move from thread to thread, one at a time
+//! (docs/architecture/links.md, "How a link moves").
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! The path of a relayed cell, in the order in which a cell takes it (docs/architecture.md, "One cell,
-//! from socket to socket").
+//! The path of a relayed cell, in the order in which a cell takes it
+//! (docs/architecture/cells.md, "One cell, from socket to socket").
 //!
 //! 1. [`on_relay`]: a RELAY or RELAY_EARLY cell of a link. The half that it arrives on is found; the half
 //!    that holds the keys takes a layer off (forward) or puts one on (backward).

@@ -1,4 +1,5 @@
-//! Links that leave for another thread, and links that arrive (docs/architecture.md, "How a link moves").
+//! Links that leave for another thread, and links that arrive
+//! (docs/architecture/links.md, "How a link moves").
 //!
 //! The thread that the link leaves:
 //!

@@ -1,5 +1,5 @@
-//! Links that move to another thread and from there (docs/architecture.md, "How a link moves"): what the manager
-//! decides is carried out with their sockets.
+//! Links that move to another thread and from there: what the manager decides is carried out with
+//! their sockets (docs/architecture/links.md, "How a link moves").
 
 use std::time::Instant;
 
