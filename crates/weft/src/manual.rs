@@ -1,8 +1,5 @@
 //! `weft man`: manual pages. That of `weft` is made from the flags and the table of torrc options, those of its commands
-//! from clap's help.
-//!
-//! `docs/man/weft.1` is the first of them, kept for packages; a test compares. To write it anew:
-//! `weft man > docs/man/weft.1`.
+//! from clap's help. Packages have it written when they are built.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

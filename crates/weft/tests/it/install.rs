@@ -109,16 +109,6 @@ fn the_unit_notifies_and_starts_weft_with_words_that_it_takes() {
 }
 
 #[test]
-fn the_manual_page_in_the_tree_is_what_weft_makes() {
-    let kept = fs::read_to_string(checkout("docs/man/weft.1")).expect("the page");
-    assert!(
-        kept == printed(&["man"]),
-        "docs/man/weft.1 is not what weft makes; write it anew: weft man > docs/man/weft.1"
-    );
-    assert!(kept.contains("\\fBORPort\\fR") && kept.contains("\\-\\-verify\\-config"));
-}
-
-#[test]
 fn every_command_has_a_manual_page_in_which_mandoc_finds_no_fault() {
     let folder = tempfile::tempdir().expect("a folder");
     let pages = folder.path().join("man1");
