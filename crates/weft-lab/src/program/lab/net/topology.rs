@@ -180,7 +180,7 @@ fn head() -> String {
             false => word,
             true => format!("{word:?}"),
         });
-    format!("# weft {}\n", words.collect::<Vec<_>>().join(" "))
+    format!("# weft lab {}\n", words.collect::<Vec<_>>().join(" "))
 }
 
 /// The hosts in order, relays first, and the relays of the first of them.
