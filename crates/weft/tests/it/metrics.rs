@@ -167,11 +167,10 @@ fn every_thread_has_its_metrics() {
     weft.seen = 0;
     let or_port = weft.opened();
     for thread in 0..2 {
-        eventually(
-            port,
-            &format!("weft_thread_links{{thread=\"{thread}\"}}"),
-            0.0,
-        );
+        // A busy thread takes its first messages a little later.
+        for name in ["weft_thread_links", "weft_main_stuck_messages"] {
+            eventually(port, &format!("{name}{{thread=\"{thread}\"}}"), 0.0);
+        }
     }
     let text = scrape(port);
     let value = |name: &str| sample(&text, name).unwrap_or_else(|| panic!("{name}: {text}"));
@@ -182,7 +181,6 @@ fn every_thread_has_its_metrics() {
         // Nothing waits, but there are tables, and a link or two.
         let held = of("weft_thread_queued_bytes");
         assert!(held < 1e6, "{held}");
-        assert_eq!(of("weft_main_stuck_messages"), 0.0);
     }
     assert!(value("weft_main_turns_total") >= 1.0);
     assert!(value("weft_main_cpu_seconds_total") > 0.0);
