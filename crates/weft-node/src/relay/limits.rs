@@ -316,6 +316,8 @@ impl Relay {
             self.workers.count(),
             machine::total_memory(),
         ));
+        // The others' part of the old limit may be more than all of the new one.
+        self.share_limits();
         let (rate, burst) = bandwidth(&self.options);
         self.threads.pool.set_limit(rate, burst);
         self.know_relays();
@@ -325,7 +327,7 @@ impl Relay {
         self.apply_exits(false, now);
     }
 
-    /// What this identity uses of the process' limits, and what the others leave of them. Once a second.
+    /// What this identity uses of the process' limits, and what the others leave of them. Once a second, and when a limit changes.
     pub(super) fn share_limits(&mut self) {
         self.count_other_files();
         let membership = &self.process.membership;

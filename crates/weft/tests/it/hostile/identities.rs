@@ -74,6 +74,24 @@ fn serves(at: SocketAddr) {
     circuit.answers(&mut client);
 }
 
+/// Waits until threads have reported what they hold a few times. The number of turns is in these reports.
+fn reported(weft: &Weft) {
+    for _ in 0..5 {
+        let before = turns(weft);
+        eventually("threads report", || turns(weft) != before);
+    }
+}
+
+/// Turns of all connection threads since the start.
+fn turns(weft: &Weft) -> f64 {
+    let text = metrics(port(weft, "attacked", "Metrics"));
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("weft_thread_turns_total"));
+    let values = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+    values.sum()
+}
+
 /// What the MetricsPort answers.
 fn metrics(at: SocketAddr) -> String {
     let mut metrics = TcpStream::connect(at).unwrap();
@@ -171,6 +189,13 @@ fn all_torrcs_are_read_again_or_none() {
         }
     };
     are("MaxMemInQueues", ["0", "0"]);
+    let mut clients = ["attacked", "second"].map(|name| {
+        let mut client = Peer::client(port(&weft, name, "OR"));
+        let circuit = Circuit::create(&mut client, FIRST);
+        (client, circuit)
+    });
+    // What there was has been shared.
+    reported(&weft);
     weft.signal(Signal::SIGHUP);
     for name in ["attacked", "second"] {
         took(name, 1);
@@ -208,6 +233,13 @@ fn all_torrcs_are_read_again_or_none() {
         took(name, 4);
         serves(port(&weft, name, "OR"));
     }
+    // Less memory is shared anew at once: what others had of the old limit is no reason to free anything.
+    reported(&weft);
+    for (client, circuit) in &mut clients {
+        circuit.answers(client);
+    }
+    let freed = "We are low on memory";
+    assert!(!weft.lines().iter().any(|line| line.contains(freed)));
     // A controller is one identity's.
     let mut controller = Controller::of(&weft, "second");
     let refused = controller.ask("SETCONF SafeLogging=0");

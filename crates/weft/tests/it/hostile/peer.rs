@@ -279,7 +279,12 @@ impl Peer {
         let cell = self
             .next()
             .unwrap_or_else(|| panic!("closed where {command} should come"));
-        assert_eq!((cell.command(), cell.circ_id()), (command, circ_id));
+        let reason = (cell.command() == ChanCmd::DESTROY).then(|| Destroy::decode(cell.body()));
+        assert_eq!(
+            (cell.command(), cell.circ_id()),
+            (command, circ_id),
+            "{reason:?}"
+        );
         cell
     }
 
