@@ -3,8 +3,8 @@
 //!
 //! Time is noisy, above all on machines that others use too; the number of instructions is the same
 //! in every run (rustls watches itself in the same way). `bench/instructions` relays cells without
-//! sockets. It runs under callgrind twice, for few and for more turns, so that what it takes to
-//! start is in both counts and drops out of their difference.
+//! sockets. It runs under callgrind, which counts the turns between the first ones and the end apart: what it takes to start,
+//! most of a run, is left out.
 //!
 //! The count depends a little on the machine: the C library chooses its `memcpy` by the processor
 //! (2 % between the oldest and the newest), and callgrind knows AVX2 and AES-NI but no AVX-512 and
@@ -36,29 +36,29 @@ pub(crate) struct InstructionsArgs {
     functions: usize,
 }
 
-/// How `bench/instructions` is called, and with how many turns: what fills pools and queues is over
-/// after the first.
+/// How `bench/instructions` is called, with how many turns that are not counted, in which pools and queues fill, and with
+/// how many that are.
 const CASES: [(&str, [u32; 2]); 20] = [
-    ("forward 1 few", [4, 36]),
-    ("forward 1 many", [2, 8]),
-    ("forward 1 thin", [400, 1200]),
-    ("forward 1 asked", [2, 52]),
-    ("forward 2 few", [4, 36]),
-    ("forward 2 many", [2, 8]),
-    ("forward 2 thin", [400, 1200]),
-    ("backward 1 few", [4, 36]),
-    ("backward 1 many", [2, 8]),
-    ("backward 1 thin", [400, 1200]),
-    ("backward 1 asked", [2, 52]),
-    ("backward 2 few", [4, 36]),
-    ("backward 2 many", [2, 8]),
-    ("backward 2 thin", [400, 1200]),
-    ("down plain", [25, 75]),
-    ("down conflux", [25, 75]),
-    ("down mtor", [25, 75]),
-    ("up plain", [25, 75]),
-    ("up conflux", [25, 75]),
-    ("up mtor", [25, 75]),
+    ("forward 1 few", [4, 32]),
+    ("forward 1 many", [2, 6]),
+    ("forward 1 thin", [400, 800]),
+    ("forward 1 asked", [2, 50]),
+    ("forward 2 few", [4, 32]),
+    ("forward 2 many", [2, 6]),
+    ("forward 2 thin", [400, 800]),
+    ("backward 1 few", [4, 32]),
+    ("backward 1 many", [2, 6]),
+    ("backward 1 thin", [400, 800]),
+    ("backward 1 asked", [2, 50]),
+    ("backward 2 few", [4, 32]),
+    ("backward 2 many", [2, 6]),
+    ("backward 2 thin", [400, 800]),
+    ("down plain", [25, 50]),
+    ("down conflux", [25, 50]),
+    ("down mtor", [25, 50]),
+    ("up plain", [25, 50]),
+    ("up conflux", [25, 50]),
+    ("up mtor", [25, 50]),
 ];
 /// What is counted, in `bench/instructions`.
 const PROGRAM: &str = "weft-instructions";
@@ -81,6 +81,10 @@ const RELEASED: [&str; 4] = [
 ];
 /// In these functions of `bench/instructions` alone instructions are counted where an exit is played beside its client.
 const COUNTED: &str = "*exit::node_*";
+/// The function of `bench/instructions` before and after the turns that are counted.
+const BORDER: &str = "*counted_turns_border*";
+/// The part between its two calls, as callgrind numbers what it writes.
+const COUNTED_PART: &str = "2";
 /// Functions that are named when a bound is passed.
 const FUNCTIONS_ON_FAILURE: usize = 12;
 
@@ -240,12 +244,10 @@ fn measure() -> Result<Vec<(&'static str, Cost)>> {
         let mut costs = Vec::new();
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some((case, [less, more])) = CASES.get(number).copied() else {
+            let Some((case, turns)) = CASES.get(number).copied() else {
                 return Ok(costs);
             };
-            let less = count(&folder, case, less)?;
-            let more = count(&folder, case, more)?;
-            costs.push((number, cost(&less, &more)?));
+            costs.push((number, count(&folder, case, turns)?));
         }
     };
     let workers = thread::available_parallelism().map_or(1, usize::from);
@@ -269,18 +271,14 @@ fn measure() -> Result<Vec<(&'static str, Cost)>> {
     Ok(costs.collect())
 }
 
-/// One run of the program.
-struct Count {
-    cells: u64,
-    /// Instructions in each function itself.
-    functions: BTreeMap<String, u64>,
-}
-
-fn count(folder: &Path, case: &str, turns: u32) -> Result<Count> {
+/// Runs the program; the result is what a cell of the counted turns costs.
+fn count(folder: &Path, case: &str, [first, turns]: [u32; 2]) -> Result<Cost> {
     let program = machine::target().join("debug").join(PROGRAM);
-    let profile = folder.join(format!("callgrind.{}.{turns}", case.replace(' ', "-")));
+    let profile = folder.join(format!("callgrind.{}", case.replace(' ', "-")));
     let mut command = Command::new("valgrind");
-    command.arg("--tool=callgrind");
+    command
+        .arg("--tool=callgrind")
+        .arg(format!("--dump-before={BORDER}"));
     if case.starts_with("down") || case.starts_with("up") {
         command.arg(format!("--toggle-collect={COUNTED}"));
     }
@@ -288,7 +286,7 @@ fn count(folder: &Path, case: &str, turns: u32) -> Result<Count> {
         .arg(format!("--callgrind-out-file={}", profile.display()))
         .arg(program)
         .args(case.split(' '))
-        .arg(turns.to_string())
+        .args([first.to_string(), turns.to_string()])
         .output()
         .context("running valgrind")?;
     let printed = String::from_utf8_lossy(&output.stdout);
@@ -298,29 +296,23 @@ fn count(folder: &Path, case: &str, turns: u32) -> Result<Count> {
         .and_then(|word| word.parse().ok());
     let (true, Some(cells)) = (output.status.success(), cells) else {
         bail!(
-            "`weft-instructions {case} {turns}` failed under callgrind ({}):\n{}",
+            "`weft-instructions {case} {first} {turns}` failed under callgrind ({}):\n{}",
             output.status,
             String::from_utf8_lossy(&output.stderr)
         );
     };
+    let profile = profile.with_added_extension(COUNTED_PART);
     let reader = fs::File::open(&profile).with_context(|| profile.display().to_string())?;
     let functions =
         self_costs(BufReader::new(reader)).with_context(|| profile.display().to_string())?;
-    Ok(Count { cells, functions })
+    cost(cells, functions)
 }
 
-/// What the cells that are in one count and not in the other cost, each.
-fn cost(less: &Count, more: &Count) -> Result<Cost> {
-    ensure!(more.cells > less.cells, "more turns relayed no more cells");
-    let cells = (more.cells - less.cells) as f64;
-    let mut functions: Vec<(String, f64)> = more
-        .functions
-        .iter()
-        .map(|(name, count)| {
-            let before = less.functions.get(name).copied().unwrap_or(0);
-            (name.clone(), (*count as f64 - before as f64) / cells)
-        })
-        .collect();
+/// What each of so many cells costs.
+fn cost(cells: u64, functions: BTreeMap<String, u64>) -> Result<Cost> {
+    ensure!(cells > 0, "the counted turns relayed no cells");
+    let each = |(name, count): (String, u64)| (name, count as f64 / cells as f64);
+    let mut functions: Vec<(String, f64)> = functions.into_iter().map(each).collect();
     functions.sort_by(|a, b| b.1.total_cmp(&a.1));
     let total = functions.iter().map(|(_, count)| count).sum();
     Ok(Cost { total, functions })
@@ -488,19 +480,13 @@ totals: 9116
         assert!(self_costs(&b"fn=(1) f\n12 many\n"[..]).is_err());
     }
 
-    fn count(cells: u64, start: u64, relay: u64) -> Count {
-        Count {
-            cells,
-            functions: [("start".to_owned(), start), ("relay".to_owned(), relay)].into(),
-        }
-    }
-
     #[test]
-    fn what_it_takes_to_start_drops_out() {
-        let cost = cost(&count(10, 5000, 1000), &count(30, 5000, 3000)).unwrap();
-        assert!((cost.total - 100.0).abs() < 1e-9);
-        assert_eq!(cost.functions[0], ("relay".to_owned(), 100.0));
-        assert!(super::cost(&count(10, 0, 0), &count(10, 0, 0)).is_err());
+    fn functions_share_what_a_cell_costs() {
+        let functions = [("one".to_owned(), 1000), ("two".to_owned(), 3000)];
+        let all = cost(40, functions.clone().into()).unwrap();
+        assert!((all.total - 100.0).abs() < 1e-9);
+        assert_eq!(all.functions[0], ("two".to_owned(), 75.0));
+        assert!(cost(0, functions.into()).is_err());
     }
 
     fn judged(now: f64) -> Result<()> {

@@ -1,12 +1,13 @@
 //! Relays cells through the connection managers of a relay, and does nothing else.
 //!
 //! ```text
-//! weft-instructions forward|backward THREADS few|many|thin|asked TURNS
-//! weft-instructions down|up plain|conflux|mtor TURNS
+//! weft-instructions forward|backward THREADS few|many|thin|asked FIRST TURNS
+//! weft-instructions down|up plain|conflux|mtor FIRST TURNS
 //! ```
 //!
-//! `cargo xtask instructions` runs this under callgrind with two numbers of turns; the difference,
-//! divided by the cells, is what one cell costs without start-up. Counted is what a connection
+//! `cargo xtask instructions` runs this under callgrind. What fills pools and queues is over after the
+//! first turns. Calls of `counted_turns_border` enclose the others, whose instructions, divided by their cells, are
+//! what one cell costs without start-up and end. Counted is what a connection
 //! thread does with a cell between TLS and TLS: cut out of the plaintext, looked up, copied,
 //! encrypted or decrypted, carried to the other half (with two threads: through a ring), queued,
 //! scheduled, written out, its memory recycled. Not counted: the kernel and TLS.
@@ -19,6 +20,8 @@
 mod exit;
 mod relay;
 
+use std::hint::black_box;
+
 use anyhow::{Context as _, Result, bail};
 
 use exit::{Exit, Joined, Way};
@@ -27,17 +30,29 @@ use relay::{Direction, Load, Relay};
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.as_slice() {
-        [direction, threads, load, turns] => relayed(direction, threads, load, turns),
-        [way, joined, turns] => exited(way, joined, turns),
+        [direction, threads, load, first, turns] => {
+            relayed(direction, threads, load, [number(first)?, number(turns)?])
+        }
+        [way, joined, first, turns] => exited(way, joined, [number(first)?, number(turns)?]),
         _ => bail!(
-            "usage: weft-instructions forward|backward THREADS few|many|thin|asked TURNS\n\
-             or: weft-instructions down|up plain|conflux|mtor TURNS"
+            "usage: weft-instructions forward|backward THREADS few|many|thin|asked FIRST TURNS\n\
+             or: weft-instructions down|up plain|conflux|mtor FIRST TURNS"
         ),
     }
 }
 
+fn number(turns: &str) -> Result<u32> {
+    turns.parse().context("a number of turns")
+}
+
+/// callgrind writes a file of its own for what it counted before each call: it looks for this name.
+#[inline(never)]
+fn counted_turns_border() {
+    black_box(());
+}
+
 /// Cells through a relay.
-fn relayed(direction: &str, threads: &str, load: &str, turns: &str) -> Result<()> {
+fn relayed(direction: &str, threads: &str, load: &str, [first, turns]: [u32; 2]) -> Result<()> {
     let direction = match direction {
         "forward" => Direction::Forward,
         "backward" => Direction::Backward,
@@ -55,17 +70,22 @@ fn relayed(direction: &str, threads: &str, load: &str, turns: &str) -> Result<()
         "asked" => Load::ASKED,
         other => bail!("{other} is none of few, many, thin and asked"),
     };
-    let turns: u32 = turns.parse().context("the number of turns")?;
     let mut relay = Relay::with_circuits(threads, load)?;
+    for _ in 0..first {
+        relay.turn(direction);
+    }
+    let before = relay.relayed()?;
+    counted_turns_border();
     for _ in 0..turns {
         relay.turn(direction);
     }
-    println!("{} cells", relay.relayed()?);
+    counted_turns_border();
+    println!("{} cells", relay.relayed()? - before);
     Ok(())
 }
 
 /// A stream at an exit.
-fn exited(way: &str, joined: &str, turns: &str) -> Result<()> {
+fn exited(way: &str, joined: &str, [first, turns]: [u32; 2]) -> Result<()> {
     let way = match way {
         "down" => Way::Down,
         "up" => Way::Up,
@@ -77,11 +97,16 @@ fn exited(way: &str, joined: &str, turns: &str) -> Result<()> {
         "mtor" => Joined::Mtor,
         other => bail!("{other} is none of plain, conflux and mtor"),
     };
-    let turns: u32 = turns.parse().context("the number of turns")?;
     let mut exit = Exit::new(joined)?;
+    for _ in 0..first {
+        exit.turn(way)?;
+    }
+    let before = exit.moved()?;
+    counted_turns_border();
     for _ in 0..turns {
         exit.turn(way)?;
     }
-    println!("{} cells", exit.moved()?);
+    counted_turns_border();
+    println!("{} cells", exit.moved()? - before);
     Ok(())
 }
