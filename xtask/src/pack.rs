@@ -27,7 +27,7 @@ pub(crate) struct PackArgs {
 }
 
 /// Our programs in it.
-const PROGRAMS: [&str; 3] = ["weft", "weft-lab", "weft-pack"];
+const PROGRAMS: [&str; 2] = ["weft", "weft-pack"];
 /// Bytes of the archive at most.
 const MOST: u64 = 25_000_000;
 /// glibc of Debian 12, on which the pack is to run.
@@ -93,14 +93,11 @@ impl Pack {
         match dev {
             true => cargo.arg("--workspace"),
             // As `cargo xtask bench` builds them: the released code, here without the names of functions.
-            false => cargo.args(["--profile", "profiling"]).args([
-                "-p",
-                "weft",
-                "-p",
-                "weft-lab",
-                "-p",
-                "weft-measure",
-            ]),
+            false => {
+                cargo
+                    .args(["--profile", "profiling"])
+                    .args(["-p", "weft", "-p", "weft-measure"])
+            }
         };
         for program in PROGRAMS {
             cargo.args(["--bin", program]);

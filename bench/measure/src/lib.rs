@@ -6,9 +6,13 @@
 mod bench;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use weft_lab::experiment::perform;
+use weft_lab::stop::Stop;
+use weft_lab::throughput;
 
 /// Arguments from xtask.
 #[derive(Parser, Debug)]
@@ -26,6 +30,20 @@ struct PackLine {
     args: bench::pack::PackArgs,
 }
 
+/// Arguments from the program `weft-pack` itself, which measures each row in a process of its own.
+#[derive(Parser, Debug)]
+struct RowLine {
+    #[command(subcommand)]
+    row: Row,
+}
+
+/// A row, as `weft lab` measures it. `weft-lab` would be more than half of an archive.
+#[derive(Subcommand, Debug)]
+enum Row {
+    Relay(Box<weft_lab::bench::Args>),
+    Throughput(Box<throughput::Args>),
+}
+
 /// The program `weft-measure`.
 ///
 /// # Errors
@@ -40,8 +58,27 @@ pub fn bench() -> Result<()> {
 /// # Errors
 ///
 /// As of [`bench`](fn@bench).
-pub fn pack() -> Result<()> {
-    bench::pack::run(&PackLine::parse().args)
+pub fn pack() -> Result<ExitCode> {
+    let mut words = std::env::args_os().skip(1).peekable();
+    if !words
+        .peek()
+        .is_some_and(|word| word == "lab" || word == "bench")
+    {
+        return bench::pack::run(&PackLine::parse().args).map(|()| ExitCode::SUCCESS);
+    }
+    let stop = Stop::on_signals()?;
+    let conclusion = match RowLine::parse_from(words).row {
+        Row::Relay(args) => perform::<weft_lab::bench::Options>(&args, &stop, &mut ()),
+        Row::Throughput(args) => perform::<throughput::Options>(&args, &stop, &mut ()),
+    }?;
+    print!("{}", conclusion.text);
+    if let Some(why) = &conclusion.failure {
+        eprintln!("{why}");
+    }
+    Ok(match conclusion.is_passed {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// The top of the checkout.

@@ -159,8 +159,8 @@ fn has_names() -> bool {
 pub fn serve(socket: &Path) -> Result<()> {
     ensure!(
         has_names(),
-        "this program was stripped of the names of its functions, which a profile is made of: build one with `cargo build \
-         --profile profiling --package weft`, which is then target/profiling/weft"
+        "this program was stripped of the names of its functions, which a profile is made of: build both with `cargo build \
+         --profile profiling --package weft --package weft-lab`, which are then target/profiling/weft and weft-lab"
     );
     // One of a process before us, which has ended: its folder is ours.
     let _ = fs::remove_file(socket);

@@ -135,7 +135,7 @@ pub(crate) fn run(args: &PackArgs) -> Result<()> {
         signal_hook::flag::register(signal, stop.clone()).context("waiting for signals")?;
     }
     let mut session = Session {
-        weft,
+        measures: std::env::current_exe().context("finding this program")?,
         cpus,
         temporary: temporary(&path)?,
         network: path.with_extension("network"),
@@ -195,7 +195,8 @@ fn temporary(record: &Path) -> Result<Option<PathBuf>> {
 
 /// One run of the pack.
 struct Session {
-    weft: PathBuf,
+    /// What measures a row: this program again.
+    measures: PathBuf,
     cpus: Cpus,
     /// Where programs have temporary files, if not where the system has them.
     temporary: Option<PathBuf>,
@@ -279,7 +280,7 @@ impl Session {
         println!("$ weft {}", words.join(" "));
         let deadline = launch::patience(Duration::from_secs_f64(seconds));
         Launch {
-            weft: &self.weft,
+            weft: &self.measures,
             words,
             deadline: deadline.min(self.end - FAREWELL),
             temporary: self.temporary.as_deref(),
