@@ -16,6 +16,7 @@ use weft_path::{
     Bridge, BuildTimes, BuildTimesOptions, CbtParams, Hop, Outcome, PathOptions, Selector,
     StatedFamily, Usage,
 };
+use weft_testing::ctor::ended_cleanly;
 
 /// No step takes longer on a machine that works.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -87,7 +88,8 @@ fn through_ctor(state: &str) -> String {
     reader.join().unwrap();
     let status = tor.0.wait().unwrap();
     log.extend(lines.try_iter());
-    assert!(status.success(), "{status}: {log:#?}");
+    let clean = ended_cleanly(status.success(), &log.join("\n"));
+    assert!(clean, "{status}: {log:#?}");
     let warnings: Vec<&String> = log
         .iter()
         .filter(|line| line.contains("uard") || line.contains("build time"))
