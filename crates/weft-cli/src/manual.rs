@@ -20,6 +20,14 @@ pub struct Args {
     dir: Option<PathBuf>,
 }
 
+impl Args {
+    /// The page that is asked for by name.
+    #[must_use]
+    pub fn page(&self) -> Option<&str> {
+        self.page.as_deref()
+    }
+}
+
 /// A manual page.
 #[derive(Clone, Debug)]
 pub struct Page {

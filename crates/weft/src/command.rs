@@ -8,17 +8,24 @@ use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, Command, CommandFactory as _, Parser, ValueHint};
 use weft_cli::args::{self, Asked};
-use weft_cli::completions;
+use weft_cli::{completions, manual};
 use weft_config::flags::{Argument, FLAGS, Flag, Purpose};
 use weft_config::reference::{self, Described};
 
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::doctor::DoctorArgs;
 use crate::family::FamilyArgs;
-use crate::manual::ManArgs;
 
 /// What Weft is.
 pub(crate) const ABOUT: &str = "a Tor relay and client that uses every core";
+
+/// Prints a manual page, for `man -l -` or a file in a folder man1.
+#[derive(Debug, Parser)]
+#[command(name = "weft man", bin_name = "weft man")]
+pub(crate) struct ManArgs {
+    #[command(flatten)]
+    pub(crate) args: manual::Args,
+}
 
 /// Prints what makes a shell complete the words of `weft`.
 ///

@@ -5,29 +5,27 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
 use roff::{Inline, Roff, bold, italic, roman};
 use weft_cli::args::{self, Asked};
 use weft_cli::manual::{self, DATE, MANUAL, Page, SOURCE};
 use weft_config::flags::{Flag, Purpose};
 use weft_config::reference::{self, Described, Section, TYPES};
 
-use crate::command::{self, OF_LAB};
+use crate::command::{self, ManArgs, OF_LAB};
 use crate::help::{OPTIONS, of};
-
-/// Prints a manual page, for `man -l -` or a file in a folder man1.
-#[derive(Debug, Parser)]
-#[command(name = "weft man", bin_name = "weft man")]
-pub(crate) struct ManArgs {
-    #[command(flatten)]
-    args: manual::Args,
-}
+use crate::lab;
 
 /// Does what the words after `weft` ask for, `man` being the first.
 pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
-    match args::read::<ManArgs>(words)? {
-        Ok(Asked { args, .. }) => manual::man(&args.args, &pages()?),
-        Err(status) => Ok(status),
+    let args = match args::read::<ManArgs>(words)? {
+        Ok(Asked { args, .. }) => args.args,
+        Err(status) => return Ok(status),
+    };
+    match args.page() {
+        Some(page) if PAGES_OF_LAB.iter().any(|of_lab| page.starts_with(of_lab)) => {
+            lab::start(["man", page].map(OsString::from).into_iter())
+        }
+        _ => manual::man(&args, &pages()?),
     }
 }
 

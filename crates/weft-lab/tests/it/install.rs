@@ -42,6 +42,14 @@ fn every_command_has_a_manual_page_in_which_mandoc_finds_no_fault() {
         printed(&["man", "weft-lab-up"]),
         fs::read_to_string(pages.join("weft-lab-up.1")).expect("a page")
     );
+    let by_weft = Command::new(crate::weft())
+        .args(["man", "weft-lab-up"])
+        .output()
+        .expect("weft");
+    assert_eq!(
+        by_weft.stdout,
+        printed(&["man", "weft-lab-up"]).into_bytes()
+    );
     if !is_here("mandoc") {
         not_run!("there is no mandoc");
         return;
