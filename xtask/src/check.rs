@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use crate::test::{self, Outcome, Step, Summary};
+use crate::tested::Run;
 use crate::{interrupt, machine, nextest};
 
 /// Check what a change touches: formatting, clippy, tests of its crates and of those that depend on them.
@@ -73,9 +74,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
         });
     if let (true, Some(build)) = (all, &build) {
         all = step("tests", "cargo xtask test --only unit", &mut || {
-            let run = nextest::Run {
+            let run = Run {
                 filter: filter(touched.as_ref()),
-                ..nextest::Run::default()
+                ..Run::default()
             };
             run.run(build).map(Outcome::Tests)
         });

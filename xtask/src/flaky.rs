@@ -14,6 +14,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::nextest;
 use crate::test::{self, Outcome, Step};
+use crate::tested::{self, Run};
 use crate::{interrupt, machine};
 
 /// Run all tests again and again, and list those that fail now and then.
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &FlakyArgs) -> Result<()> {
 }
 
 /// Runs them so often; the result counts failures by name.
-fn repeat(times: u32, run: &nextest::Run, folder: &Path) -> Result<BTreeMap<String, u32>> {
+fn repeat(times: u32, run: &Run, folder: &Path) -> Result<BTreeMap<String, u32>> {
     let mut failures = BTreeMap::new();
     for turn in 1..=times {
         println!("\n== Run {turn} of {times}");
@@ -92,7 +93,7 @@ fn repeat(times: u32, run: &nextest::Run, folder: &Path) -> Result<BTreeMap<Stri
         ensure!(!interrupt::asked(), "interrupted");
         let logs = folder.join(turn.to_string());
         fs::create_dir_all(&logs)?;
-        nextest::keep_logs(&logs, &ended)?;
+        tested::keep_logs(&logs, &ended)?;
         for test in ended.into_iter().filter(|test| test.failure.is_some()) {
             *failures.entry(test.name).or_insert(0) += 1;
         }

@@ -15,6 +15,7 @@ mod nextest;
 mod pack;
 mod python;
 mod test;
+mod tested;
 mod tools;
 mod wheel;
 

@@ -16,8 +16,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::nextest::{Ended, Run};
-use crate::test::reason;
+use crate::tested::{Ended, Run, reason};
 use crate::{interrupt, machine};
 
 /// Name of the program of `tests/`.

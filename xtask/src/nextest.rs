@@ -2,9 +2,8 @@
 //! all cores busy. `.config/nextest.toml` says which of them wait, which compute, and which must not meet.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
@@ -12,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use crate::linted::{self, Build};
+use crate::tested::{Ended, Run};
 use crate::{interrupt, machine, networks, tools};
 
 /// Slots for each core. A test that computes takes two, one that mostly waits takes one (`.config/nextest.toml`).
@@ -19,38 +19,6 @@ const SLOTS_PER_CORE: usize = 2;
 
 /// A line of progress comes after as many tests.
 const PROGRESS: usize = 250;
-
-/// Which tests are run, and how.
-#[derive(Default)]
-pub(crate) struct Run {
-    /// nextest's expression of the tests, in its own language; empty: none.
-    pub(crate) filter: String,
-    /// Modules of the tests that share a private network or a port ([`networks`]).
-    pub(crate) networks: Vec<&'static str>,
-    /// Substrings of names; empty: all of `filter`.
-    pub(crate) names: Vec<String>,
-    /// Variables of the tests' environment.
-    pub(crate) variables: Vec<(&'static str, OsString)>,
-}
-
-/// A test that has ended.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Ended {
-    /// Its program (`weft-core::it`, `weft-cell`) and its name, with a space between them.
-    pub(crate) name: String,
-    pub(crate) seconds: f64,
-    /// Its output, if it failed.
-    pub(crate) failure: Option<String>,
-}
-
-impl Ended {
-    /// The name without the program: an argument of `cargo xtask test`.
-    pub(crate) fn short(&self) -> &str {
-        self.name
-            .split_once(' ')
-            .map_or(&self.name, |(_, name)| name)
-    }
-}
 
 /// A line of nextest's report, `libtest-json-plus`.
 #[derive(Deserialize)]
@@ -193,21 +161,6 @@ fn with_nextest(program: &Path) -> Result<OsString> {
     std::env::join_paths(folders).context("the folder of cargo-nextest cannot be in PATH")
 }
 
-/// Writes the output of each failed test to a file of its own in `folder`; the result is where.
-pub(crate) fn keep_logs(folder: &Path, tests: &[Ended]) -> Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for test in tests {
-        let Some(output) = &test.failure else {
-            continue;
-        };
-        let name = test.name.replace("::", ".").replace([' ', '/'], "-");
-        let path = folder.join(format!("{name}.log"));
-        fs::write(&path, output).with_context(|| format!("writing {}", path.display()))?;
-        paths.push(path);
-    }
-    Ok(paths)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,12 +184,5 @@ no JSON
         assert_eq!((one.short(), one.failure.as_deref()), ("moves::one", None));
         assert_eq!(two.failure.as_deref(), Some("thread panicked"));
         assert_eq!(two.seconds, 1.5);
-
-        let folder = machine::target().join("tests-of-xtask");
-        fs::create_dir_all(&folder).unwrap();
-        let paths = keep_logs(&folder, &ended).unwrap();
-        assert_eq!(paths, [folder.join("weft-core.it-moves.two.log")]);
-        assert_eq!(fs::read_to_string(&paths[0]).unwrap(), "thread panicked");
-        fs::remove_dir_all(folder).unwrap();
     }
 }

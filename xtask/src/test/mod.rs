@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-pub(crate) use self::summary::{Outcome, Summary, reason};
+pub(crate) use self::summary::{Outcome, Summary};
 use crate::python::Environment;
+use crate::tested::Run;
 use crate::{
     deb, fuzz, install, instructions, interrupt, linted, machine, networks, nextest, pack, tools,
     wheel,
@@ -283,7 +284,7 @@ fn giving_way(run: impl FnOnce() + Send) -> Result<()> {
 
 /// Tests that are built.
 struct Built {
-    run: nextest::Run,
+    run: Run,
     build: linted::Build,
     /// The steps that they are of, and the command that runs these alone.
     words: String,
@@ -335,11 +336,11 @@ impl Built {
 pub(crate) type Missing = Vec<(Step, Result<Outcome>)>;
 
 /// Gets what the tests of these steps need; the result is how they are run, and those that are not.
-pub(crate) fn prepare_tests(steps: &[Step], names: &[String]) -> (nextest::Run, Missing) {
-    let mut run = nextest::Run {
+pub(crate) fn prepare_tests(steps: &[Step], names: &[String]) -> (Run, Missing) {
+    let mut run = Run {
         names: names.to_vec(),
         variables: vec![(REPORT, report_file().into())],
-        ..nextest::Run::default()
+        ..Run::default()
     };
     let mut missing = Missing::new();
     let mut filters = Vec::new();
@@ -380,7 +381,7 @@ fn alone(steps: &[Step]) -> String {
 }
 
 /// Gets what the tests of a step need. The result: why they are not run here.
-fn prepare(step: Step, run: &mut nextest::Run) -> Result<Option<&'static str>> {
+fn prepare(step: Step, run: &mut Run) -> Result<Option<&'static str>> {
     match step {
         Step::Stem => {
             let [name, version] = STEM;

@@ -9,14 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::nextest::{self, Ended};
+use crate::tested::{Ended, keep_logs, reason};
 
 /// How many of the slowest tests are listed.
 const SLOWEST: usize = 10;
-
-/// How many lines of a failed test's output are shown, and how much of each.
-const REASON: usize = 6;
-const REASON_WIDTH: usize = 240;
 
 /// How a step ended.
 pub(crate) enum Outcome {
@@ -98,7 +94,7 @@ impl Summary {
 
     /// Adds tests, and keeps the output of those that failed.
     fn tests(&self, tests: Vec<Ended>) -> Result<String> {
-        let logs = nextest::keep_logs(&self.logs, &tests)?;
+        let logs = keep_logs(&self.logs, &tests)?;
         let failed = tests.iter().filter(|test| test.failure.is_some());
         for (test, log) in failed.zip(&logs) {
             let why = reason(test.failure.as_deref().unwrap_or_default());
@@ -173,35 +169,6 @@ impl AllEnded {
     }
 }
 
-/// The lines of a failed test's output that say why it failed: from its panic on, or the last ones. Where they are many,
-/// the first and the last: some errors have a log between.
-pub(crate) fn reason(output: &str) -> String {
-    let told = |line: &&str| !line.trim().is_empty() && !line.starts_with("note: ");
-    let (output, _backtrace) = output
-        .split_once("\nstack backtrace:\n")
-        .unwrap_or((output, ""));
-    let lines: Vec<&str> = output.lines().filter(told).collect();
-    let panicked = lines.iter().position(|line| line.contains("panicked at"));
-    let lines = lines
-        .get(panicked.unwrap_or_default()..)
-        .unwrap_or_default();
-    let head = if panicked.is_some() { REASON } else { 0 };
-    let (first, rest) = lines.split_at(head.min(lines.len()));
-    let last = rest
-        .get(rest.len().saturating_sub(REASON)..)
-        .unwrap_or_default();
-    let left_out = (head > 0 && last.len() < rest.len()).then_some("…");
-    let all = first
-        .iter()
-        .copied()
-        .chain(left_out)
-        .chain(last.iter().copied());
-    all.fold(String::new(), |text, line| {
-        let line: String = line.chars().take(REASON_WIDTH).collect();
-        text + "\n    | " + &line
-    })
-}
-
 fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
@@ -272,20 +239,5 @@ mod tests {
             )
         );
         std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn a_long_reason_has_its_beginning_and_its_end() {
-        let log: String = (0..100).map(|line| format!("line {line}\n")).collect();
-        let shown = reason(&format!(
-            "before\nx panicked at y\n{log}stack backtrace:\n 0: f\nnote: run\n"
-        ));
-        let shown: Vec<&str> = shown.trim().lines().map(str::trim).collect();
-        assert_eq!(shown[..2], ["| x panicked at y", "| line 0"]);
-        assert_eq!(shown[REASON..=REASON + 1], ["| …", "| line 94"]);
-        assert_eq!(shown[2 * REASON], "| line 99");
-        assert_eq!(shown.len(), 2 * REASON + 1);
-        // Without a panic the end says most.
-        assert_eq!(reason(&log).trim().lines().count(), REASON);
     }
 }
