@@ -1,14 +1,13 @@
 //! How far the start has come, in C tor's phases (control-spec 5.5; C tor's bootstrap.c). The
 //! directory reports those from 25 to 75 per cent; links and circuits the others.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use weft_cell::identity::RsaIdentity;
 use weft_core::origin::{LinkFailure, LinkState, LinkStep};
 
-use crate::events::{Bootstrap, CircuitPurpose, CircuitStatus};
+use crate::events::{Bootstrap, BootstrapProblem, CircuitPurpose, CircuitStatus};
 
 /// A phase: per cent, tag, summary.
 type Phase = (u8, &'static str, &'static str);
@@ -64,85 +63,6 @@ const PROBLEMS: u32 = 10;
 /// The time from the first problem after which another is worth a warning, however few there were: authorities are asked
 /// more and more seldom.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Something that keeps the start from going on (C tor's `control_event_bootstrap_problem`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BootstrapProblem {
-    /// The phase that does not end.
-    pub stuck: Bootstrap,
-    /// What happened, in words.
-    pub message: &'static str,
-    /// The same as the control port names it.
-    pub reason: &'static str,
-    /// Problems since the last progress.
-    pub count: u32,
-    /// It is worth a warning.
-    pub warn: bool,
-    /// The relay.
-    pub host: RsaIdentity,
-    /// Its address, if it is known.
-    pub addr: Option<SocketAddr>,
-}
-
-impl BootstrapProblem {
-    fn recommendation(&self) -> &'static str {
-        match self.warn {
-            true => "warn",
-            false => "ignore",
-        }
-    }
-
-    fn addr(&self) -> String {
-        self.addr.map_or("?".to_owned(), |addr| addr.to_string())
-    }
-
-    /// The STATUS_CLIENT event (control-spec 4.1.10), without its severity.
-    #[must_use]
-    pub fn event(&self) -> String {
-        let Bootstrap {
-            percent,
-            tag,
-            summary,
-        } = &self.stuck;
-        format!(
-            "BOOTSTRAP PROGRESS={percent} TAG={tag} SUMMARY=\"{summary}\" WARNING=\"{}\" REASON={} COUNT={} \
-             RECOMMENDATION={} HOSTID=\"{}\" HOSTADDR=\"{}\"",
-            self.message,
-            self.reason,
-            self.count,
-            self.recommendation(),
-            fingerprint(&self.host),
-            self.addr(),
-        )
-    }
-}
-
-impl fmt::Display for BootstrapProblem {
-    /// C tor's log line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Bootstrap {
-            percent,
-            tag,
-            summary,
-        } = &self.stuck;
-        write!(
-            f,
-            "Problem bootstrapping. Stuck at {percent}% ({tag}): {summary}. ({}; {}; count {}; recommendation {}; host {} \
-             at {})",
-            self.message,
-            self.reason,
-            self.count,
-            self.recommendation(),
-            fingerprint(&self.host),
-            self.addr(),
-        )
-    }
-}
-
-/// A fingerprint as C tor writes it in these lines.
-fn fingerprint(rsa: &RsaIdentity) -> String {
-    rsa.0.iter().map(|byte| format!("{byte:02X}")).collect()
-}
 
 /// What connections are made by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Events and lists of circuits and streams, from which a control port makes its lines (control-spec 4.1,
 //! 3.9).
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +11,6 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{LinkState, OriginId};
 use weft_core::traffic::CircuitReport;
 
-use crate::bootstrap::BootstrapProblem;
 use crate::isolation::{Fields, Isolation};
 
 /// An event for controllers.
@@ -93,6 +93,85 @@ pub struct Bootstrap {
     pub tag: &'static str,
     /// For people: `Connected to a relay`.
     pub summary: &'static str,
+}
+
+/// Something that keeps the start from going on (C tor's `control_event_bootstrap_problem`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootstrapProblem {
+    /// The phase that does not end.
+    pub stuck: Bootstrap,
+    /// What happened, in words.
+    pub message: &'static str,
+    /// The same as the control port names it.
+    pub reason: &'static str,
+    /// Problems since the last progress.
+    pub count: u32,
+    /// It is worth a warning.
+    pub warn: bool,
+    /// The relay.
+    pub host: RsaIdentity,
+    /// Its address, if it is known.
+    pub addr: Option<SocketAddr>,
+}
+
+impl BootstrapProblem {
+    fn recommendation(&self) -> &'static str {
+        match self.warn {
+            true => "warn",
+            false => "ignore",
+        }
+    }
+
+    fn addr(&self) -> String {
+        self.addr.map_or("?".to_owned(), |addr| addr.to_string())
+    }
+
+    /// The STATUS_CLIENT event (control-spec 4.1.10), without its severity.
+    #[must_use]
+    pub fn event(&self) -> String {
+        let Bootstrap {
+            percent,
+            tag,
+            summary,
+        } = &self.stuck;
+        format!(
+            "BOOTSTRAP PROGRESS={percent} TAG={tag} SUMMARY=\"{summary}\" WARNING=\"{}\" REASON={} COUNT={} \
+             RECOMMENDATION={} HOSTID=\"{}\" HOSTADDR=\"{}\"",
+            self.message,
+            self.reason,
+            self.count,
+            self.recommendation(),
+            fingerprint(&self.host),
+            self.addr(),
+        )
+    }
+}
+
+impl fmt::Display for BootstrapProblem {
+    /// C tor's log line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Bootstrap {
+            percent,
+            tag,
+            summary,
+        } = &self.stuck;
+        write!(
+            f,
+            "Problem bootstrapping. Stuck at {percent}% ({tag}): {summary}. ({}; {}; count {}; recommendation {}; host {} \
+             at {})",
+            self.message,
+            self.reason,
+            self.count,
+            self.recommendation(),
+            fingerprint(&self.host),
+            self.addr(),
+        )
+    }
+}
+
+/// A fingerprint as C tor writes it in these lines.
+fn fingerprint(rsa: &RsaIdentity) -> String {
+    rsa.0.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
 /// How far a circuit has come.

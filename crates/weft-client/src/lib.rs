@@ -57,15 +57,16 @@ mod virtual_addresses;
 mod weights;
 
 pub use address_map::{AddressMap, MapSource};
-pub use bootstrap::{BootstrapProblem, Progress, Via};
+pub use bootstrap::{Progress, Via};
 pub use bridges::{BridgeTask, Bridges, DescribedBridge, Transports};
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 pub use client::{Client, ProbeCounts};
 pub use config::{ClientConfig, ListenerConfig};
 pub use dormancy::{DormancyOptions, Remembered};
 pub use events::{
-    Bootstrap, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,
-    RemapSource, StreamEnd, StreamInfo, StreamNews, StreamPurpose, StreamStatus,
+    Bootstrap, BootstrapProblem, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus,
+    ClientEvent, EndOfCircuit, RemapSource, StreamEnd, StreamInfo, StreamNews, StreamPurpose,
+    StreamStatus,
 };
 pub use guard_events::guard_events;
 pub use hop::Hop;

@@ -1,6 +1,7 @@
 //! Names for things that live on connection threads, so that nobody needs a reference to them.
 
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::slots::{EdgeKey, HalfKey};
 
@@ -129,5 +130,30 @@ impl fmt::Display for EdgeAddr {
             "edge {}.{}@{}",
             self.slot, self.generation, self.thread.0
         )
+    }
+}
+
+/// Hashes addresses of halves: this process chooses them, so nobody can have them collide.
+pub(crate) type AddrHasher = BuildHasherDefault<AddrHash>;
+
+/// See [`AddrHasher`].
+#[derive(Debug, Default)]
+pub(crate) struct AddrHash(u64);
+
+impl Hasher for AddrHash {
+    fn finish(&self) -> u64 {
+        // The table takes its bits from both ends.
+        self.0 ^ (self.0 >> 32)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+    fn write_u16(&mut self, number: u16) {
+        self.write_u32(u32::from(number));
+    }
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 }

@@ -11,14 +11,13 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use crate::abra::Moved;
-use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId, ThreadId};
+use crate::address::{AddrHasher, ConnectionId, HalfAddr, HopIndex, OriginId, ThreadId};
 use crate::cells::CellQueue;
 use crate::flow::{CcParams, CircuitFlow, Terms};
 use crate::ledger::Held;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _, Slots};
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;
-use crate::transfer::AddrHasher;
 use crate::tunnel::{LegSide, Tunnel};
 use crate::worklist::Place;
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};

@@ -9,12 +9,11 @@
 
 use std::any::Any;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use weft_cell::Cell;
 
-use crate::address::{HalfAddr, ThreadId};
+use crate::address::{AddrHasher, HalfAddr, ThreadId};
 use crate::circpad::CircuitPadding;
 use crate::half::{CircuitHalf, Wait};
 use crate::ledger::{map_entry, queue_memory};
@@ -260,30 +259,5 @@ impl Routes {
     /// Gives back memory that nothing is in.
     pub(crate) fn shrink(&mut self) {
         self.moved.shrink_to_fit();
-    }
-}
-
-/// Hashes addresses of halves: this process chooses them, so nobody can have them collide.
-pub(crate) type AddrHasher = BuildHasherDefault<AddrHash>;
-
-/// See [`AddrHasher`].
-#[derive(Debug, Default)]
-pub(crate) struct AddrHash(u64);
-
-impl Hasher for AddrHash {
-    fn finish(&self) -> u64 {
-        // The table takes its bits from both ends.
-        self.0 ^ (self.0 >> 32)
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u32(u32::from(*byte));
-        }
-    }
-    fn write_u16(&mut self, number: u16) {
-        self.write_u32(u32::from(number));
-    }
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0.rotate_left(5) ^ u64::from(number)).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 }

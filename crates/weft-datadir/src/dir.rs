@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, Group, Uid, User, getgid, getuid};
 
-use crate::file::{CREATE_DIRECTORY, FileError, chown};
+use crate::file::{CREATE_DIRECTORY, FileError, chown, user_name};
 
 /// A directory that cannot be used for private files.
 #[derive(Debug, thiserror::Error)]
@@ -65,12 +65,6 @@ fn remedy(path: &Path, uid: Uid, gid: Option<Gid>) -> String {
             gid.map_or_else(|| uid.to_string(), |gid| gid.to_string())
         ),
     }
-}
-
-/// "name, id" of a user.
-pub(crate) fn user_name(uid: Uid) -> String {
-    let name = User::from_uid(uid).ok().flatten().map(|u| u.name);
-    format!("{}, {uid}", name.as_deref().unwrap_or("<unknown>"))
 }
 
 /// "name, id" of a group.

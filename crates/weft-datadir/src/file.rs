@@ -11,10 +11,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Uid, getegid, geteuid};
+use nix::unistd::{Uid, User, getegid, geteuid};
 use zeroize::Zeroizing;
-
-use crate::dir::user_name;
 
 /// Reading or writing a file failed.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +93,12 @@ fn denied(doing: &str, path: &Path) -> String {
         user_name(owner),
         user_name(geteuid())
     )
+}
+
+/// "name, id" of a user.
+pub(crate) fn user_name(uid: Uid) -> String {
+    let name = User::from_uid(uid).ok().flatten().map(|user| user.name);
+    format!("{}, {uid}", name.as_deref().unwrap_or("<unknown>"))
 }
 
 /// The command that gives `path` to the user of this process.

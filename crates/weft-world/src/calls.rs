@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::connection::{End, MSS};
+use crate::connection::{End, HostId, MSS};
 use crate::net::Net;
 use crate::packet::{Kind, Packet};
-use crate::socket::{ConnId, HostId, Socket};
+use crate::socket::{ConnId, Socket};
 
 impl Net {
     /// Gives an end bytes to be sent; how many it took. After less than all, [`Happening::Writable`](crate::Happening::Writable) follows.

@@ -1,6 +1,5 @@
 //! A connection: its two ends and its two directions.
 
-use super::socket::HostId;
 use crate::bytes::Bytes;
 use crate::tcp::{Algorithm, FIRST_WINDOW, Receiver, Sender};
 
@@ -8,6 +7,10 @@ use crate::tcp::{Algorithm, FIRST_WINDOW, Receiver, Sender};
 pub const MSS: u32 = 1_448;
 /// The least and the most that a socket takes to be sent (`tcp_wmem` of Linux, about).
 pub(crate) const SEND_BUFFER: (u64, u64) = (64 << 10, 4 << 20);
+
+/// A host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u32);
 
 /// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

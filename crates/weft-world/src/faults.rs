@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::connection::End;
+use crate::connection::{End, HostId};
 use crate::net::Net;
-use crate::socket::{ConnId, Happening, HostId};
+use crate::socket::{ConnId, Happening};
 
 /// What is wrong now.
 #[derive(Debug, Default)]

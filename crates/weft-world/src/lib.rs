@@ -37,6 +37,6 @@ pub mod tcp;
 mod tests;
 mod ways;
 
-pub use connection::{End, MSS};
+pub use connection::{End, HostId, MSS};
 pub use net::Net;
-pub use socket::{ConnId, Happening, HostId, PathSettings, Socket};
+pub use socket::{ConnId, Happening, PathSettings, Socket};

@@ -10,11 +10,11 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use weft_links::{Fate, Link, LinkSettings, Loss, Moment, Topology};
 
-use crate::connection::{Connection, Direction, End, Ends, SEND_BUFFER};
+use crate::connection::{Connection, Direction, End, Ends, HostId, SEND_BUFFER};
 use crate::events::Events;
 use crate::faults::Faults;
 use crate::packet::{Kind, Packet};
-use crate::socket::{ConnId, Happening, HostId, PathSettings};
+use crate::socket::{ConnId, Happening, PathSettings};
 use crate::tcp::Algorithm;
 use crate::ways::{Node, Ways, node};
 

@@ -4,12 +4,8 @@ use std::time::Duration;
 
 use weft_links::Loss;
 
-use crate::connection::End;
+use crate::connection::{End, HostId};
 use crate::tcp::Sent;
-
-/// A host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub u32);
 
 /// A connection; its number is used again after both ends have closed, with another generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

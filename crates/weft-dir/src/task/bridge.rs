@@ -16,7 +16,7 @@ use tor_netdoc::doc::microdesc::MicrodescAndHash;
 use tor_netdoc::types::relay_flags::RelayFlag;
 
 use super::DirectoryTask;
-use super::request::{Finished, Purpose};
+use super::request::{Asked, Finished, Purpose};
 use crate::authority::Authority;
 use crate::circuits::{CircuitRequest, Hop};
 use crate::command::{Event, Severity};
@@ -41,15 +41,6 @@ pub(super) struct BridgePaths {
     /// listed, so that few relays ever see the bridge's requests, however much they fail.
     guards: Vec<RsaIdentity>,
     /// How often the first has failed in a row.
-    failures: u8,
-}
-
-/// How a request was made over a circuit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
-    /// The first relay.
-    guard: RsaIdentity,
-    /// How often it had failed before.
     failures: u8,
 }
 

@@ -4,7 +4,6 @@ use std::time::SystemTime;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::bridge::Asked;
 use crate::descriptors::{DescriptorDigest, DocumentKind};
 use crate::http::{HttpError, Response};
 use crate::microdesc::Batch;
@@ -31,6 +30,15 @@ impl Purpose {
     pub(super) fn is_of_authority(&self) -> bool {
         matches!(self, Self::Upload(_) | Self::Held(_))
     }
+}
+
+/// How a request was made over a circuit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// The first relay.
+    pub(super) guard: RsaIdentity,
+    /// How often it had failed before.
+    pub(super) failures: u8,
 }
 
 /// A request that ended.

@@ -8,6 +8,7 @@
 //! writes torrcs and starts nothing.
 
 mod http;
+mod kind;
 mod member;
 pub(crate) mod torrc;
 
@@ -24,7 +25,7 @@ use crate::guardian::Guardian;
 use crate::net::Host;
 use crate::network::{Node, Program, keys_by_tor_gencert, v3_identity, wait_for};
 use crate::stop::Stop;
-use crate::up::Kind;
+pub use kind::Kind;
 pub use member::{Client, Load};
 pub(crate) use member::{Relay, close_circuits};
 use torrc::{Common, Duty, authority_line};

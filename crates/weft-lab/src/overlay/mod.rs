@@ -21,9 +21,8 @@ use crate::net::{Options, Testbed};
 use crate::network::{Node, Program};
 pub use crate::nodes::Load;
 use crate::nodes::torrc::params_lines;
-use crate::nodes::{Client, Nodes, Relay, Settings, Spec, keep_folders, temporary_folder};
+use crate::nodes::{Client, Kind, Nodes, Relay, Settings, Spec, keep_folders, temporary_folder};
 use crate::stop::Stop;
-use crate::up::Kind;
 use place::{Place, Role};
 
 /// Seconds from one consensus to the next: no vote falls into a short measurement.

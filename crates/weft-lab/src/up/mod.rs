@@ -21,11 +21,12 @@ use anyhow::{Context, Result, bail};
 use crate::logs::unexplained;
 use crate::network::{Node, Program};
 pub use crate::nodes::Client;
+pub use crate::nodes::Kind;
 use crate::nodes::torrc::{Duty, params_lines};
 use crate::nodes::{AUTHORITY, Nodes, Relay, Settings, Spec, keep_folders};
 use crate::ports::Port;
 use crate::traffic::{Direction, Request, Server, transfer};
-pub use plan::{Kind, More, NODES, Plan, exit_address};
+pub use plan::{More, NODES, Plan, exit_address};
 use plan::{Owner, Programs, make_folder};
 
 /// Seconds from one consensus to the next. Relays that come are listed sooner.

@@ -6,50 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::ValueEnum;
 use weft_bounds::Bounds;
 
 use crate::network::Program;
-use crate::nodes::temporary_folder;
+use crate::nodes::{Kind, temporary_folder};
 use crate::stop::Stop;
 
 /// The file that marks a folder as made by `weft lab up`.
 const OWNER: &str = "weft-lab.pid";
-
-/// Which program runs nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// Weft.
-    Weft,
-    /// The C tor that is installed.
-    Tor,
-    /// Weft and C tor by turns, Weft first.
-    Mixed,
-}
-
-impl Kind {
-    /// Which of the two runs the node of this number.
-    pub(super) fn of(self, number: usize) -> Kind {
-        match self {
-            Kind::Mixed if number.is_multiple_of(2) => Kind::Weft,
-            Kind::Mixed => Kind::Tor,
-            one => one,
-        }
-    }
-
-    /// Whether nodes that Weft runs, or does not, are meant.
-    pub(crate) fn includes(self, weft: bool) -> bool {
-        match self {
-            Kind::Weft => weft,
-            Kind::Tor => !weft,
-            Kind::Mixed => true,
-        }
-    }
-
-    fn needs_tor(self, count: usize) -> bool {
-        (0..count).any(|number| self.of(number) == Kind::Tor)
-    }
-}
 
 /// What to start.
 #[derive(Clone, Debug)]

@@ -5,7 +5,6 @@ use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::resource::{Resource, getrlimit};
@@ -20,7 +19,7 @@ use weft_dir::cache;
 use weft_dir::listing::Listing;
 use weft_proxy::Route;
 
-use super::ports::{Port, ports};
+use super::ports::{Port, all_at_once, ports};
 use super::{Ids, Scope, Tried, controller};
 use crate::process::machine::total_memory;
 use crate::reachability::reach;
@@ -207,7 +206,7 @@ pub(super) fn gather(options: &Options, scope: Scope, now: SystemTime) -> Facts 
             (own, _) => own
                 .into_iter()
                 .flatten()
-                .map(|at| tried("ORPort", Some(at), Ok(())))
+                .map(|at| Tried::new("ORPort", Some(at), Ok(())))
                 .collect(),
         },
         clocks: authorities.map(|asked| clocks(options, &asked)),
@@ -283,31 +282,6 @@ fn load_keys(config: &KeyConfig) -> Result<KeysOnDisk, String> {
     KeysOnDisk::read(config).map_err(|error| error.to_string())
 }
 
-pub(super) fn tried(
-    what: impl Into<String>,
-    address: Option<SocketAddr>,
-    answer: Result<(), String>,
-) -> Tried {
-    Tried {
-        what: what.into(),
-        address,
-        answer,
-    }
-}
-
-/// Asks each on a thread of its own: all take as long as the slowest.
-pub(super) fn all_at_once<T: Sync, R: Send>(these: &[T], ask: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let ask = &ask;
-    thread::scope(|scope| {
-        let threads: Vec<_> = these
-            .iter()
-            .map(|this| scope.spawn(move || ask(this)))
-            .collect();
-        let answers = threads.into_iter();
-        answers.filter_map(|thread| thread.join().ok()).collect()
-    })
-}
-
 /// Whether a relay with these keys answers there.
 fn answers_as(at: SocketAddr, ids: Ids, route: &Route) -> Result<Option<i64>, String> {
     let (rsa, ed25519) = ids;
@@ -328,7 +302,7 @@ fn root(error: &dyn std::error::Error) -> String {
 fn own_answers(own: &[SocketAddr], ids: Ids) -> Vec<Tried> {
     all_at_once(own, |at| {
         let answer = answers_as(*at, ids, &Route::default());
-        tried(format!("ORPort {at}"), Some(*at), answer.map(|_| ()))
+        Tried::new(format!("ORPort {at}"), Some(*at), answer.map(|_| ()))
     })
 }
 
@@ -458,10 +432,10 @@ fn entries(options: &Options, listing: Option<&Listing>, scope: Scope) -> Vec<Tr
     all_at_once(&all, |(name, at, rsa)| match (scope.network, at, rsa) {
         (true, Some(at), Some(rsa)) => {
             let answer = answers_as(*at, (*rsa, None), &options.network.route(*at));
-            tried(name.clone(), Some(*at), answer.map(|_| ()))
+            Tried::new(name.clone(), Some(*at), answer.map(|_| ()))
         }
         // Without an address: not asked.
-        _ => tried(name.clone(), None, Ok(())),
+        _ => Tried::new(name.clone(), None, Ok(())),
     })
 }
 
@@ -503,7 +477,7 @@ fn programs(options: &Options) -> Vec<Tried> {
     let all = client.chain(server);
     all.map(|(transports, program)| {
         let answer = can_run(Path::new(&program));
-        tried(format!("{transports}: {program}"), None, answer)
+        Tried::new(format!("{transports}: {program}"), None, answer)
     })
     .collect()
 }
@@ -571,7 +545,7 @@ mod tests {
     fn an_entry_that_cannot_be_asked_has_no_address() {
         let torrc = "SocksPort 9050\nUseBridges 1\nBridge 192.0.2.1:443\n";
         let found = entries(&options(torrc), None, ALL);
-        assert_eq!(found, [tried("bridge 192.0.2.1:443", None, Ok(()))]);
+        assert_eq!(found, [Tried::new("bridge 192.0.2.1:443", None, Ok(()))]);
     }
 
     #[test]

@@ -82,3 +82,17 @@ struct Tried {
     /// Why it does not.
     answer: Result<(), String>,
 }
+
+impl Tried {
+    fn new(
+        what: impl Into<String>,
+        address: Option<SocketAddr>,
+        answer: Result<(), String>,
+    ) -> Self {
+        Self {
+            what: what.into(),
+            address,
+            answer,
+        }
+    }
+}

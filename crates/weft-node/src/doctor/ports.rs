@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -9,7 +10,6 @@ use weft_config::client_ports::{AppService, ListenAt};
 use weft_config::{Options, OrPort};
 
 use super::Tried;
-use super::facts::{all_at_once, tried};
 
 /// How long a port may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -82,9 +82,11 @@ pub(super) fn ports(options: &Options) -> Vec<Port> {
         let tried = match &port.at {
             ListenAt::Tcp { address, port } => {
                 let at = SocketAddr::new(*address, port.to_bind());
-                tried(format!("{name} {at}"), Some(at), answer)
+                Tried::new(format!("{name} {at}"), Some(at), answer)
             }
-            ListenAt::Unix(at) => tried(format!("{name} unix:{}", at.path.display()), None, answer),
+            ListenAt::Unix(at) => {
+                Tried::new(format!("{name} unix:{}", at.path.display()), None, answer)
+            }
         };
         Port {
             tried,
@@ -128,6 +130,19 @@ fn local(at: SocketAddr) -> SocketAddr {
         ip => ip,
     };
     SocketAddr::new(ip, at.port())
+}
+
+/// Asks each on a thread of its own: all take as long as the slowest.
+pub(super) fn all_at_once<T: Sync, R: Send>(these: &[T], ask: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let ask = &ask;
+    thread::scope(|scope| {
+        let threads: Vec<_> = these
+            .iter()
+            .map(|this| scope.spawn(move || ask(this)))
+            .collect();
+        let answers = threads.into_iter();
+        answers.filter_map(|thread| thread.join().ok()).collect()
+    })
 }
 
 #[cfg(test)]

@@ -12,14 +12,12 @@ use super::circuit::CircuitState;
 use super::env::Env;
 use super::info::{GuardInfo, GuardStatus, GuardUsage, Restriction};
 use super::sampled::{Guard, Reachable};
-use super::state;
+use super::state::{self, BRIDGES};
 use crate::bridges::Bridge;
 use crate::draw::draw;
 use crate::nodes::Recognised;
 
-/// The selection of bridges.
-pub(super) const BRIDGES: &str = "bridges";
-/// Its place among all.
+/// Place of the selection of bridges among all.
 pub(super) const OF_BRIDGES: usize = 2;
 
 /// Which sample suits the configuration: 0, the ordinary one, 1, that for few guards, or 2, that of bridges. Near the

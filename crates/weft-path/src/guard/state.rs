@@ -10,8 +10,10 @@ use time::{OffsetDateTime, PrimitiveDateTime};
 use weft_cell::identity::RsaIdentity;
 
 use super::bias::PathBias;
-use super::sample::BRIDGES;
 use super::sampled::{Guard, Reachable};
+
+/// The selection of bridges.
+pub(super) const BRIDGES: &str = "bridges";
 
 /// "2026-11-21T00:59:59", always UTC.
 const ISO: &[BorrowedFormatItem<'_>] =

@@ -3,10 +3,12 @@
 pub mod cubic;
 pub mod receiver;
 pub mod rtt;
+pub mod segment;
 pub mod sender;
 #[cfg(test)]
 mod tests;
 
 pub use cubic::Algorithm;
-pub use receiver::{Ack, FIRST_WINDOW, Receiver};
-pub use sender::{Segment, Sender, Sent};
+pub use receiver::{FIRST_WINDOW, Receiver};
+pub use segment::{Ack, Segment};
+pub use sender::{Sender, Sent};

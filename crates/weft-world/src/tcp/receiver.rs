@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sender::Segment;
+use super::segment::{Ack, Segment};
 
 /// A lone segment is acknowledged after so long.
 const DELAYED: u64 = 40_000_000;
@@ -11,17 +11,6 @@ const QUICK: u32 = 16;
 /// The window to begin with, and the largest (`tcp_rmem` of Linux).
 pub const FIRST_WINDOW: u64 = 65_535;
 const MOST_WINDOW: u64 = 6 << 20;
-
-/// An acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ack {
-    /// All before it has come.
-    pub cumulative: u64,
-    /// What has come behind a hole: the segments next to the one that came last.
-    pub selective: Option<(u64, u64)>,
-    /// No byte from here on is taken.
-    pub window_end: u64,
-}
 
 /// The receiving end.
 #[derive(Clone, Debug)]

@@ -7,22 +7,13 @@
 use std::collections::VecDeque;
 
 use super::cubic::{Algorithm, Window};
-use super::receiver::Ack;
 use super::rtt::Rtt;
+use super::segment::{Ack, Segment};
 
 /// Segments that must have arrived behind a hole before it counts as a loss.
 const REORDERING: u32 = 3;
 /// What a receiver may wait with an acknowledgement of a lone segment.
 const DELAYED_ACK: u64 = 40_000_000;
-
-/// What goes out: bytes of the stream, from one place on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// The place of the first byte.
-    pub from: u64,
-    /// How many bytes.
-    pub length: u32,
-}
 
 /// A segment that was sent and is not acknowledged.
 #[derive(Clone, Copy, Debug)]
