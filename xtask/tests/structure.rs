@@ -1,0 +1,403 @@
+//! The house as docs/architecture.md draws it: crates use what stands below them, and modules of a crate do not use each
+//! other in circles.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Circles that are left from before this test, by package and modules: a list that only gets shorter.
+const KNOWN: &[(&str, &[&str])] = &[
+    ("measure", &["bench::pack::record", "bench::results"]),
+    ("weft-client", &["rewritten", "stream"]),
+    (
+        "weft-config",
+        &[
+            "applications",
+            "bandwidth",
+            "circuits",
+            "client_ports",
+            "control",
+            "directory",
+            "dos",
+            "exit",
+            "files",
+            "find",
+            "identity",
+            "lifetimes",
+            "logs",
+            "network",
+            "paths",
+            "process",
+            "proxies",
+            "reachable",
+            "resources",
+            "scheduling",
+            "settings",
+            "table",
+        ],
+    ),
+    ("weft-core", &["manager", "message", "transfer"]),
+    (
+        "weft-lab",
+        &[
+            "report::compare",
+            "report::html",
+            "report::read",
+            "report::text",
+        ],
+    ),
+    (
+        "weft-lab",
+        &["scenario::netns", "scenario::shadow", "scenario::testbed"],
+    ),
+    ("weft-lab", &["cci::aggregate", "cci::results"]),
+    (
+        "weft-lab",
+        &["cci::command", "cci::run", "cci::virtual_time"],
+    ),
+    (
+        "weft-lab",
+        &[
+            "flows::measure::command",
+            "flows::measure::place",
+            "flows::measure::results",
+            "flows::measure::run",
+        ],
+    ),
+    ("weft-lab", &["hops::ipv8", "hops::results"]),
+    ("weft-lab", &["hops::command", "hops::run"]),
+    ("weft-lab", &["scenario::aggregate", "scenario::results"]),
+    ("weft-lab", &["scenario::figures", "scenario::tables"]),
+    (
+        "weft-lab",
+        &["scenario::shadow::host", "scenario::shadow::read"],
+    ),
+    ("weft-lab", &["shadow::command", "shadow::run"]),
+    (
+        "weft-lab",
+        &[
+            "bench::options",
+            "bench::start",
+            "bench::world",
+            "bench::world::build",
+            "bench::world::hops",
+            "bench::world::live",
+        ],
+    ),
+    (
+        "weft-lab",
+        &["attack::results", "attack::summary", "attack::tables"],
+    ),
+    ("weft-node", &["client::bridges", "client::task"]),
+    ("weft-path", &["bridges", "relays"]),
+    ("weft-plot", &["figure", "legend", "panel"]),
+    ("weft-virtual", &["network", "scenario", "setup"]),
+    (
+        "weft-virtual",
+        &[
+            "world::apps",
+            "world::client",
+            "world::edges",
+            "world::lag",
+            "world::link",
+            "world::node",
+            "world::thread",
+        ],
+    ),
+    ("weft-world", &["faults", "net"]),
+];
+
+/// A module within its crate: `manager::tunnels`.
+type Module = Vec<String>;
+
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap().to_owned()
+}
+
+/// Folders of packages with sources, and their names.
+fn packages() -> Vec<(String, PathBuf)> {
+    let mut packages = vec![("xtask".to_owned(), root().join("xtask"))];
+    for folder in ["crates", "bench"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.path().join("src").is_dir() {
+                packages.push((entry.file_name().into_string().unwrap(), entry.path()));
+            }
+        }
+    }
+    packages.sort();
+    packages
+}
+
+/// Text without comments and without the modules of its tests.
+fn code(text: &str) -> String {
+    let lines = text
+        .lines()
+        .map(|line| line.split_once("//").map_or(line, |(code, _)| code));
+    let mut code: String = lines.flat_map(|line| [line, "\n"]).collect();
+    const TESTS: &str = "#[cfg(test)]\nmod ";
+    while let Some(at) = code.find(TESTS) {
+        let rest = &code[at..];
+        let (brace, end) = (rest.find('{'), rest.find(';'));
+        match end.filter(|end| brace.is_none_or(|brace| *end < brace)) {
+            Some(end) => code.replace_range(at..=at + end, ""),
+            // Tests stand at the end of a file.
+            None => code.truncate(at),
+        }
+    }
+    code
+}
+
+/// Paths that a tree of `use` names, each below `above`.
+fn expand(above: &[String], tree: &str, paths: &mut Vec<Vec<String>>) {
+    let tree = tree.trim();
+    let segments = |text: &str| -> Vec<String> {
+        let names = text.split("::").map(str::trim);
+        names
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let Some((before, inside)) = tree.split_once('{') else {
+        let name = tree.split(" as ").next().unwrap_or(tree);
+        paths.push([above.to_vec(), segments(name)].concat());
+        return;
+    };
+    let above = [above.to_vec(), segments(before)].concat();
+    let inside = inside.rsplit_once('}').map_or(inside, |(inside, _)| inside);
+    let (mut depth, mut start) = (0, 0);
+    for (at, letter) in inside.char_indices().chain([(inside.len(), ',')]) {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let branch = &inside[start..at];
+                if !branch.trim().is_empty() {
+                    expand(&above, branch, paths);
+                }
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Paths within the crate that code names, in `use` and elsewhere.
+fn named(code: &str) -> Vec<Vec<String>> {
+    let mut paths = Vec::new();
+    for (at, _) in code.match_indices("use ") {
+        let is_word = code[..at]
+            .chars()
+            .next_back()
+            .is_none_or(|before| before.is_whitespace());
+        if let (true, Some(end)) = (is_word, code[at..].find(';')) {
+            let tree: String = code[at + 4..at + end]
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ");
+            expand(&[], &tree, &mut paths);
+        }
+    }
+    let is_of_path = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
+    for word in code.split(|letter| !is_of_path(letter)) {
+        if !word.ends_with("::") && (word.starts_with("crate::") || word.starts_with("super::")) {
+            expand(&[], word, &mut paths);
+        }
+    }
+    paths
+}
+
+/// Modules of a package, and which other modules each uses.
+fn arrows(folder: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
+    let mut files = BTreeMap::new();
+    collect(&folder.join("src"), &mut Vec::new(), &mut files);
+    let mut arrows = BTreeMap::new();
+    for (module, file) in &files {
+        let text = code(&fs::read_to_string(file).unwrap());
+        let mut uses = BTreeSet::new();
+        for path in named(&text) {
+            let mut place = match path.first().map(String::as_str) {
+                Some("crate") => Vec::new(),
+                Some("super" | "self") => module.clone(),
+                _ => continue,
+            };
+            let mut rest = path.as_slice();
+            while let Some((first, others)) = rest.split_first()
+                && ["crate", "super", "self"].contains(&first.as_str())
+            {
+                if first == "super" {
+                    place.pop();
+                }
+                rest = others;
+            }
+            place.extend_from_slice(rest);
+            // The longest beginning that is a module: the rest are its items.
+            while !place.is_empty() && !files.contains_key(&place) {
+                place.pop();
+            }
+            if !place.is_empty() && place != *module {
+                uses.insert(place);
+            }
+        }
+        arrows.insert(module.clone(), uses);
+    }
+    arrows
+}
+
+/// Modules below a folder and their files, without the crate's root and modules of tests.
+fn collect(folder: &Path, above: &mut Module, files: &mut BTreeMap<Module, PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if name == "tests" || name == "testing" {
+            continue;
+        }
+        if path.is_dir() {
+            above.push(name);
+            collect(&path, above, files);
+            above.pop();
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let mut module = above.clone();
+            if name != "mod" {
+                module.push(name);
+            }
+            if !["lib", "main"].contains(&module.join("::").as_str()) && !module.is_empty() {
+                files.insert(module, path);
+            }
+        }
+    }
+}
+
+/// All modules that lead from one to itself: each circle once.
+fn circles(arrows: &BTreeMap<Module, BTreeSet<Module>>) -> BTreeSet<Vec<String>> {
+    let reaches = |from: &Module| -> BTreeSet<Module> {
+        let (mut seen, mut left) = (BTreeSet::new(), vec![from.clone()]);
+        while let Some(module) = left.pop() {
+            for next in arrows.get(&module).into_iter().flatten() {
+                if seen.insert(next.clone()) {
+                    left.push(next.clone());
+                }
+            }
+        }
+        seen
+    };
+    let reached: BTreeMap<&Module, BTreeSet<Module>> = arrows
+        .keys()
+        .map(|module| (module, reaches(module)))
+        .collect();
+    let mut circles = BTreeSet::new();
+    for (module, all) in reached
+        .iter()
+        .filter(|(module, all)| all.contains(**module))
+    {
+        let back = all
+            .iter()
+            .filter(|other| reached.get(other).is_some_and(|all| all.contains(*module)));
+        circles.insert(back.map(|module| module.join("::")).collect());
+    }
+    circles
+}
+
+#[test]
+fn modules_of_a_crate_use_each_other_in_no_circle() {
+    let mut found = BTreeSet::new();
+    for (package, folder) in packages() {
+        let arrows = arrows(&folder);
+        for circle in circles(&arrows) {
+            let known = KNOWN
+                .iter()
+                .any(|(of, modules)| *of == package && *modules == circle);
+            let ties = arrows.iter().flat_map(|(from, to)| {
+                let to = to.iter().map(move |to| (from.join("::"), to.join("::")));
+                to.filter(|(from, to)| circle.contains(from) && circle.contains(to))
+            });
+            let ties: Vec<String> = ties
+                .map(|(from, to)| format!("  {from} uses {to}"))
+                .collect();
+            assert!(
+                known,
+                "modules of {package} use each other in a circle: move what ties them to the one below\n{}\n{circle:?}",
+                ties.join("\n")
+            );
+            found.insert((package.clone(), circle));
+        }
+    }
+    for (package, modules) in KNOWN {
+        let modules: Vec<String> = modules.iter().map(|module| (*module).to_owned()).collect();
+        assert!(
+            found.contains(&((*package).to_owned(), modules.clone())),
+            "{package} has this circle no more: take it from the list\n{modules:?}"
+        );
+    }
+}
+
+/// Crates in the order of the table in docs/architecture.md, from above.
+fn table() -> Vec<String> {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let (_, after) = text.split_once("| floor | crate | what it is |").unwrap();
+    let rows = after
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.split('`').nth(1).unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_crate_uses_what_stands_below_it_in_the_table() {
+    let table = table();
+    let place = |name: &str| table.iter().position(|row| row == name);
+    let mut arrows = 0;
+    for (package, folder) in packages() {
+        // What developers run stands in no table.
+        if !folder.starts_with(root().join("crates")) {
+            continue;
+        }
+        let own = place(&package).unwrap_or_else(|| panic!("{package} is not in the table"));
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        let (_, dependencies) = manifest.split_once("[dependencies]").unwrap_or_default();
+        let lines = dependencies
+            .lines()
+            .skip(1)
+            .take_while(|line| !line.starts_with('['));
+        for line in lines {
+            let name = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if let Some(below) = place(name) {
+                assert!(own < below, "{package} uses {name}, which stands above it");
+                arrows += 1;
+            }
+        }
+    }
+    assert!(arrows > 50, "{arrows}");
+}
+
+#[test]
+fn circles_are_found_and_what_is_none_is_not() {
+    let module = |name: &str| vec![name.to_owned()];
+    let arrows: BTreeMap<Module, BTreeSet<Module>> = [
+        (module("a"), [module("b")].into()),
+        (module("b"), [module("c")].into()),
+        (module("c"), [module("b"), module("d")].into()),
+        (module("d"), BTreeSet::new()),
+    ]
+    .into();
+    let circle = vec!["b".to_owned(), "c".to_owned()];
+    assert_eq!(circles(&arrows), [circle].into());
+
+    let text = "use crate::one::{Two, three::{self, Four as Five}};\nfn f() { super::six::seven() } // crate::no\n\
+                #[cfg(test)]\nmod tests {\n    use crate::tested;\n}\n";
+    let paths: Vec<String> = named(&code(text))
+        .iter()
+        .map(|path| path.join("::"))
+        .collect();
+    assert_eq!(
+        paths,
+        [
+            "crate::one::Two",
+            "crate::one::three::self",
+            "crate::one::three::Four",
+            "super::six::seven"
+        ]
+    );
+}
