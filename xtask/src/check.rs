@@ -1,6 +1,6 @@
 //! `cargo xtask check`: what a change can have broken, in a minute or two: formatting, clippy, and the tests of
-//! the crates that it touches and of those that depend on them. Networks of real processes are left to
-//! `cargo xtask test`.
+//! the crates that it touches and of those that depend on them. Networks of real processes, and experiments of weft-lab where
+//! it is not touched itself, are left to `cargo xtask test`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,11 @@ fn filter(touched: Option<&BTreeSet<String>>) -> String {
         .iter()
         .map(|package| format!("rdeps(={package})"))
         .collect();
-    format!("({}) and ({unit})", packages.join(" or "))
+    let experiments = match touched.contains("weft-lab") {
+        true => "",
+        false => " and not binary_id(weft-lab::it)",
+    };
+    format!("({}) and ({unit}){experiments}", packages.join(" or "))
 }
 
 /// Files that differ from a commit, from the root of the checkout, new ones too.
@@ -188,6 +192,10 @@ mod tests {
         let filter = filter(Some(&touched));
         assert!(
             filter.starts_with("(rdeps(=weft-exit) or rdeps(=xtask)) and (not ("),
+            "{filter}"
+        );
+        assert!(
+            filter.ends_with(" and not binary_id(weft-lab::it)"),
             "{filter}"
         );
     }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
+use weft_cli::print;
 use weft_lab::experiment::perform;
 use weft_lab::stop::Stop;
 use weft_lab::throughput;
@@ -71,9 +72,9 @@ pub fn pack() -> Result<ExitCode> {
         Row::Relay(args) => perform::<weft_lab::bench::Options>(&args, &stop, &mut ()),
         Row::Throughput(args) => perform::<throughput::Options>(&args, &stop, &mut ()),
     }?;
-    print!("{}", conclusion.text);
+    print::print(&conclusion.text)?;
     if let Some(why) = &conclusion.failure {
-        eprintln!("{why}");
+        print::note(why);
     }
     Ok(match conclusion.is_passed {
         true => ExitCode::SUCCESS,

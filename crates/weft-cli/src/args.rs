@@ -12,9 +12,9 @@ use clap::{Arg, ArgMatches, Command, CommandFactory, FromArgMatches};
 
 use crate::print::unless_closed;
 
-/// What was asked for.
+/// Parsed arguments.
 pub struct Asked<P> {
-    /// What the words are.
+    /// The arguments.
     pub args: P,
     /// The command line that there is, and how it was used.
     pub command: Command,
@@ -71,7 +71,7 @@ pub fn own_first<P: CommandFactory>(
         };
         let mut all = command.get_arguments();
         let arg = all.find(|arg| arg.get_long() == Some(name))?;
-        // Whether the next word is its value.
+        // Set if the next word is its value.
         Some(arg.get_action().takes_values() && !value)
     };
     let mut words = words;
@@ -108,7 +108,7 @@ fn with_negative_numbers(command: Command) -> Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// Whether an argument's values are numbers.
+/// Set for an argument whose values are numbers.
 pub(crate) fn is_number(arg: &Arg) -> bool {
     let of = arg.get_value_parser().type_id();
     [

@@ -18,7 +18,7 @@ const SILLY: [&str; 7] = [
     "many",
     "",
 ];
-/// What a type holds is no bound of a number, except where all that it holds are as good.
+/// Arguments for which every number of their type is as good: only there a type is a bound.
 const UNBOUNDED: [&str; 1] = ["seed"];
 
 /// Defaults that are written in the text of help, since they depend on something, in words rather than as a value.
@@ -57,7 +57,7 @@ fn walk(command: &Command, above: &str, each: &mut impl FnMut(&str, &Command, &A
     }
 }
 
-/// How a command that has this argument alone refuses the value; `None`: it takes it.
+/// Error of a command that has this argument alone, for the value; `None`: it takes it.
 fn refusal(arg: &Arg, value: &str) -> Option<String> {
     let name = arg.get_id().to_string();
     let alone = Arg::new(name.clone())
@@ -69,7 +69,7 @@ fn refusal(arg: &Arg, value: &str) -> Option<String> {
     refused.err().map(|error| error.to_string())
 }
 
-/// What is wrong with the numbers of a command.
+/// Arguments of a command that take numbers without a bound, with what they take.
 #[must_use]
 pub fn without_bound(command: &Command) -> Vec<String> {
     let mut wrong = Vec::new();

@@ -7,5 +7,5 @@ pub mod completions;
 pub mod manual;
 pub mod print;
 
-/// The variable of the environment in which `weft` tells `weft-lab` its own version.
+/// Environment variable with the version of the `weft` that starts `weft-lab`.
 pub const VERSION_OF_WEFT: &str = "WEFT_VERSION";

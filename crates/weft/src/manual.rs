@@ -68,7 +68,7 @@ const DESCRIPTION: [&str; 3] = [
      C tor's torrc and takes C tor's signals; keys and state in the DataDirectory are in C tor's formats, so that the two \
      programs can take turns on one DataDirectory.",
     "A relay speaks all that the public network requires, and has run in private networks only. A client speaks to no onion \
-     services and no bridges yet. `weft lab up` starts a private network on this machine.",
+     services yet. `weft lab up` starts a private network on this machine.",
     "The node runs in the foreground, or in the background with `RunAsDaemon 1`. Everything that is wrong with torrc and \
      the command line is printed at once, and nothing is started.",
 ];

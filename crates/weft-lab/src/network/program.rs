@@ -8,6 +8,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
 
+use weft_cli::VERSION_OF_WEFT;
+
 use crate::args::lab_program;
 use crate::control::Fingerprint;
 use crate::hops::profile;
@@ -157,7 +159,9 @@ impl Program {
         } else {
             if self.profiler.is_some() {
                 let socket = file.with_file_name(profile::SOCKET);
+                // Its version is that of the weft beside it, not of the one that started this program.
                 command
+                    .env_remove(VERSION_OF_WEFT)
                     .args(["profiled-node", "--socket"])
                     .arg(socket)
                     .arg("--");

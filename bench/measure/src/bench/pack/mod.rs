@@ -195,7 +195,7 @@ fn temporary(record: &Path) -> Result<Option<PathBuf>> {
 
 /// One run of the pack.
 struct Session {
-    /// What measures a row: this program again.
+    /// The program that measures a row: this one again.
     measures: PathBuf,
     cpus: Cpus,
     /// Where programs have temporary files, if not where the system has them.
