@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_accounting::{Accounting, Config, FixedOffset, Rule, Saved, Start};
+use weft_counts::accounting::{Accounting, Config, FixedOffset, Rule, Saved, Start};
 
 /// 2026-11-26.
 const NOW: i64 = 1_795_651_200;

@@ -7,7 +7,7 @@
 use std::time::{Duration, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
-use weft_extrainfo::StatsFile;
+use weft_counts::extrainfo::StatsFile;
 
 fuzz_target!(|input: &[u8]| {
     let Some((time, file)) = input.split_first_chunk::<8>() else {

@@ -1,6 +1,6 @@
 //! How much the node may carry.
 
-use weft_accounting::{Config as AccountingConfig, Rule, Start};
+use weft_counts::accounting::{Config as AccountingConfig, Rule, Start};
 
 use crate::report::Report;
 use crate::settings::Settings;

@@ -1,7 +1,7 @@
 //! Torrcs as operators have them: none of their options is ignored with a warning.
 
-use weft_accounting::{Rule, Start};
 use weft_config::{MemoryHost, load_text};
+use weft_counts::accounting::{Rule, Start};
 use weft_log::{SafeLogging, Severity};
 
 /// The warnings about a torrc.

@@ -238,7 +238,7 @@ pub(crate) fn moment() -> Moment {
 
 /// Every kind of statistics, of a day that ended at noon before `now`.
 pub(crate) fn statistics(now: SystemTime) -> Vec<String> {
-    use weft_extrainfo::{
+    use weft_counts::extrainfo::{
         Directions, GeoipDigests, OverloadSeen, PERIOD, PaddingTotals, PortTraffic, PortUse,
         Response, Statistics, Switches, Way,
     };
@@ -287,7 +287,7 @@ pub(crate) fn statistics(now: SystemTime) -> Vec<String> {
         writes_limited: 0,
     };
     statistics.note_limits(seen, now);
-    let mut requests = weft_extrainfo::DirRequests::new(start, &mut rng);
+    let mut requests = weft_counts::extrainfo::DirRequests::new(start, &mut rng);
     for _ in 0..20 {
         let country = |_| *b"us";
         let peer = [192, 0, 2, 7].into();

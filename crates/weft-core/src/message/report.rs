@@ -7,7 +7,7 @@ use crate::address::ThreadId;
 use crate::balance::HeavyLink;
 use crate::ledger::Ledger;
 use crate::message::Activity;
-use weft_extrainfo::{Directions, PaddingTotals, PortTraffic};
+use weft_counts::extrainfo::{Directions, PaddingTotals, PortTraffic};
 
 /// The report of a connection thread, sent several times a second.
 #[derive(Clone, Debug)]

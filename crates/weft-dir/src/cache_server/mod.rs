@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use weft_extrainfo::Way;
+use weft_counts::extrainfo::Way;
 use weft_share::PreviousHop;
 
 use crate::budget::{Budget, Charge};

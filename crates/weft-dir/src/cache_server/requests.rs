@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use weft_extrainfo::{Country, DirRequests, Download, Response, StatsFile, Way};
+use weft_counts::extrainfo::{Country, DirRequests, Download, Response, StatsFile, Way};
 
 use crate::clock::Clock;
 
@@ -256,7 +256,7 @@ mod tests {
     use std::time::Duration;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use weft_extrainfo::PERIOD;
+    use weft_counts::extrainfo::PERIOD;
 
     use super::*;
     use crate::clock::ManualClock;

@@ -68,7 +68,7 @@ impl Fake {
             // Stem subtracts the uptime from a time before its request: a node that has just started has a
             // negative uptime to it.
             started: Instant::now().checked_sub(Duration::from_secs(10)).unwrap(),
-            accounting: weft_accounting::View::default(),
+            accounting: weft_counts::accounting::View::default(),
             clients_seen: None,
             exiting: false,
             max_files: 1024,

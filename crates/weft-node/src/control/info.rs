@@ -5,10 +5,10 @@ use std::time::SystemTime;
 
 use nix::unistd::{User, geteuid};
 use time::OffsetDateTime;
-use weft_accounting::iso_time as iso_time_of;
 use weft_client::MapSource;
 use weft_config::{DumpKind, dump};
 use weft_core::controller::Handled;
+use weft_counts::accounting::iso_time as iso_time_of;
 use weft_datadir::torrc::Torrc;
 
 use super::backend::{Backend, Descriptors, DocumentKind, RelaySelector, SIGNALS};
@@ -94,7 +94,7 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
         },
         "status/clients-seen" => Answer::Value(node.clients_seen.clone().unwrap_or_else(|| {
             let countries = backend.countries();
-            weft_extrainfo::nobody_seen(countries.knows(true) || countries.knows(false))
+            weft_counts::extrainfo::nobody_seen(countries.knows(true) || countries.knows(false))
         })),
         "status/circuit-established" => bit(backend.readiness().await.0),
         "status/enough-dir-info" => bit(backend.readiness().await.1),

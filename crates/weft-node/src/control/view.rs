@@ -57,7 +57,7 @@ pub(crate) struct NodeView {
     /// The node's public IPv4 and IPv6 addresses, as far as they are known.
     pub addresses: Vec<IpAddr>,
     /// How much of AccountingMax is used.
-    pub accounting: weft_accounting::View,
+    pub accounting: weft_counts::accounting::View,
     /// `status/clients-seen` of a bridge.
     pub clients_seen: Option<String>,
     /// Whether the node is going down.

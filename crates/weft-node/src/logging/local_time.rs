@@ -6,7 +6,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use weft_accounting::{Calendar, Civil};
+use weft_counts::accounting::{Calendar, Civil};
 
 /// A moment's local date and time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

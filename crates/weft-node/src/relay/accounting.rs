@@ -1,10 +1,10 @@
-//! AccountingMax: carries out what `weft-accounting` decides. While the relay hibernates it accepts nothing; while it
+//! AccountingMax: carries out what `weft-counts` decides. While the relay hibernates it accepts nothing; while it
 //! sleeps, it has no connection either. Controllers, monitoring and the directory go on.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use weft_accounting::{Accounting, Action, Calendar, Phase, Saved, View};
 use weft_config::Options;
+use weft_counts::accounting::{Accounting, Action, Calendar, Phase, Saved, View};
 use weft_datadir::state::{self, State};
 use weft_dir::descriptor::OwnDescriptor;
 

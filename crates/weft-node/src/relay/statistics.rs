@@ -9,14 +9,14 @@ use std::time::{Duration, Instant, SystemTime};
 use rand::RngExt as _;
 use weft_config::Options;
 use weft_core::message::{QueueKind, QueueUse, ToController, Totals};
+use weft_counts::extrainfo::{
+    CircuitName, Directions, OverloadSeen, QueuePart, Statistics, StatsFile, Switches,
+};
 use weft_datadir::dir::check_private;
 use weft_datadir::file;
 use weft_dir::command::Command;
 use weft_dir::hs_dir::HsDir;
 use weft_dir::task::DirectoryHandle;
-use weft_extrainfo::{
-    CircuitName, Directions, OverloadSeen, QueuePart, Statistics, StatsFile, Switches,
-};
 
 use super::Relay;
 use super::tables::{Tables, table_paths};
@@ -367,7 +367,7 @@ fn write(
 
 #[cfg(test)]
 mod tests {
-    use weft_extrainfo::GeoipDigests;
+    use weft_counts::extrainfo::GeoipDigests;
 
     use super::*;
     use crate::relay::testing::options;

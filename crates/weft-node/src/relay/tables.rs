@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use digest::Digest as _;
 use tor_llcrypto::d::Sha1;
 use weft_config::Settings;
-use weft_extrainfo::GeoipDigests;
+use weft_counts::extrainfo::GeoipDigests;
 use weft_path::{Countries, CountriesError, TableReader};
 
 use crate::client::countries::{TABLES, path_of, read_lines};

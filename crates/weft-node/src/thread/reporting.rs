@@ -8,7 +8,7 @@ use weft_core::ledger::Ledger;
 use weft_core::load::Load;
 use weft_core::manager::ControllerLoad;
 use weft_core::message::{Activity, ConnectionBytes, Report, RingDepths, ToController, Totals};
-use weft_extrainfo::{Directions, PortTraffic};
+use weft_counts::extrainfo::{Directions, PortTraffic};
 
 use super::closing::protocol_warning;
 use super::connection::Connection;

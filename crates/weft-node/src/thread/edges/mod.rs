@@ -22,7 +22,7 @@ use weft_core::edge::EdgeNews;
 use weft_core::manager::LocalConnectionManager;
 use weft_core::message::ConnectionBytes;
 use weft_core::slots::{EdgeKey, SlotKey as _};
-use weft_extrainfo::PortUse;
+use weft_counts::extrainfo::PortUse;
 
 use self::applications::Warnings;
 use self::socket::{EdgeConnection, Socket, Stage, end_reason};

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use rand::Rng;
 
-use crate::clients::{ByCountry, Clients, Country};
-use crate::file::StatsFile;
-use crate::moment::Day;
-use crate::obscure::round_up;
+use crate::extrainfo::clients::{ByCountry, Clients, Country};
+use crate::extrainfo::file::StatsFile;
+use crate::extrainfo::moment::Day;
+use crate::extrainfo::obscure::round_up;
 
 /// Answers are rounded up to a multiple of this (`RESPONSE_GRANULARITY`).
 const RESPONSES: u64 = 8;
@@ -277,7 +277,7 @@ impl DirRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PERIOD;
+    use crate::extrainfo::PERIOD;
     use proptest::prelude::*;
     use rand::SeedableRng as _;
     use rand_chacha::ChaCha8Rng;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rand::Rng;
 
-use crate::dirreq::sample;
+use crate::extrainfo::dirreq::sample;
 
 /// Circuits that are kept in a day, a sample of them where there are more; and open ones of which something is known.
 const MOST: usize = 1 << 17;

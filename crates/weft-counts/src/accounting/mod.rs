@@ -16,25 +16,13 @@
 //! ```
 //!
 //! It opens no file and reads no clock. What local time is, a [`Calendar`] knows.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::cast_possible_truncation,
-        clippy::disallowed_types,
-        clippy::disallowed_methods,
-        clippy::disallowed_macros
-    )
-)]
 
-mod accounting;
 mod calendar;
 mod config;
+mod phase;
 mod saved;
 
-pub use accounting::{Accounting, Action, Phase, View};
 pub use calendar::{Calendar, Civil, FixedOffset, iso_time};
 pub use config::{Config, Rule, Start, StartError};
+pub use phase::{Accounting, Action, Phase, View};
 pub use saved::Saved;

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use sha1::{Digest as _, Sha1};
 use weft_log::Line;
 
-use crate::calendar::{Calendar, iso_time, local_iso_time};
-use crate::config::{Config, Rule};
-use crate::saved::Saved;
+use crate::accounting::calendar::{Calendar, iso_time, local_iso_time};
+use crate::accounting::config::{Config, Rule};
+use crate::accounting::saved::Saved;
 
 /// Active seconds from which on the last interval shows how much to expect of the next
 /// (MIN_TIME_FOR_MEASUREMENT).

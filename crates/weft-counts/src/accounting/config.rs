@@ -1,6 +1,6 @@
 //! AccountingMax, AccountingRule and AccountingStart.
 
-use crate::calendar::Calendar;
+use crate::accounting::calendar::Calendar;
 
 /// How the two directions count (`AccountingRule`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -224,7 +224,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calendar::{FixedOffset, iso_time};
+    use crate::accounting::calendar::{FixedOffset, iso_time};
     use proptest::prelude::*;
 
     #[test]

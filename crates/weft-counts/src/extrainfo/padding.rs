@@ -2,7 +2,7 @@
 
 use std::ops::{AddAssign, Sub};
 
-use crate::obscure::round_up;
+use crate::extrainfo::obscure::round_up;
 
 /// Numbers are rounded up to a multiple of this (`ROUND_CELL_COUNTS_TO`).
 const BIN: u64 = 10_000;

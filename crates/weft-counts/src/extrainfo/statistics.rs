@@ -5,16 +5,16 @@ use std::time::SystemTime;
 
 use rand::Rng;
 
-use crate::bridge::BridgeUsers;
-use crate::cells::{Cells, CircuitName, QueuePart};
-use crate::clients::{Clients, Country};
-use crate::directions::Directions;
-use crate::exits::PortTraffic;
-use crate::file::StatsFile;
-use crate::moment::{self, Day, next_noon};
-use crate::onions::Onions;
-use crate::overload::Overload;
-use crate::padding::PaddingTotals;
+use crate::extrainfo::bridge::BridgeUsers;
+use crate::extrainfo::cells::{Cells, CircuitName, QueuePart};
+use crate::extrainfo::clients::{Clients, Country};
+use crate::extrainfo::directions::Directions;
+use crate::extrainfo::exits::PortTraffic;
+use crate::extrainfo::file::StatsFile;
+use crate::extrainfo::moment::{self, Day, next_noon};
+use crate::extrainfo::onions::Onions;
+use crate::extrainfo::overload::Overload;
+use crate::extrainfo::padding::PaddingTotals;
 
 /// Which statistics are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -190,7 +190,7 @@ impl Statistics {
         self.bridge.as_mut().map(|day| day.counts.beat(rng))
     }
 
-    /// The users of a bridge today, as controllers get them; `None`: this node is no bridge ([`crate::nobody_seen`]).
+    /// The users of a bridge today, as controllers get them; `None`: this node is no bridge ([`crate::extrainfo::nobody_seen`]).
     #[must_use]
     pub fn clients_seen(&self) -> Option<String> {
         let day = self.bridge.as_ref()?;
@@ -305,7 +305,7 @@ impl Statistics {
         results
     }
 
-    /// Keeps a day's result, from a file or of the directory's [`DirRequests`](crate::DirRequests).
+    /// Keeps a day's result, from a file or of the directory's [`DirRequests`](crate::extrainfo::DirRequests).
     pub fn keep(&mut self, file: StatsFile, text: String) {
         if let Some(kept) = self.files.get_mut(file as usize) {
             *kept = Some(text);

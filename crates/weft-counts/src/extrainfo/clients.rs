@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use rand::Rng;
 
-use crate::distinct::Distinct;
-use crate::obscure::round_up;
+use crate::extrainfo::distinct::Distinct;
+use crate::extrainfo::obscure::round_up;
 
 /// Two letters in lower case, or `??`.
 pub type Country = [u8; 2];

@@ -6,7 +6,7 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime};
 
-use crate::PERIOD;
+use crate::extrainfo::PERIOD;
 
 /// `YYYY-MM-DD HH:MM:SS`, in UTC.
 const FORMAT: &[BorrowedFormatItem<'_>] =

@@ -1,8 +1,8 @@
 //! Intervals with and without sleep, restarts, and clocks that are set.
 
 use super::*;
-use crate::calendar::FixedOffset;
-use crate::config::Start;
+use crate::accounting::calendar::FixedOffset;
+use crate::accounting::config::Start;
 use proptest::prelude::*;
 
 const UTC: FixedOffset = FixedOffset(0);

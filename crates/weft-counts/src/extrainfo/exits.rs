@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-use crate::obscure::round_up;
+use crate::extrainfo::obscure::round_up;
 
 /// Bytes are rounded up to a multiple of this (`EXIT_STATS_ROUND_UP_BYTES`).
 const BYTES: u64 = 1024;

@@ -1,6 +1,6 @@
 //! What is kept over restarts: C tor's lines of the state file.
 
-use crate::calendar::{iso_time, parse_iso_time};
+use crate::accounting::calendar::{iso_time, parse_iso_time};
 
 const START: &str = "AccountingIntervalStart";
 const READ: &str = "AccountingBytesReadInInterval";

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::moment::{hour, iso};
+use crate::extrainfo::moment::{hour, iso};
 
 /// The version of the lines (`OVERLOAD_STATS_VERSION`).
 const VERSION: u32 = 1;
@@ -87,7 +87,7 @@ impl Overload {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::moment::parse;
+    use crate::extrainfo::moment::parse;
 
     #[test]
     fn a_limit_is_published_for_a_day_by_the_hour_and_counts_once_a_minute() {

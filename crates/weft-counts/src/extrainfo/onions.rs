@@ -3,7 +3,7 @@
 
 use rand::Rng;
 
-use crate::obscure::Noise;
+use crate::extrainfo::obscure::Noise;
 
 /// Of cells (`REND_CELLS_*`).
 const CELLS: Noise = Noise {

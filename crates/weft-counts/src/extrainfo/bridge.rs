@@ -7,10 +7,10 @@ use std::time::SystemTime;
 
 use rand::Rng;
 
-use crate::clients::{ByCountry, Country, GRANULARITY};
-use crate::distinct::Distinct;
-use crate::moment;
-use crate::obscure::round_up;
+use crate::extrainfo::clients::{ByCountry, Country, GRANULARITY};
+use crate::extrainfo::distinct::Distinct;
+use crate::extrainfo::moment;
+use crate::extrainfo::obscure::round_up;
 
 /// How a user is counted who came without a transport.
 const NO_TRANSPORT: &str = "<OR>";

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::moment::{self, LENGTH};
+use crate::extrainfo::moment::{self, LENGTH};
 
 /// A file is published for this long after its day.
 const NEWS: Duration = Duration::from_secs(25 * 3600);
@@ -134,7 +134,7 @@ impl StatsFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::moment::parse;
+    use crate::extrainfo::moment::parse;
     use proptest::prelude::*;
 
     const ENTRY: &str = "entry-stats-end 2026-01-01 12:00:00 (86400 s)\nentry-ips de=8\n";

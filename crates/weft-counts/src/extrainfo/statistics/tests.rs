@@ -6,9 +6,9 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::PERIOD;
-use crate::exits::PortUse;
-use crate::moment::parse;
+use crate::extrainfo::PERIOD;
+use crate::extrainfo::exits::PortUse;
+use crate::extrainfo::moment::parse;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
