@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_transports::{ExtOr, Progress};
+use weft_proxy::transports::{ExtOr, Progress};
 
 const COOKIE: [u8; 32] = [1; 32];
 /// The hash that proves knowledge of the cookie, where both nonces are zeros.

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use libfuzzer_sys::fuzz_target;
-use weft_transports::{Action, Managed, Offer, Program, Side, State, Stream, is_identifier};
+use weft_proxy::transports::{Action, Managed, Offer, Program, Side, State, Stream, is_identifier};
 
 /// All that happens to a program which prints this, cut into pieces of `cut` bytes.
 fn run(by_proxy: bool, side: Side, printed: &[u8], cut: usize) -> (Managed, Vec<String>) {

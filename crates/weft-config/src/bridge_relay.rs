@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use weft_transports::{is_identifier, is_key_value};
+use weft_proxy::transports::{is_identifier, is_key_value};
 
 use crate::address::{parse_address, parse_address_port};
 use crate::client_ports::invalid_port;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_cell::identity::RsaIdentity;
-use weft_transports::{escape, is_identifier, is_key_value};
+use weft_proxy::transports::{escape, is_identifier, is_key_value};
 
 use crate::address::{parse_address_port, split_host_port};
 use crate::host::Host;

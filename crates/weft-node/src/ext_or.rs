@@ -1,5 +1,5 @@
 //! The thread of the extended ORPort: programs of transports authenticate there and send whose bytes follow; then the socket
-//! goes back to the main thread, as one of the ORPort. What they send is read by [`weft_transports::ExtOr`].
+//! goes back to the main thread, as one of the ORPort. What they send is read by [`weft_proxy::transports::ExtOr`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, LocalSet};
 use weft_dir::sockets::{OpenSocket, Sockets};
 use weft_log::RateLimit;
-use weft_transports::{Client, ExtOr, Progress, Refused};
+use weft_proxy::transports::{Client, ExtOr, Progress, Refused};
 
 use crate::logging;
 use crate::thread::mesh::WakeUp;

@@ -4,6 +4,8 @@
 //! A [`Request`] is one conversation. It is given the proxy's bytes and gives the bytes to send; it
 //! does no I/O and knows no clock, so that every kind of socket can use it. What it keeps of the
 //! proxy's answer is bounded by [`MAX_ANSWER`].
+//!
+//! Programs of pluggable transports, which are proxies, too, are in [`transports`].
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -26,6 +28,7 @@ mod http;
 mod socks;
 #[cfg(test)]
 mod tests;
+pub mod transports;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

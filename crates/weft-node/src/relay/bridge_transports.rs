@@ -13,7 +13,7 @@ use weft_config::options::TransportProgram;
 use weft_core::routable;
 use weft_datadir::state;
 use weft_log::RateLimit;
-use weft_transports::{Client, ExtOr, Offer, Role, Transport, cookie_file};
+use weft_proxy::transports::{Client, ExtOr, Offer, Role, Transport, cookie_file};
 
 use super::Relay;
 use super::address::Addresses;

@@ -9,8 +9,8 @@ use weft_client::Transports;
 use weft_config::Options;
 use weft_config::client_bridges::{BridgeLine, PluginKind};
 use weft_core::origin::LinkFailure;
+use weft_proxy::transports::{Offer, Role};
 use weft_proxy::{Credentials, Protocol, Proxy, Route, Secret};
-use weft_transports::{Offer, Role};
 
 use super::Relay;
 use crate::client::ToClient;

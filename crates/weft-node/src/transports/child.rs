@@ -10,7 +10,7 @@ use mio::{Interest, Registry};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use weft_transports::{Program, Stream};
+use weft_proxy::transports::{Program, Stream};
 
 use super::PIPES;
 

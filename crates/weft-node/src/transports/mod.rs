@@ -1,6 +1,6 @@
 //! Programs of pluggable transports, of a client and of a bridge: starts them, reads what they print, ends them.
 //!
-//! What a program's lines mean, and when it is started again, [`weft_transports::Managed`] decides.
+//! What a program's lines mean, and when it is started again, [`weft_proxy::transports::Managed`] decides.
 
 mod child;
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use mio::{Registry, Token};
-use weft_transports::{Action, Environment, Managed, Program, Role, Side, State, Transport};
+use weft_proxy::transports::{Action, Environment, Managed, Program, Role, Side, State, Transport};
 
 use crate::logging::log;
 use child::{Child, Ending};

@@ -18,18 +18,6 @@
 //! address of a client before the client's bytes.
 //!
 //! It starts no process, opens no socket and reads no clock.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        clippy::cast_possible_truncation,
-        clippy::disallowed_types,
-        clippy::disallowed_methods,
-        clippy::disallowed_macros
-    )
-)]
 
 mod environment;
 mod ext_or;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use weft_log::Severity;
 
-use crate::key_values;
-use crate::text::is_identifier;
+use crate::transports::key_values;
+use crate::transports::text::is_identifier;
 
 /// The longest line of a program, in bytes. Lines with the longest arguments have some hundreds.
 pub(crate) const LONGEST: usize = 8192;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::text::escape;
+use crate::transports::text::escape;
 
 /// What a program gets beside our own environment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use crate::line::LONGEST_NAME;
-use crate::text::is_identifier;
+use crate::transports::line::LONGEST_NAME;
+use crate::transports::text::is_identifier;
 
 /// The first bytes of the cookie's file.
 pub const COOKIE_HEADER: &[u8; 32] = b"! Extended ORPort Auth Cookie !\n";

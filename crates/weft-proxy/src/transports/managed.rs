@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weft_log::{Line, RateLimit};
 
-use crate::line::{Lines, Message, Offer, TooLong, Transport};
+use crate::transports::line::{Lines, Message, Offer, TooLong, Transport};
 
 /// A program that has not printed all its transports after this time is ended. C tor waits forever.
 const CONFIGURE_WITHIN: Duration = Duration::from_secs(60);
@@ -406,7 +406,7 @@ impl Managed {
         if let Some(suppressed) = self.too_long.check(now) {
             let line = Line::warn(format_args!(
                 "Managed proxy at '{name}' wrote a line of more than {} bytes, which we ignore",
-                crate::line::LONGEST
+                crate::transports::line::LONGEST
             ));
             self.log(line.text(suppressed).text('.').domain("PT"));
         }
