@@ -67,8 +67,8 @@ const PROGRAM: &str = "weft-instructions";
 const PATH: [&str; 7] = [
     "weft-cell",
     "weft-core",
+    "weft-counts",
     "weft-crypto",
-    "weft-extrainfo",
     "weft-instructions",
     "weft-share",
     "weft-sync",

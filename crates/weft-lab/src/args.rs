@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 /// Off or on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

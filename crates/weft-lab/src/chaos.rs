@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use weft_bounds::{Bounds, SEED};
+use weft_stats::bounds::{Bounds, SEED};
 use weft_virtual::chaos::{Checks, Counts, Failure, MAX_FILE, Ran, Round, run, shrink};
 
 use weft_cli::say;

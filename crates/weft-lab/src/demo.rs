@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 use crate::args::{CONNECTION_THREADS, MEGABYTES, STREAMS, weft_program};
 use crate::load::{Circuits, Phase, Place};

@@ -2,7 +2,7 @@
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 /// How figures look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

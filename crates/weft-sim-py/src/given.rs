@@ -3,7 +3,7 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
-use weft_bounds::{Bounds, Number};
+use weft_stats::bounds::{Bounds, Number};
 
 /// What was given for a whole number. It is judged by [`Given::check`], where its bounds are known.
 #[derive(Clone)]

@@ -6,7 +6,6 @@ use numpy::{IntoPyArray as _, PyArray1, PyArray2, PyArrayMethods as _};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use weft_bounds::{Bounds, SEED};
 use weft_sim::links::count::Circuits;
 use weft_sim::links::run::{Plan, draw, run};
 use weft_sim::links::salsa::{Salsa, weights};
@@ -15,6 +14,7 @@ use weft_sim::network::{Flags, Network as Relays, Position};
 use weft_sim::parallel::{THREADS, cores};
 use weft_sim::read::{ReadError, documents, parse};
 use weft_sim::{synth, write};
+use weft_stats::bounds::{Bounds, SEED};
 
 use crate::given::Given;
 use crate::links::{self, Links};

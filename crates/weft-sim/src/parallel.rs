@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 /// Threads that anything may be asked to use.
 pub const THREADS: Bounds<usize> = Bounds::new(1, 1024);

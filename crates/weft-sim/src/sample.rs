@@ -1,6 +1,6 @@
 //! Smaller networks that look like a large one, as tornettools samples them (Pahl et al. 2023, 4.1.2).
 
-use weft_bounds::{Bounds, OutOfBounds};
+use weft_stats::bounds::{Bounds, OutOfBounds};
 
 use crate::network::{Flags, Network, Relay};
 

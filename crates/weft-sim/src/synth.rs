@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use rand::RngExt as _;
-use weft_bounds::{Bounds, OutOfBounds};
+use weft_stats::bounds::{Bounds, OutOfBounds};
 
 use crate::network::{Flags, Network, PortPolicy, Relay};
 use crate::random::{Generator, generator};

@@ -1,5 +1,6 @@
 //! Statistics of repeated measurements and simulations: mean with a 95 % confidence interval
-//! ([`Spread`]), median and range ([`Summary`]), [`quantile`] for everything between.
+//! ([`Spread`]), median and range ([`Summary`]), [`quantile`] for everything between; and the ranges of numbers that people
+//! give ([`bounds`]).
 //!
 //! Pure functions of numbers. It is not for histograms of a running node (`weft-node`'s metrics) nor for
 //! latencies by the million (`weft-lab`'s `bench/latency.rs`), which do not keep each number.
@@ -14,6 +15,7 @@
     )
 )]
 
+pub mod bounds;
 mod quantile;
 mod spread;
 mod summary;

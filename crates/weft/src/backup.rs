@@ -19,9 +19,9 @@ use weft_node::process::user;
 use weft_node::relay::key_config;
 
 use crate::keygen::Source;
-use weft_bounds::Bounds;
 use weft_cli::args::{self, Asked};
 use weft_cli::print::print;
+use weft_stats::bounds::Bounds;
 
 /// Descriptors that a process can have: Linux's own bound, unless an administrator has changed it.
 const DESCRIPTORS: Bounds<u32> = Bounds::new(0, 1_048_575);

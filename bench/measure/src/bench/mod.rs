@@ -43,8 +43,8 @@ use self::bars::bars;
 use self::launch::Launch;
 use self::plan::{CAPACITY_STEPS, FEW, LATENCY_AT, OF_TOR, Part, Place, Plan, Point, Step, Target};
 use self::results::{File, Options, Results, Run, SCHEMA};
-use weft_bounds::Bounds;
 use weft_lab::machine::{Cpus, Machine, Versions};
+use weft_stats::bounds::Bounds;
 
 /// Measure Weft, C tor and the bare pipe side by side.
 ///

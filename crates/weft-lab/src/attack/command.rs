@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
-use weft_bounds::SEED;
+use weft_stats::bounds::SEED;
 
 use weft_plot::Folder;
 

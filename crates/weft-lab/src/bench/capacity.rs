@@ -1,6 +1,6 @@
 //! The search for the highest rate that a target bears: `--capacity`.
 
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 /// What a target must do, and how exactly its limit is looked for.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
-use weft_bounds::{Bounds, SEED};
 use weft_cell::identity::Ed25519Identity;
 use weft_plot::Style;
+use weft_stats::bounds::{Bounds, SEED};
 
 use super::capacity::{Capacity, P99, RESOLUTION, STEPS};
 use super::live::Preset;

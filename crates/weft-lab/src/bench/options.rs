@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 use super::aim::Aim;
 use super::capacity::Capacity;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use weft_bounds::{Bounds, SEED};
 use weft_links::Rate;
+use weft_stats::bounds::{Bounds, SEED};
 
 use super::plan::Choice;
 use super::results::Results;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use weft_bounds::{Bounds, SEED};
+use weft_stats::bounds::{Bounds, SEED};
 
 use super::figures;
 use super::results::Results;

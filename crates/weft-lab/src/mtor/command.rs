@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use weft_bounds::{Bounds, SEED};
+use weft_stats::bounds::{Bounds, SEED};
 
 use super::arms;
 use super::contention;

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
-use weft_bounds::{Bounds, SEED};
 use weft_links::{LinkSettings, MAX_PACKET, Topology};
 use weft_plot::Style;
+use weft_stats::bounds::{Bounds, SEED};
 
 use super::emulator::Lateness;
 use super::host::Host;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use weft_bounds::SEED;
+use weft_stats::bounds::SEED;
 
 use super::results::Results;
 use super::shadow::SimulationArgs;

@@ -1,7 +1,7 @@
 //! Ways of choosing circuits.
 
 use anyhow::Result;
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 use crate::comparison::{self, Arm, Planned};
 

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use weft_bounds::{Bounds, SEED};
+use weft_stats::bounds::{Bounds, SEED};
 use weft_traffic::records::json_lines;
 use weft_traffic::{MAX_BYTES, Model, ModelName, Pause, Plan};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
-use weft_bounds::{Bounds, SEED};
 use weft_plot::{Folder, Style};
+use weft_stats::bounds::{Bounds, SEED};
 
 use super::options::Options;
 use super::results::Results;

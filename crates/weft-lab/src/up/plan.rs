@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 use crate::network::Program;
 use crate::nodes::{Kind, temporary_folder};

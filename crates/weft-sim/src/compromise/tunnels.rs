@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
-use weft_bounds::{Bounds, OutOfBounds};
 use weft_path::PathError;
 use weft_plot::{Figure, Group, Kind, Look, Panel, Series, Value, Whiskers};
+use weft_stats::bounds::{Bounds, OutOfBounds};
 
 use super::clients::{Clients, Entry, MOST_CIRCUITS};
 use super::count::{Counted, GROUP, Grant, Sample, count, groups};

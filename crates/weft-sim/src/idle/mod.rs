@@ -3,8 +3,8 @@
 pub mod figure;
 
 use serde::Serialize;
-use weft_bounds::{Bounds, OutOfBounds};
 use weft_stats::Spread;
+use weft_stats::bounds::{Bounds, OutOfBounds};
 
 use crate::network::Network;
 use crate::parallel;

@@ -1,6 +1,6 @@
 //! Why circuits cannot be drawn.
 
-use weft_bounds::OutOfBounds;
+use weft_stats::bounds::OutOfBounds;
 
 use super::class::Class;
 

@@ -1,6 +1,6 @@
 //! Which exits external circuits end at: those of one class, or the measured mixture of classes.
 
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 use super::class::Class;
 use super::error::LinksError;

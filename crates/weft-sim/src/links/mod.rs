@@ -18,7 +18,7 @@ mod sample;
 pub use class::Class;
 pub use error::LinksError;
 
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 use crate::random::{CHUNK, Generator};
 

@@ -11,8 +11,8 @@ mod plots;
 #[cfg(test)]
 mod tests;
 
-use weft_bounds::Bounds;
 use weft_stats::Spread;
+use weft_stats::bounds::Bounds;
 
 use crate::full::NoPaths;
 use crate::links::LinksError;

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use rand::RngExt as _;
 use serde::Serialize;
-use weft_bounds::Bounds;
 use weft_path::Gev;
+use weft_stats::bounds::Bounds;
 use weft_stats::quantile;
 
 pub use rules::Limit;

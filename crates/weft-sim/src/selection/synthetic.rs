@@ -14,7 +14,7 @@
 //! How long handshakes wait decides how much better round trips are than build times: it is in the latter alone.
 
 use rand::{Rng, RngExt as _};
-use weft_bounds::Bounds;
+use weft_stats::bounds::Bounds;
 
 use super::tuples::Tuple;
 use crate::random::generator;

@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use weft_bounds::Bounds;
 use weft_lab::bench::report::Report;
 use weft_lab::machine::{Cpus, Machine, Versions};
 use weft_lab::throughput;
+use weft_stats::bounds::Bounds;
 
 use self::host::Host;
 use self::record::{Pack, Stamp};

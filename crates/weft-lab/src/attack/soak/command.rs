@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use weft_bounds::{Bounds, SEED};
+use weft_stats::bounds::{Bounds, SEED};
 
 use weft_plot::Folder;
 

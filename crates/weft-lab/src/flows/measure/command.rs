@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use weft_bounds::{Bounds, SEED};
+use weft_stats::bounds::{Bounds, SEED};
 
 use super::mix::{self, Asked, Users};
 use super::place::Way;

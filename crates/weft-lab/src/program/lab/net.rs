@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use weft_bounds::{Bounds, SEED};
 use weft_lab::experiment::perform;
 use weft_lab::net::probe::{self, Probe};
 use weft_lab::net::{Options, Testbed, clean, down};
 use weft_lab::stop::Stop;
+use weft_stats::bounds::{Bounds, SEED};
 
 use super::{Terminal, conclude};
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Error, Result, bail, ensure};
 use clap::Args;
-use weft_bounds::SEED;
 use weft_plot::{Folder, Style};
 use weft_sim::network::Network;
 use weft_sim::{parallel, read, synth};
+use weft_stats::bounds::SEED;
 
 use super::output::Format;
 

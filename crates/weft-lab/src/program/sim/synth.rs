@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
-use weft_bounds::SEED;
 use weft_cli::print;
 use weft_sim::{synth, write};
+use weft_stats::bounds::SEED;
 
 /// Makes a synthetic network and writes it as a consensus document.
 ///

@@ -20,7 +20,7 @@ mod traffic;
 pub mod weight;
 
 use serde::Serialize;
-use weft_bounds::{Bounds, OutOfBounds};
+use weft_stats::bounds::{Bounds, OutOfBounds};
 
 use crate::network::Network;
 use crate::triples::{NoCircuits, Triples};

@@ -3,16 +3,6 @@
 //!
 //! A range is declared once, beside the code that cannot do with less or more, and used by every surface that takes the number:
 //! clap by [`Bounds::parser`], a library and its Python package by [`Bounds::check`]. NaN is in no range.
-#![cfg_attr(
-    not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::disallowed_types,
-        clippy::disallowed_methods,
-        clippy::disallowed_macros
-    )
-)]
 
 use std::fmt;
 use std::time::Duration;
