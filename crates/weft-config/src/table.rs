@@ -1,16 +1,7 @@
 //! Every option that C tor 0.4.9 knows, and Weft's own, in one table: a file for each subject.
 //!
-//! A row is all that there is to know of an option:
-//!
-//! ```text
-//! /// How often KIST chooses; 0: as the consensus has it.
-//! KISTSchedRunInterval: Millis = "0 msec", at_most(100);
-//! ```
-//!
-//! that is, its help, name, [`Kind`](crate::known::Kind) and default, and what else [`Known`] has methods
-//! for: range, `immutable`, `hidden`, not supported and so on. From the rows come the typed names
-//! ([`keys`]), what [`Settings`](crate::Settings) reads, the checks of ranges, `--list-torrc-options`, what
-//! controllers are shown, and the page of the book.
+//! From the rows ([`row`]) come the typed names ([`keys`]), what [`Settings`](crate::Settings) reads, the
+//! checks of ranges, `--list-torrc-options`, what controllers are shown, and the page of the book.
 //!
 //! To add an option: its row here; a field in the options of its subject, with its line in `read`
 //! (`scheduling.rs`); the code that follows it; and `docs/options.md`, which the test in
@@ -20,72 +11,8 @@ use std::sync::LazyLock;
 
 use crate::known::Known;
 
-/// The type of a [`Key`](crate::key::Key) for a kind of option.
-macro_rules! value_of {
-    (Text) => { String };
-    (Path) => { String };
-    (RouterSet) => { String };
-    (Int) => { i64 };
-    (PosInt) => { i64 };
-    (Memory) => { i64 };
-    (U64) => { u64 };
-    (Seconds) => { std::time::Duration };
-    (Millis) => { std::time::Duration };
-    (FirstSeconds) => { std::time::Duration };
-    (Double) => { f64 };
-    (Bool) => { bool };
-    (AutoBool) => { Option<bool> };
-    (Count) => { Option<i64> };
-    (Csv) => { Vec<String> };
-    (Lines) => { Vec<crate::value::ListLine> };
-    (LinesVirtual) => { Vec<crate::value::ListLine> };
-    (LinesOf) => { () };
-    (Obsolete) => { () };
-}
-
-/// One subject's rows: makes `ROWS`, and a key of each in `keys`. `from` is the place of the first in
-/// the whole table.
-macro_rules! options {
-    (
-        from $first:expr;
-        $(
-            $(#[doc = $help:literal])*
-            $name:ident: $kind:ident $(($list:ident))? $(= $default:literal)?
-                $(, $attribute:ident $(($($argument:expr),*))?)*;
-        )*
-    ) => {
-        const FIRST: usize = $first;
-        /// The place behind the last.
-        pub(super) const END: usize = FIRST + ROWS.len();
-        /// The options of this subject.
-        pub(super) const ROWS: &[crate::known::Known] = &[$(
-            crate::known::Known::new(
-                stringify!($name),
-                crate::known::Kind::$kind $((keys::$list.name()))?,
-                options!(@default $($default)?),
-                concat!("", $($help),*),
-            )
-            $(.$attribute($($($argument),*)?))*
-        ),*];
-
-        #[allow(non_camel_case_types, clippy::enum_variant_names)]
-        enum Place { $($name),* }
-
-        #[allow(non_upper_case_globals, missing_docs)] // obsolete options have no help
-        pub(super) mod keys {
-            //! The names of these options.
-            use super::{FIRST, Place};
-            use crate::key::Key;
-            $(
-                $(#[doc = $help])*
-                pub const $name: Key<value_of!($kind)> =
-                    Key::new(FIRST + Place::$name as usize, stringify!($name));
-            )*
-        }
-    };
-    (@default) => { None };
-    (@default $default:literal) => { Some($default) };
-}
+#[macro_use]
+mod row;
 
 mod applications;
 mod authority;
@@ -98,6 +25,7 @@ mod dos;
 mod exit;
 mod files;
 mod identity;
+pub mod keys;
 mod lifetimes;
 mod logs;
 mod network;
@@ -108,31 +36,6 @@ mod process;
 mod resources;
 mod scheduling;
 mod testing;
-
-/// The typed name of every option: `keys::Nickname` is a [`Key<String>`](crate::key::Key).
-pub mod keys {
-    pub use super::applications::keys::*;
-    pub use super::authority::keys::*;
-    pub use super::bandwidth::keys::*;
-    pub use super::bridges::keys::*;
-    pub use super::circuits::keys::*;
-    pub use super::control::keys::*;
-    pub use super::directory::keys::*;
-    pub use super::dos::keys::*;
-    pub use super::exit::keys::*;
-    pub use super::files::keys::*;
-    pub use super::identity::keys::*;
-    pub use super::lifetimes::keys::*;
-    pub use super::logs::keys::*;
-    pub use super::network::keys::*;
-    pub use super::obsolete::keys::*;
-    pub use super::onion::keys::*;
-    pub use super::paths::keys::*;
-    pub use super::process::keys::*;
-    pub use super::resources::keys::*;
-    pub use super::scheduling::keys::*;
-    pub use super::testing::keys::*;
-}
 
 /// One subject of the table, and of the book's page on options.
 pub(crate) struct Subject {

@@ -1,0 +1,78 @@
+//! How one subject's rows are written: the macro `options!`.
+//!
+//! A row is all that there is to know of an option:
+//!
+//! ```text
+//! /// How often KIST chooses; 0: as the consensus has it.
+//! KISTSchedRunInterval: Millis = "0 msec", at_most(100);
+//! ```
+//!
+//! that is, its help, name, [`Kind`](crate::known::Kind) and default, and what else
+//! [`Known`](crate::known::Known) has methods for: range, `immutable`, `hidden`, not supported and so on.
+
+/// The type of a [`Key`](crate::key::Key) for a kind of option.
+macro_rules! value_of {
+    (Text) => { String };
+    (Path) => { String };
+    (RouterSet) => { String };
+    (Int) => { i64 };
+    (PosInt) => { i64 };
+    (Memory) => { i64 };
+    (U64) => { u64 };
+    (Seconds) => { std::time::Duration };
+    (Millis) => { std::time::Duration };
+    (FirstSeconds) => { std::time::Duration };
+    (Double) => { f64 };
+    (Bool) => { bool };
+    (AutoBool) => { Option<bool> };
+    (Count) => { Option<i64> };
+    (Csv) => { Vec<String> };
+    (Lines) => { Vec<crate::value::ListLine> };
+    (LinesVirtual) => { Vec<crate::value::ListLine> };
+    (LinesOf) => { () };
+    (Obsolete) => { () };
+}
+
+/// One subject's rows: makes `ROWS`, and a key of each in `keys`. `from` is the place of the first in
+/// the whole table.
+macro_rules! options {
+    (
+        from $first:expr;
+        $(
+            $(#[doc = $help:literal])*
+            $name:ident: $kind:ident $(($list:ident))? $(= $default:literal)?
+                $(, $attribute:ident $(($($argument:expr),*))?)*;
+        )*
+    ) => {
+        const FIRST: usize = $first;
+        /// The place behind the last.
+        pub(super) const END: usize = FIRST + ROWS.len();
+        /// The options of this subject.
+        pub(super) const ROWS: &[crate::known::Known] = &[$(
+            crate::known::Known::new(
+                stringify!($name),
+                crate::known::Kind::$kind $((keys::$list.name()))?,
+                options!(@default $($default)?),
+                concat!("", $($help),*),
+            )
+            $(.$attribute($($($argument),*)?))*
+        ),*];
+
+        #[allow(non_camel_case_types, clippy::enum_variant_names)]
+        enum Place { $($name),* }
+
+        #[allow(non_upper_case_globals, missing_docs)] // obsolete options have no help
+        pub(super) mod keys {
+            //! The names of these options.
+            use super::{FIRST, Place};
+            use crate::key::Key;
+            $(
+                $(#[doc = $help])*
+                pub const $name: Key<value_of!($kind)> =
+                    Key::new(FIRST + Place::$name as usize, stringify!($name));
+            )*
+        }
+    };
+    (@default) => { None };
+    (@default $default:literal) => { Some($default) };
+}
