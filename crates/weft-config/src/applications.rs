@@ -3,17 +3,17 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use super::access::AccessPolicy;
-use super::client_ports::{
+use crate::client_ports::{
     AppPort, AppService, Grammar, ListenAt, Redirection, StreamFlags, read_ports,
 };
-use super::host::Host;
-use super::key::Key;
-use super::ports::PortNumber;
-use super::report::Report;
-use super::settings::Settings;
-use super::table::keys;
-use super::virtual_networks::{Automap, VirtualNetworks};
+use crate::host::Host;
+use crate::key::Key;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::table::keys;
+use crate::text::access::AccessPolicy;
+use crate::text::ports::PortNumber;
+use crate::text::virtual_networks::{Automap, VirtualNetworks};
 
 /// What this machine's applications may use the node for, and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

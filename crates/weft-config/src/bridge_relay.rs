@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 
 use weft_proxy::transports::{is_identifier, is_key_value};
 
-use crate::address::{parse_address, parse_address_port};
 use crate::client_ports::invalid_port;
 use crate::host::Host;
 use crate::key::Key;
 use crate::network::BindPair;
-use crate::ports::{OrPort, parse_relay_ports};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
+use crate::text::address::{parse_address, parse_address_port};
+use crate::text::ports::{OrPort, parse_relay_ports};
 use crate::value::ListLine;
 
 /// What authorities know as ways of giving bridges to users (`check_bridge_distribution_setting`).

@@ -6,10 +6,10 @@ use std::time::Duration;
 use weft_cell::conflux_msg::DesiredUx;
 use weft_path::CircuitSelection;
 
-use super::paths::word_of;
-use super::report::Report;
-use super::settings::Settings;
-use super::table::keys;
+use crate::paths::word_of;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::table::keys;
 
 /// How a client's circuits and streams are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ const CLIENT_UX: [(&str, ClientUx); 4] = [
 ];
 
 /// Reads them.
-pub(super) fn circuit_options(settings: &Settings, report: &mut Report) -> CircuitOptions {
+pub(crate) fn circuit_options(settings: &Settings, report: &mut Report) -> CircuitOptions {
     let mut maps = Vec::new();
     for line in settings.lines(keys::MapAddress) {
         let mut words = line.value.split_ascii_whitespace();

@@ -8,11 +8,11 @@ use std::time::Duration;
 use weft_cell::identity::RsaIdentity;
 use weft_proxy::transports::{escape, is_identifier, is_key_value};
 
-use crate::address::{parse_address_port, split_host_port};
 use crate::host::Host;
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
 use crate::table::keys;
+use crate::text::address::{parse_address_port, split_host_port};
 
 /// The port of a bridge whose line has none.
 const DEFAULT_PORT: u16 = 443;

@@ -8,13 +8,13 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use super::host::Host;
-use super::key::Key;
-use super::number::parse_long;
-use super::ports::{PortNumber, Resolve, Target, parse_target};
-use super::report::Report;
-use super::settings::Settings;
-use super::value::ListLine;
+use crate::host::Host;
+use crate::key::Key;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::text::number::parse_long;
+use crate::text::ports::{PortNumber, Resolve, Target, parse_target};
+use crate::value::ListLine;
 
 /// Where a port listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -202,25 +202,25 @@ impl Default for StreamFlags {
 
 /// Which flags a port may have, and where it listens unless it has an address.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grammar {
+pub(crate) struct Grammar {
     /// The option's name, for errors.
-    pub(super) option: &'static str,
+    pub(crate) option: &'static str,
     /// Its streams have flags; without: a control port.
-    pub(super) service: Option<AppService>,
+    pub(crate) service: Option<AppService>,
     /// Lines are paths (`ControlSocket`).
-    pub(super) paths: bool,
+    pub(crate) paths: bool,
     /// Unix sockets are `GroupWritable` unless a flag excludes it.
-    pub(super) group_writable: bool,
+    pub(crate) group_writable: bool,
 }
 
 /// A port and its flags; those of a control port mean nothing.
-pub(super) type Parsed = (ListenAt, StreamFlags);
+pub(crate) type Parsed = (ListenAt, StreamFlags);
 
 /// Reads the lines of a port option.
 ///
 /// # Errors
 /// What is wrong, naming the line.
-pub(super) fn parse_client_ports(
+pub(crate) fn parse_client_ports(
     grammar: Grammar,
     lines: &[&str],
     resolve: &Resolve<'_>,

@@ -4,13 +4,13 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::dump::DumpKind;
-use super::find;
-use super::flags::{Argument, FLAGS};
-use super::host::Host;
-use super::lexer::{Command, Line};
-use super::report::{Origin, Report};
-use super::table;
+use crate::dump::DumpKind;
+use crate::find;
+use crate::flags::{Argument, FLAGS};
+use crate::host::Host;
+use crate::report::{Origin, Report};
+use crate::table;
+use crate::text::lexer::{Command, Line};
 
 /// What the program is asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -443,7 +443,7 @@ impl CommandLine {
                 false => self.report.error_with_c_tor_message(
                     Some(&origin()),
                     unknown_word(word),
-                    super::settings::unknown_option_in_c_tor(name),
+                    crate::settings::unknown_option_in_c_tor(name),
                 ),
             }
             return skip_value(rest);

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use super::known::Kind;
-use super::settings::Settings;
-use super::value::{Value, quote};
+use crate::known::Kind;
+use crate::settings::Settings;
+use crate::value::{Value, quote};
 
 /// How much to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

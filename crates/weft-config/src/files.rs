@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::host::Host;
 use crate::key::Key;
-use crate::log_options::Destination;
 use crate::logs::LogOptions;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
+use crate::text::log_options::Destination;
 
 /// The longest path of a data directory (config.c, `validate_data_directories`): Unix sockets and
 /// file names below it have to fit too.

@@ -6,11 +6,11 @@ use crate::table;
 
 /// What a key turned out to be.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) index: usize,
-    pub(super) known: &'static Known,
+pub(crate) struct Found {
+    pub(crate) index: usize,
+    pub(crate) known: &'static Known,
     /// What to warn about, in the way it was written.
-    pub(super) warning: Option<String>,
+    pub(crate) warning: Option<String>,
 }
 
 /// The option that a key of torrc means; controllers may use the same keys.
@@ -21,7 +21,7 @@ pub fn option_of(key: &str) -> Option<&'static Known> {
 
 /// Finds the option that a key means: by its name in any case, by an alias, or by the start of its
 /// name.
-pub(super) fn find(key: &str, command_line: bool) -> Option<Found> {
+pub(crate) fn find(key: &str, command_line: bool) -> Option<Found> {
     let mut name = key;
     let mut warning = None;
     // In order, as C tor does, so that an alias may lead to another further down.
@@ -75,7 +75,7 @@ pub(crate) fn nearest(key: &str) -> Option<&'static str> {
 
 /// The word most like `word`, where one is like it: no more than a third of it differs. The start
 /// of a longer word is like it, too.
-pub(super) fn nearest_of<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest_of<'a>(word: &str, among: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_ascii_lowercase();
     // Comparing costs the product of the lengths; nothing this long is a misspelt name.
     if word.len() > 80 {

@@ -2,10 +2,10 @@
 
 use base64ct::{Base64Unpadded, Encoding as _};
 
-use crate::authority::{is_legal_nickname, parse_fingerprint};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
+use crate::text::dir_authority::{is_legal_nickname, parse_fingerprint};
 
 /// The relay's name, contact and family.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,10 +31,7 @@
     )
 )]
 
-mod access;
-mod address;
 mod applications;
-mod authority;
 mod bandwidth;
 mod bridge_relay;
 mod change;
@@ -48,29 +45,22 @@ mod directory;
 mod dos;
 mod dump;
 mod exit;
-mod fallback;
 mod files;
 mod find;
 pub mod flags;
 mod host;
 mod identities;
 mod identity;
-mod include;
 mod key;
 pub mod known;
-pub mod lexer;
 mod lifetimes;
 mod load;
-mod log_line;
-pub mod log_options;
 mod logs;
 mod metrics;
 mod network;
-mod number;
 mod onion_services;
 pub mod options;
 mod paths;
-mod ports;
 mod private_authority;
 mod process;
 mod proxies;
@@ -86,11 +76,9 @@ pub mod table;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod text;
 pub mod value;
-mod virtual_networks;
 
-pub use access::AccessPolicy;
-pub use authority::DirAuthority;
 pub use change::{Change, ChangeError};
 pub use command_line::{
     Action, CommandLine, ExpirationFormat, FingerprintKind, KeygenArgs, PassphraseFrom, Quiet,
@@ -104,10 +92,13 @@ pub use identities::load_all;
 pub use key::Key;
 pub use load::{Loaded, defaults_torrc_path, load, load_text, torrc_path};
 pub use options::Options;
-pub use ports::{OrPort, PortNumber};
 pub use private_authority::{AuthorityOptions, GrantedFlag};
 pub use reload::{change, reload, reload_text};
 pub use report::{Message, Origin, Report};
 pub use settings::Settings;
 pub use table::keys;
-pub use virtual_networks::{Automap, VirtualNetworks};
+pub use text::access::AccessPolicy;
+pub use text::dir_authority::DirAuthority;
+pub use text::ports::{OrPort, PortNumber};
+pub use text::virtual_networks::{Automap, VirtualNetworks};
+pub use text::{lexer, log_options};

@@ -4,14 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::command_line::{CommandLine, TorrcSource};
-use super::host::{FileKind, Host};
-use super::include::{MAX_FILE_SIZE, lex_with_includes, read_file};
-use super::lexer::Line;
-use super::options::{Options, build};
-use super::report::Report;
-use super::settings::Settings;
-use super::table::keys;
+use crate::command_line::{CommandLine, TorrcSource};
+use crate::host::{FileKind, Host};
+use crate::options::{Options, build};
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::table::keys;
+use crate::text::include::{MAX_FILE_SIZE, lex_with_includes, read_file};
+use crate::text::lexer::Line;
 
 /// A configuration that can be used.
 #[derive(Clone, Debug)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 use weft_log::SafeLogging;
 
 use crate::host::Host;
-use crate::log_line::parse_log_line;
-use crate::log_options::{Destination, LogLine};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
+use crate::text::log_line::parse_log_line;
+use crate::text::log_options::{Destination, LogLine};
 
 /// The least time between heartbeats (MIN_HEARTBEAT_PERIOD).
 const MIN_HEARTBEAT: Duration = Duration::from_secs(30 * 60);

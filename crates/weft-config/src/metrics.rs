@@ -1,11 +1,11 @@
 //! Which addresses may fetch the relay's counters, and where.
 
-use crate::access::AccessPolicy;
 use crate::host::Host;
-use crate::ports::{OrPort, parse_metrics_port};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
+use crate::text::access::AccessPolicy;
+use crate::text::ports::{OrPort, parse_metrics_port};
 
 /// Where the relay's counters can be fetched, and from which addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use weft_proxy::{HttpProxy, Proxy, Route};
 
-use crate::address::parse_address;
 use crate::host::Host;
 use crate::key::Key;
-use crate::ports::{OrPort, parse_or_ports};
 use crate::proxies;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
+use crate::text::address::parse_address;
+use crate::text::ports::{OrPort, parse_or_ports};
 use crate::value::ListLine;
 
 /// Where the relay listens, and which addresses it may connect to.

@@ -6,14 +6,14 @@ use std::io;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use crate::address::{parse_address_port, split_host_port};
 use crate::host::{FileKind, Host};
 use crate::key::Key;
-use crate::number::parse_long;
-use crate::ports::parse_target;
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
 use crate::table::keys;
+use crate::text::address::{parse_address_port, split_host_port};
+use crate::text::number::parse_long;
+use crate::text::ports::parse_target;
 use crate::value::ListLine;
 
 /// C tor's line after each error of a service.

@@ -41,7 +41,7 @@ pub use crate::testing::TestingOptions;
 
 /// A whole, valid configuration.
 ///
-/// Made by [`load`](super::load) and [`reload`](super::reload); plain data from then on.
+/// Made by [`load`](crate::load) and [`reload`](crate::reload); plain data from then on.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The relay's name, contact and family.

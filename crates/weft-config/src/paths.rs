@@ -4,18 +4,18 @@ use weft_path::{
     Acceptance, BuildTimesOptions, NodeSet, PathBiasOptions, PathBiasSet, PathOptions,
 };
 
-use super::find::nearest_of;
-use super::key::Key;
-use super::reachable::reachable;
-use super::report::Report;
-use super::settings::Settings;
-use super::table::keys;
+use crate::find::nearest_of;
+use crate::key::Key;
+use crate::reachable::reachable;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::table::keys;
 
 /// A shorter `CircuitBuildTimeout` that is not learnt is worth a warning, in seconds.
 const SHORT_BUILD_TIMEOUT: u64 = 10;
 
 /// How paths are chosen. What depends on the node, its own identity, is not filled in.
-pub(super) fn path_options(settings: &Settings, report: &mut Report) -> PathOptions {
+pub(crate) fn path_options(settings: &Settings, report: &mut Report) -> PathOptions {
     let exit_nodes = node_set(keys::ExitNodes, settings, report);
     let entry_nodes = node_set(keys::EntryNodes, settings, report);
     let middle_nodes = node_set(keys::MiddleNodes, settings, report);
@@ -69,7 +69,7 @@ pub(super) fn path_options(settings: &Settings, report: &mut Report) -> PathOpti
 }
 
 /// How long circuits may take.
-pub(super) fn build_times_options(settings: &Settings, report: &mut Report) -> BuildTimesOptions {
+pub(crate) fn build_times_options(settings: &Settings, report: &mut Report) -> BuildTimesOptions {
     let learn = settings.flag(keys::LearnCircuitBuildTimeout);
     let set = settings.time(keys::CircuitBuildTimeout).as_secs();
     if !learn && (1..SHORT_BUILD_TIMEOUT).contains(&set) {
@@ -98,7 +98,7 @@ const ACCEPTANCES: [(&str, Acceptance); 4] = [
 ];
 
 /// An option that is one of these words, in upper or lower case; the first of them where it is none or not set.
-pub(super) fn word_of<T: Copy + Default>(
+pub(crate) fn word_of<T: Copy + Default>(
     key: Key<String>,
     words: &[(&str, T)],
     settings: &Settings,

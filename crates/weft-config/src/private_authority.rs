@@ -8,15 +8,15 @@ use std::time::Duration;
 use weft_cell::identity::RsaIdentity;
 use weft_policy::{AddressSet, FlagThresholds, parse_rules};
 
-use super::authority::parse_fingerprint;
-use super::directory::dir_ports;
-use super::host::Host;
-use super::key::Key;
-use super::ports::PortNumber;
-use super::report::Report;
-use super::settings::Settings;
-use super::table::keys;
-use super::value::ListLine;
+use crate::directory::dir_ports;
+use crate::host::Host;
+use crate::key::Key;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::table::keys;
+use crate::text::dir_authority::parse_fingerprint;
+use crate::text::ports::PortNumber;
+use crate::value::ListLine;
 
 /// The authority that this node is (`AuthoritativeDirectory 1`, `V3AuthoritativeDirectory 1`).
 #[derive(Clone, Debug, PartialEq)]
@@ -130,7 +130,7 @@ impl GrantedFlag {
 }
 
 /// The authority that torrc asks for.
-pub(super) fn authority_options(
+pub(crate) fn authority_options(
     settings: &Settings,
     host: &dyn Host,
     report: &mut Report,

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 
 use weft_proxy::{Credentials, HttpProxy, Protocol, Proxy, Secret};
 
-use super::address::{parse_address_port, split_host_port};
-use super::host::Host;
-use super::key::Key;
-use super::report::Report;
-use super::settings::Settings;
-use super::table::keys;
+use crate::host::Host;
+use crate::key::Key;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::table::keys;
+use crate::text::address::{parse_address_port, split_host_port};
 
 /// The protocol that a proxy option is about.
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ const PROXIES: [(Key<String>, Kind, u16); 4] = [
 const MAX_AUTHENTICATOR: usize = 511;
 
 /// The proxy that is set.
-pub(super) fn proxy(settings: &Settings, host: &dyn Host, report: &mut Report) -> Option<Proxy> {
+pub(crate) fn proxy(settings: &Settings, host: &dyn Host, report: &mut Report) -> Option<Proxy> {
     let credentials = credentials(settings, report);
     let authenticator = settings.text(keys::HTTPSProxyAuthenticator);
     if authenticator.is_some_and(|text| text.len() > MAX_AUTHENTICATOR) {
@@ -120,7 +120,7 @@ fn haproxy(line: &str, host: &dyn Host) -> Result<SocketAddr, (&'static str, &'s
 }
 
 /// The proxy for requests to directories without encryption.
-pub(super) fn http_proxy(
+pub(crate) fn http_proxy(
     settings: &Settings,
     host: &dyn Host,
     report: &mut Report,

@@ -7,14 +7,14 @@
 use weft_path::{AddressRule, Reachable};
 use weft_policy::{Family, PolicyEntry, parse_rules};
 
-use super::key::Key;
-use super::report::Report;
-use super::settings::Settings;
-use super::table::keys;
-use super::value::ListLine;
+use crate::key::Key;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::table::keys;
+use crate::value::ListLine;
 
 /// Replaces `FascistFirewall` by the addresses that it stands for, so that dumps agree with C tor's.
-pub(super) fn convert_firewall(settings: &mut Settings, report: &mut Report) {
+pub(crate) fn convert_firewall(settings: &mut Settings, report: &mut Report) {
     let ports = settings.words(keys::FirewallPorts).to_vec();
     for word in &ports {
         if !word.parse().is_ok_and(|port: u16| port != 0) {
@@ -51,7 +51,7 @@ pub(super) fn convert_firewall(settings: &mut Settings, report: &mut Report) {
 }
 
 /// What the client may connect to.
-pub(super) fn reachable(settings: &Settings, report: &mut Report) -> Reachable {
+pub(crate) fn reachable(settings: &Settings, report: &mut Report) -> Reachable {
     let set = [keys::ReachableORAddresses, keys::ReachableAddresses]
         .into_iter()
         .find(|key| !settings.lines(*key).is_empty());

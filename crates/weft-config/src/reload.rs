@@ -6,12 +6,12 @@ use crate::command_line::CommandLine;
 use crate::find;
 use crate::host::{FileKind, Host};
 use crate::identities::{keep, load_all};
-use crate::lexer::{Command, Line};
 use crate::load::{Loaded, assign_texts, defaults_text, torrc_path};
 use crate::options::{Options, build};
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
 use crate::table::keys;
+use crate::text::lexer::{Command, Line};
 
 /// Reads the configurations of all identities of the process again. Returns them, and what changed in that of the identity
 /// `number`, whose old one is given.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::find::{self, Found};
 use crate::key::Key;
 use crate::known::{Kind, Known};
-use crate::lexer::{Command, Line};
 use crate::report::{Origin, Report};
 use crate::table::{self, KNOWN, keys};
+use crate::text::lexer::{Command, Line};
 use crate::value::{ListLine, Value};
 
 /// The value of one option.
@@ -192,7 +192,7 @@ impl Settings {
 
     /// Forgets what an option was set to: it holds nothing, or zero; or, where `default`, what it
     /// holds unless it is set. A key that nobody knows is left alone.
-    pub(super) fn forget(&mut self, key: &str, default: bool, origin: &Origin) {
+    pub(crate) fn forget(&mut self, key: &str, default: bool, origin: &Origin) {
         let Some(Found { index, known, .. }) = find::find(key, false) else {
             return;
         };
@@ -412,7 +412,7 @@ impl Settings {
 }
 
 /// The same as C tor logs it; controllers find the option in it (Stem's `load_conf`).
-pub(super) fn unknown_option_in_c_tor(key: &str) -> String {
+pub(crate) fn unknown_option_in_c_tor(key: &str) -> String {
     format!("Failed to parse/validate config: Unknown option '{key}'.  Failing.")
 }
 
@@ -437,7 +437,7 @@ fn unknown_option(line: &Line, before: Option<&Line>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lexer::lex;
+    use crate::text::lexer::lex;
 
     /// Assigns texts one after another, as files are.
     fn assign(texts: &[&str]) -> (Settings, Report) {

@@ -8,10 +8,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use weft_log::{SafeLogging, Severity};
 
-use super::known::{Harm, Kind, Known, Support};
-use super::table::KNOWN;
 use super::*;
-use crate::log_options::Destination;
+use crate::known::{Harm, Kind, Known, Support};
+use crate::table::KNOWN;
+use crate::text::log_options::Destination;
 
 const AUTHORITY: &str = "DirAuthority a orport=5000 v3ident=E8A9C45EDE6D711294FADF8E7951F4DE6CA56B58 \
                          127.0.0.1:7000 7EA6EAD6FD83083C538F44038BBFA077587DD755\n";

@@ -1,11 +1,11 @@
 //! One option's value: read from text by its kind, and written back (C tor:
 //! src/lib/confmgt/type_defs.c).
 
-use super::known::{Kind, MAX_CONNECTION_THREADS};
-use super::number::{
+use crate::known::{Kind, MAX_CONNECTION_THREADS};
+use crate::report::Origin;
+use crate::text::number::{
     MEMORY, MILLISECONDS, SECONDS, parse_double, parse_long, parse_u64, parse_units,
 };
-use super::report::Origin;
 
 /// The largest value of C tor's `int` options.
 const INT_MAX: i64 = i32::MAX as i64;
@@ -49,7 +49,7 @@ pub enum Value {
 
 impl Value {
     /// What an option of this kind holds once it is cleared.
-    pub(super) const fn cleared(kind: Kind) -> Self {
+    pub(crate) const fn cleared(kind: Kind) -> Self {
         match kind {
             Kind::Text | Kind::Path | Kind::RouterSet | Kind::Obsolete => Self::Text(None),
             Kind::U64 => Self::U64(0),
@@ -72,7 +72,7 @@ impl Value {
     ///
     /// # Errors
     /// What is wrong with it, and what would be right.
-    pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(kind: Kind, text: &str) -> Result<Self, String> {
         match kind {
             Kind::Text | Kind::Path | Kind::RouterSet => Ok(Self::Text(Some(text.to_owned()))),
             Kind::Obsolete => Ok(Self::Text(None)),
@@ -144,7 +144,11 @@ fn parse_int(text: &str, least: i64) -> Result<Value, String> {
         .ok_or_else(|| format!("\"{text}\" is not a whole number from {least} to {INT_MAX}"))
 }
 
-fn parse_time(text: &str, whole: &str, units: &super::number::Units) -> Result<Value, String> {
+fn parse_time(
+    text: &str,
+    whole: &str,
+    units: &crate::text::number::Units,
+) -> Result<Value, String> {
     let time = parse_units(text, units)?;
     match i64::try_from(time) {
         Ok(time) if time <= INT_MAX => Ok(Value::Number(time)),
@@ -165,7 +169,7 @@ fn split_csv(text: &str) -> Vec<String> {
 ///
 /// C tor quotes only what holds `#`, line ends, control characters, or a quote in front; Weft also
 /// quotes space around a value and a backslash behind it, which C tor would lose.
-pub(super) fn quote(value: &str) -> String {
+pub(crate) fn quote(value: &str) -> String {
     let plain = |b: u8| matches!(b, b' '..=b'~') && b != b'#';
     let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_whitespace());
     let needs = value.starts_with('"')

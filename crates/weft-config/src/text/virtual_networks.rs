@@ -26,7 +26,7 @@ impl VirtualNetworks {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn set_ipv4(&mut self, text: &str) -> Result<(), String> {
+    pub(crate) fn set_ipv4(&mut self, text: &str) -> Result<(), String> {
         match parse(text, 16)? {
             (IpAddr::V4(address), bits) => self.ipv4 = (address, bits),
             (IpAddr::V6(_), _) => return Err(format!("\"{text}\" is no IPv4 network")),
@@ -38,7 +38,7 @@ impl VirtualNetworks {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn set_ipv6(&mut self, text: &str) -> Result<(), String> {
+    pub(crate) fn set_ipv6(&mut self, text: &str) -> Result<(), String> {
         match parse(text, 104)? {
             (IpAddr::V6(address), bits) => self.ipv6 = (address, bits),
             (IpAddr::V4(_), _) => return Err(format!("\"{text}\" is no IPv6 network")),

@@ -2,18 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::number::parse_long;
+use crate::text::number::parse_long;
 
 /// An address, and a port where one was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AddressPort {
-    pub(super) address: IpAddr,
+pub(crate) struct AddressPort {
+    pub(crate) address: IpAddr,
     /// Never 0.
-    pub(super) port: Option<u16>,
+    pub(crate) port: Option<u16>,
 }
 
 /// An IPv4 address, or an IPv6 address with or without brackets.
-pub(super) fn parse_address(text: &str) -> Option<IpAddr> {
+pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
     match text
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
@@ -28,7 +28,7 @@ pub(super) fn parse_address(text: &str) -> Option<IpAddr> {
 }
 
 /// An address that may have a port; an IPv6 address with a port needs brackets.
-pub(super) fn parse_address_port(text: &str) -> Option<AddressPort> {
+pub(crate) fn parse_address_port(text: &str) -> Option<AddressPort> {
     if let Some(address @ IpAddr::V6(_)) = parse_address(text) {
         return Some(AddressPort {
             address,
@@ -49,7 +49,7 @@ pub(super) fn parse_address_port(text: &str) -> Option<AddressPort> {
 }
 
 /// A host, which may be a name, and a port where one was given; `None` where the port is bad.
-pub(super) fn split_host_port(text: &str) -> Option<(&str, Option<u16>)> {
+pub(crate) fn split_host_port(text: &str) -> Option<(&str, Option<u16>)> {
     match text.rsplit_once(':') {
         None => Some((text, None)),
         Some((host, port)) => {

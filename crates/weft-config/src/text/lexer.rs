@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use weft_policy::strtol::is_space;
 
-use super::report::{Origin, Report};
+use crate::report::{Origin, Report};
 
 /// What a line does to earlier lines of the same option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ impl AccessPolicy {
     ///
     /// # Errors
     /// Which rule is wrong, and why.
-    pub(super) fn add(&mut self, line: &str, warnings: &mut Vec<String>) -> Result<(), String> {
+    pub(crate) fn add(&mut self, line: &str, warnings: &mut Vec<String>) -> Result<(), String> {
         let known = self.rules.len();
         parse_rules(line, None, &mut self.rules, warnings)?;
         if self.rules.iter().skip(known).any(|rule| !rule.all_ports()) {

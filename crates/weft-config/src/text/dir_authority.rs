@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use weft_cell::identity::RsaIdentity;
 
-use super::address::{AddressPort, parse_address_port};
-use super::number::{parse_double, parse_long};
+use crate::text::address::{AddressPort, parse_address_port};
+use crate::text::number::{parse_double, parse_long};
 
 /// What an authority's extra directory addresses are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,14 +218,14 @@ fn parse_port(text: &str) -> Option<u16> {
 }
 
 /// Forty hexadecimal digits.
-pub(super) fn parse_fingerprint(text: &str) -> Option<RsaIdentity> {
+pub(crate) fn parse_fingerprint(text: &str) -> Option<RsaIdentity> {
     let mut digest = [0; 20];
     hex::decode_to_slice(text, &mut digest).ok()?;
     Some(RsaIdentity(digest))
 }
 
 /// Whether a text can be a relay's nickname (dir-spec 1.3): 1 to 19 letters and digits.
-pub(super) fn is_legal_nickname(text: &str) -> bool {
+pub(crate) fn is_legal_nickname(text: &str) -> bool {
     (1..=19).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 

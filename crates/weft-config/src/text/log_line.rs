@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use weft_log::Severity;
 
-use crate::log_options::{Destination, Domains, LogLine, SeverityMask};
+use crate::text::log_options::{Destination, Domains, LogLine, SeverityMask};
 
 const DESTINATIONS: [&str; 4] = ["file", "stderr", "stdout", "syslog"];
 
@@ -13,7 +13,7 @@ const DESTINATIONS: [&str; 4] = ["file", "stderr", "stdout", "syslog"];
 ///
 /// # Errors
 /// What is wrong, and what would be right.
-pub(super) fn parse_log_line(
+pub(crate) fn parse_log_line(
     text: &str,
     expand: &dyn Fn(&str) -> Option<PathBuf>,
 ) -> Result<LogLine, String> {

@@ -9,9 +9,9 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::host::{FileKind, Host};
-use super::lexer::{Line, lex};
-use super::report::Report;
+use crate::host::{FileKind, Host};
+use crate::report::Report;
+use crate::text::lexer::{Line, lex};
 
 /// How deep files may include each other (MAX_INCLUDE_RECURSION_LEVEL).
 const MAX_DEPTH: usize = 31;
@@ -21,10 +21,10 @@ const MAX_DEPTH: usize = 31;
 const MAX_FILES: usize = 10_000;
 
 /// How large a file may be: more is not a torrc.
-pub(super) const MAX_FILE_SIZE: u64 = 16 << 20;
+pub(crate) const MAX_FILE_SIZE: u64 = 16 << 20;
 
 /// Reads the lines of `text` and of what it includes. What is wrong is added to `report`.
-pub(super) fn lex_with_includes(
+pub(crate) fn lex_with_includes(
     text: &[u8],
     source: &Arc<str>,
     host: &dyn Host,
@@ -97,7 +97,7 @@ impl Reader<'_> {
 }
 
 /// Reads a whole file that is not too large to be a torrc.
-pub(super) fn read_file(path: &Path, host: &dyn Host) -> io::Result<Vec<u8>> {
+pub(crate) fn read_file(path: &Path, host: &dyn Host) -> io::Result<Vec<u8>> {
     let text = host.read(path, MAX_FILE_SIZE + 1)?;
     if text.len() as u64 > MAX_FILE_SIZE {
         return Err(io::Error::other("it is too large to be a torrc"));

@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use weft_cell::identity::RsaIdentity;
 
-use super::address::{AddressPort, parse_address_port};
-use super::authority::parse_fingerprint;
-use super::number::{parse_double, parse_long};
+use crate::text::address::{AddressPort, parse_address_port};
+use crate::text::dir_authority::parse_fingerprint;
+use crate::text::number::{parse_double, parse_long};
 
 /// The fallbacks of the Tor network, as C tor 0.4.9 has them (src/app/config/fallback_dirs.inc of
 /// 25 June 2026), one on a line.

@@ -13,7 +13,7 @@ const DAY: u64 = 24 * HOUR;
 
 /// Units of one kind of amount.
 #[derive(Debug)]
-pub(super) struct Units {
+pub(crate) struct Units {
     /// Lower-case name, and how many of the smallest unit it holds.
     table: &'static [(&'static str, u64)],
     /// The names to suggest.
@@ -21,7 +21,7 @@ pub(super) struct Units {
 }
 
 /// Amounts of information, in bytes. (`m` alone is C tor's; `k` and `g` alone it does not know.)
-pub(super) static MEMORY: Units = Units {
+pub(crate) static MEMORY: Units = Units {
     table: &[
         ("", 1),
         ("b", 1),
@@ -69,7 +69,7 @@ pub(super) static MEMORY: Units = Units {
 };
 
 /// Lengths of time, in seconds.
-pub(super) static SECONDS: Units = Units {
+pub(crate) static SECONDS: Units = Units {
     table: &[
         ("", 1),
         ("second", 1),
@@ -89,7 +89,7 @@ pub(super) static SECONDS: Units = Units {
 };
 
 /// Lengths of time, in milliseconds.
-pub(super) static MILLISECONDS: Units = Units {
+pub(crate) static MILLISECONDS: Units = Units {
     table: &[
         ("", 1),
         ("msec", 1),
@@ -110,19 +110,19 @@ pub(super) static MILLISECONDS: Units = Units {
 };
 
 /// A whole text that is a decimal integer in a range.
-pub(super) fn parse_long(text: &str, least: i64, most: i64) -> Option<i64> {
+pub(crate) fn parse_long(text: &str, least: i64, most: i64) -> Option<i64> {
     let (value, rest) = take_long(text)?;
     (rest.is_empty() && (least..=most).contains(&value)).then_some(value)
 }
 
 /// A whole text that is a decimal unsigned integer. (C tor lets `strtoull` wrap a negative one.)
-pub(super) fn parse_u64(text: &str) -> Option<u64> {
+pub(crate) fn parse_u64(text: &str) -> Option<u64> {
     let text = trim_start(text);
     text.parse().ok()
 }
 
 /// A whole text that is a number as `strtod` reads it, finite.
-pub(super) fn parse_double(text: &str) -> Option<f64> {
+pub(crate) fn parse_double(text: &str) -> Option<f64> {
     let text = trim_start(text);
     // Rust also reads "inf" and "nan"; so does strtod, but neither is an amount of anything.
     text.parse::<f64>().ok().filter(|value| value.is_finite())
@@ -154,7 +154,7 @@ fn take_double(text: &str) -> Option<(f64, &str)> {
 ///
 /// # Errors
 /// What is wrong with `text`, for the operator.
-pub(super) fn parse_units(text: &str, units: &Units) -> Result<u64, String> {
+pub(crate) fn parse_units(text: &str, units: &Units) -> Result<u64, String> {
     let whole = take_unsigned(text).filter(|(_, rest)| !rest.starts_with('.'));
     let (rest, fraction) = match whole {
         Some((_, rest)) => (rest, None),

@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::address::{AddressPort, parse_address_port, split_host_port};
-use super::number::parse_long;
+use crate::text::address::{AddressPort, parse_address_port, split_host_port};
+use crate::text::number::parse_long;
 
 /// A port number, or the operating system's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,7 +74,7 @@ pub(crate) type Resolve<'a> = dyn Fn(&str) -> Option<IpAddr> + 'a;
 
 /// The first part of a port line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// `0`: no port at all.
     Off,
     /// A TCP port, with the address that the line names.
@@ -84,7 +84,7 @@ pub(super) enum Target {
 }
 
 /// Splits a port line into its target and its flags.
-pub(super) fn parse_target<'a>(
+pub(crate) fn parse_target<'a>(
     line: &'a str,
     resolve: &Resolve<'_>,
 ) -> Result<(Target, &'a str), String> {
@@ -181,7 +181,7 @@ fn strip_suffix_ignore_case<'a>(text: &'a str, suffix: &str) -> Option<&'a str> 
 ///
 /// # Errors
 /// What is wrong, naming the line.
-pub(super) fn parse_relay_ports(
+pub(crate) fn parse_relay_ports(
     option: &str,
     lines: &[&str],
     families: &[IpAddr],
@@ -277,7 +277,7 @@ impl Flags {
 ///
 /// # Errors
 /// What is wrong.
-pub(super) fn parse_metrics_port(
+pub(crate) fn parse_metrics_port(
     line: &str,
     resolve: &Resolve<'_>,
 ) -> Result<Option<OrPort>, String> {
@@ -302,7 +302,7 @@ pub(super) fn parse_metrics_port(
 }
 
 /// The addresses that an `ORPort` without one stands for.
-pub(super) const BOTH_FAMILIES: [IpAddr; 2] = [
+pub(crate) const BOTH_FAMILIES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     IpAddr::V6(Ipv6Addr::UNSPECIFIED),
 ];
@@ -312,7 +312,7 @@ pub(super) const BOTH_FAMILIES: [IpAddr; 2] = [
 ///
 /// # Errors
 /// What is wrong.
-pub(super) fn parse_or_ports(
+pub(crate) fn parse_or_ports(
     lines: &[&str],
     resolve: &Resolve<'_>,
     warnings: &mut Vec<String>,
