@@ -7,9 +7,9 @@ use crate::client_ports::{
     AppPort, AppService, Grammar, ListenAt, Redirection, StreamFlags, read_ports,
 };
 use crate::host::Host;
-use crate::key::Key;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
 use crate::text::access::AccessPolicy;
 use crate::text::ports::PortNumber;

@@ -4,7 +4,8 @@ use weft_counts::accounting::{Config as AccountingConfig, Rule, Start};
 
 use crate::report::Report;
 use crate::settings::Settings;
-use crate::table::{MAX_RATE, keys};
+use crate::table::keys;
+use crate::table::rows::bandwidth::MAX_RATE;
 
 /// What a public relay must carry, in bytes per second (RELAY_REQUIRED_MIN_BANDWIDTH).
 const MIN_RELAY_BANDWIDTH: i64 = 75 << 10;

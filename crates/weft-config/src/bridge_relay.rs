@@ -7,14 +7,14 @@ use weft_proxy::transports::{is_identifier, is_key_value};
 
 use crate::client_ports::invalid_port;
 use crate::host::Host;
-use crate::key::Key;
 use crate::network::BindPair;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
+use crate::table::value::ListLine;
 use crate::text::address::{parse_address, parse_address_port};
 use crate::text::ports::{OrPort, parse_relay_ports};
-use crate::value::ListLine;
 
 /// What authorities know as ways of giving bridges to users (`check_bridge_distribution_setting`).
 const DISTRIBUTIONS: [&str; 5] = ["none", "any", "https", "email", "settings"];

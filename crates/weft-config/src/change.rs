@@ -1,11 +1,11 @@
 //! What differs between two configurations, and whether a running node can follow (C tor:
 //! `options_transition_…` of src/app/config/config.c).
 
-use crate::key::Key;
-use crate::known::Kind;
 use crate::load::Loaded;
 use crate::options::Options;
 use crate::report::Report;
+use crate::table::key::Key;
+use crate::table::known::Kind;
 
 /// An option whose value changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

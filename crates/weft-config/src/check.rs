@@ -6,13 +6,13 @@
 use weft_policy::parse_rules;
 
 use crate::host::Host;
-use crate::known::{Harm, Kind, Known, Outside, Range, Support};
 use crate::reachable::convert_firewall;
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
+use crate::table::known::{Harm, Kind, Known, Outside, Range, Support};
+use crate::table::value::Value;
 use crate::table::{self, keys};
 use crate::text::ports::OrPort;
-use crate::value::Value;
 use crate::{
     bandwidth, bridge_relay, client_bridges, directory, identity, lifetimes, logs, network,
     onion_services, process, resources, scheduling, testing,

@@ -9,12 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::host::Host;
-use crate::key::Key;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
+use crate::table::value::ListLine;
 use crate::text::number::parse_long;
 use crate::text::ports::{PortNumber, Resolve, Target, parse_target};
-use crate::value::ListLine;
 
 /// Where a port listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

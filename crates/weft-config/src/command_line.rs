@@ -5,11 +5,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::dump::DumpKind;
-use crate::find;
 use crate::flags::{Argument, FLAGS};
 use crate::host::Host;
 use crate::report::{Origin, Report};
 use crate::table;
+use crate::table::find;
 use crate::text::lexer::{Command, Line};
 
 /// What the program is asked to do.

@@ -7,9 +7,9 @@ use base64ct::{Base64, Encoding as _};
 
 use crate::client_ports::{Grammar, ListenAt, read_ports};
 use crate::host::Host;
-use crate::key::Key;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
 
 /// Where controllers connect, and how they authenticate.

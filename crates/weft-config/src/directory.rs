@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::host::Host;
-use crate::key::Key;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
+use crate::table::value::ListLine;
 use crate::text::access::AccessPolicy;
 use crate::text::dir_authority::{DEFAULT_AUTHORITIES, DirAuthority, parse_dir_authority};
 use crate::text::fallback_dir::{
     DEFAULT_FALLBACKS, FallbackDir, default_fallbacks, parse_fallback_dir,
 };
 use crate::text::ports::{OrPort, parse_relay_ports};
-use crate::value::ListLine;
 
 /// The real network's `DirAuthority` and `FallbackDir` lines, each with the option's name.
 pub fn default_directory_lines() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use crate::known::Kind;
 use crate::settings::Settings;
-use crate::value::{Value, quote};
+use crate::table::known::Kind;
+use crate::table::value::{Value, quote};
 
 /// How much to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

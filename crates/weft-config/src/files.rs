@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::host::Host;
-use crate::key::Key;
 use crate::logs::LogOptions;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
 use crate::text::log_options::Destination;
 

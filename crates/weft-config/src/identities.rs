@@ -1,5 +1,5 @@
 //! Several identities in one process (`weft -f A -f B`): each torrc is one identity's, and the options of the process
-//! ([`of_process`](crate::known::Known::of_process)) have one value. An identity whose torrc does not set such an option
+//! ([`of_process`](crate::table::known::Known::of_process)) have one value. An identity whose torrc does not set such an option
 //! follows the one that does; two that set it to different values are an error.
 
 use crate::command_line::CommandLine;
@@ -8,7 +8,7 @@ use crate::load::{Assigned, Loaded, read};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::KNOWN;
-use crate::value::Value;
+use crate::table::value::Value;
 
 /// Reads the configuration of each identity that a command line names.
 ///

@@ -46,13 +46,10 @@ mod dos;
 mod dump;
 mod exit;
 mod files;
-mod find;
 pub mod flags;
 mod host;
 mod identities;
 mod identity;
-mod key;
-pub mod known;
 mod lifetimes;
 mod load;
 mod logs;
@@ -65,7 +62,6 @@ mod private_authority;
 mod process;
 mod proxies;
 mod reachable;
-pub mod reference;
 mod reload;
 mod report;
 mod resources;
@@ -77,7 +73,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
-pub mod value;
 
 pub use change::{Change, ChangeError};
 pub use command_line::{
@@ -86,16 +81,16 @@ pub use command_line::{
 };
 pub use directory::default_directory_lines;
 pub use dump::{DumpKind, dump};
-pub use find::option_of;
 pub use host::{FileKind, Host, MemoryHost};
 pub use identities::load_all;
-pub use key::Key;
 pub use load::{Loaded, defaults_torrc_path, load, load_text, torrc_path};
 pub use options::Options;
 pub use private_authority::{AuthorityOptions, GrantedFlag};
 pub use reload::{change, reload, reload_text};
 pub use report::{Message, Origin, Report};
 pub use settings::Settings;
+pub use table::find::option_of;
+pub use table::key::Key;
 pub use table::keys;
 pub use text::access::AccessPolicy;
 pub use text::dir_authority::DirAuthority;

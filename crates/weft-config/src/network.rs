@@ -7,14 +7,14 @@ use std::time::Duration;
 use weft_proxy::{HttpProxy, Proxy, Route};
 
 use crate::host::Host;
-use crate::key::Key;
 use crate::proxies;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
+use crate::table::value::ListLine;
 use crate::text::address::parse_address;
 use crate::text::ports::{OrPort, parse_or_ports};
-use crate::value::ListLine;
 
 /// Where the relay listens, and which addresses it may connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]

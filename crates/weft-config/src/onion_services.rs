@@ -7,14 +7,14 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use crate::host::{FileKind, Host};
-use crate::key::Key;
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
+use crate::table::value::ListLine;
 use crate::text::address::{parse_address_port, split_host_port};
 use crate::text::number::parse_long;
 use crate::text::ports::parse_target;
-use crate::value::ListLine;
 
 /// C tor's line after each error of a service.
 const SUMMARY: &str = "Failed to parse/validate config: Failed to configure rendezvous options. See logs for details.";

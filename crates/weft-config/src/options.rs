@@ -27,7 +27,6 @@ pub use crate::dos::DosOptions;
 pub use crate::exit::{DnsOptions, ExitOptions};
 pub use crate::files::FileOptions;
 pub use crate::identity::IdentityOptions;
-pub use crate::known::MAX_CONNECTION_THREADS;
 pub use crate::lifetimes::KeyOptions;
 pub use crate::logs::LogOptions;
 pub use crate::metrics::MetricsOptions;
@@ -37,6 +36,7 @@ pub use crate::process::ProcessOptions;
 pub use crate::resources::{MIN_MEM_IN_QUEUES, ResourceOptions};
 pub use crate::scheduling::{SchedulerKind, SchedulingOptions};
 pub use crate::statistics::StatisticsOptions;
+pub use crate::table::known::MAX_CONNECTION_THREADS;
 pub use crate::testing::TestingOptions;
 
 /// A whole, valid configuration.

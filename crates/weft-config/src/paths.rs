@@ -4,11 +4,11 @@ use weft_path::{
     Acceptance, BuildTimesOptions, NodeSet, PathBiasOptions, PathBiasSet, PathOptions,
 };
 
-use crate::find::nearest_of;
-use crate::key::Key;
 use crate::reachable::reachable;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::find::nearest_of;
+use crate::table::key::Key;
 use crate::table::keys;
 
 /// A shorter `CircuitBuildTimeout` that is not learnt is worth a warning, in seconds.

@@ -10,13 +10,13 @@ use weft_policy::{AddressSet, FlagThresholds, parse_rules};
 
 use crate::directory::dir_ports;
 use crate::host::Host;
-use crate::key::Key;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
+use crate::table::value::ListLine;
 use crate::text::dir_authority::parse_fingerprint;
 use crate::text::ports::PortNumber;
-use crate::value::ListLine;
 
 /// The authority that this node is (`AuthoritativeDirectory 1`, `V3AuthoritativeDirectory 1`).
 #[derive(Clone, Debug, PartialEq)]

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 use weft_proxy::{Credentials, HttpProxy, Protocol, Proxy, Secret};
 
 use crate::host::Host;
-use crate::key::Key;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
 use crate::text::address::{parse_address_port, split_host_port};
 

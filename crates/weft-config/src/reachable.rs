@@ -7,11 +7,11 @@
 use weft_path::{AddressRule, Reachable};
 use weft_policy::{Family, PolicyEntry, parse_rules};
 
-use crate::key::Key;
 use crate::report::Report;
 use crate::settings::Settings;
+use crate::table::key::Key;
 use crate::table::keys;
-use crate::value::ListLine;
+use crate::table::value::ListLine;
 
 /// Replaces `FascistFirewall` by the addresses that it stands for, so that dumps agree with C tor's.
 pub(crate) fn convert_firewall(settings: &mut Settings, report: &mut Report) {

@@ -3,13 +3,13 @@
 
 use crate::change::{Change, ChangeError, changes};
 use crate::command_line::CommandLine;
-use crate::find;
 use crate::host::{FileKind, Host};
 use crate::identities::{keep, load_all};
 use crate::load::{Loaded, assign_texts, defaults_text, torrc_path};
 use crate::options::{Options, build};
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
+use crate::table::find;
 use crate::table::keys;
 use crate::text::lexer::{Command, Line};
 

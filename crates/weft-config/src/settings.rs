@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use crate::find::{self, Found};
-use crate::key::Key;
-use crate::known::{Kind, Known};
 use crate::report::{Origin, Report};
+use crate::table::find::{self, Found};
+use crate::table::key::Key;
+use crate::table::known::{Kind, Known};
+use crate::table::value::{ListLine, Value};
 use crate::table::{self, KNOWN, keys};
 use crate::text::lexer::{Command, Line};
-use crate::value::{ListLine, Value};
 
 /// The value of one option.
 #[derive(Clone, Debug)]

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use weft_log::{SafeLogging, Severity};
 
 use super::*;
-use crate::known::{Harm, Kind, Known, Support};
 use crate::table::KNOWN;
+use crate::table::known::{Harm, Kind, Known, Support};
+use crate::table::value::quote;
 use crate::text::log_options::Destination;
 
 const AUTHORITY: &str = "DirAuthority a orport=5000 v3ident=E8A9C45EDE6D711294FADF8E7951F4DE6CA56B58 \
@@ -498,8 +499,7 @@ fn value_of(kind: Kind) -> BoxedStrategy<String> {
 fn any_line() -> impl Strategy<Value = String> {
     (0..KNOWN.len()).prop_flat_map(|index| {
         let known = &KNOWN[index];
-        value_of(known.kind)
-            .prop_map(move |value| format!("{} {}\n", known.name, value::quote(&value)))
+        value_of(known.kind).prop_map(move |value| format!("{} {}\n", known.name, quote(&value)))
     })
 }
 

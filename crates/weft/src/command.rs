@@ -10,7 +10,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory as _, Parser, ValueHint};
 use weft_cli::args::{self, Asked};
 use weft_cli::{completions, manual};
 use weft_config::flags::{Argument, FLAGS, Flag, Purpose};
-use weft_config::reference::{self, Described};
+use weft_config::table::reference::{self, Described};
 
 use crate::backup::{BackupArgs, RestoreArgs};
 use crate::doctor::DoctorArgs;

@@ -9,7 +9,7 @@ use roff::{Inline, Roff, bold, italic, roman};
 use weft_cli::args::{self, Asked};
 use weft_cli::manual::{self, DATE, MANUAL, Page, SOURCE};
 use weft_config::flags::{Flag, Purpose};
-use weft_config::reference::{self, Described, Section, TYPES};
+use weft_config::table::reference::{self, Described, Section, TYPES};
 
 use crate::command::{self, ManArgs, OF_LAB};
 use crate::help::{OPTIONS, of};

@@ -1,23 +1,23 @@
-//! The typed name of every option: `keys::Nickname` is a [`Key<String>`](crate::key::Key).
+//! The typed name of every option: `keys::Nickname` is a [`Key<String>`](crate::table::key::Key).
 
-pub use super::applications::keys::*;
-pub use super::authority::keys::*;
-pub use super::bandwidth::keys::*;
-pub use super::bridges::keys::*;
-pub use super::circuits::keys::*;
-pub use super::control::keys::*;
-pub use super::directory::keys::*;
-pub use super::dos::keys::*;
-pub use super::exit::keys::*;
-pub use super::files::keys::*;
-pub use super::identity::keys::*;
-pub use super::lifetimes::keys::*;
-pub use super::logs::keys::*;
-pub use super::network::keys::*;
-pub use super::obsolete::keys::*;
-pub use super::onion::keys::*;
-pub use super::paths::keys::*;
-pub use super::process::keys::*;
-pub use super::resources::keys::*;
-pub use super::scheduling::keys::*;
-pub use super::testing::keys::*;
+pub use super::rows::applications::keys::*;
+pub use super::rows::authority::keys::*;
+pub use super::rows::bandwidth::keys::*;
+pub use super::rows::bridges::keys::*;
+pub use super::rows::circuits::keys::*;
+pub use super::rows::control::keys::*;
+pub use super::rows::directory::keys::*;
+pub use super::rows::dos::keys::*;
+pub use super::rows::exit::keys::*;
+pub use super::rows::files::keys::*;
+pub use super::rows::identity::keys::*;
+pub use super::rows::lifetimes::keys::*;
+pub use super::rows::logs::keys::*;
+pub use super::rows::network::keys::*;
+pub use super::rows::obsolete::keys::*;
+pub use super::rows::onion_services::keys::*;
+pub use super::rows::paths::keys::*;
+pub use super::rows::private_network::keys::*;
+pub use super::rows::process::keys::*;
+pub use super::rows::resources::keys::*;
+pub use super::rows::scheduling::keys::*;

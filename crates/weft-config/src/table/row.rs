@@ -7,10 +7,10 @@
 //! KISTSchedRunInterval: Millis = "0 msec", at_most(100);
 //! ```
 //!
-//! that is, its help, name, [`Kind`](crate::known::Kind) and default, and what else
-//! [`Known`](crate::known::Known) has methods for: range, `immutable`, `hidden`, not supported and so on.
+//! that is, its help, name, [`Kind`](crate::table::known::Kind) and default, and what else
+//! [`Known`](crate::table::known::Known) has methods for: range, `immutable`, `hidden`, not supported and so on.
 
-/// The type of a [`Key`](crate::key::Key) for a kind of option.
+/// The type of a [`Key`](crate::table::key::Key) for a kind of option.
 macro_rules! value_of {
     (Text) => { String };
     (Path) => { String };
@@ -27,8 +27,8 @@ macro_rules! value_of {
     (AutoBool) => { Option<bool> };
     (Count) => { Option<i64> };
     (Csv) => { Vec<String> };
-    (Lines) => { Vec<crate::value::ListLine> };
-    (LinesVirtual) => { Vec<crate::value::ListLine> };
+    (Lines) => { Vec<crate::table::value::ListLine> };
+    (LinesVirtual) => { Vec<crate::table::value::ListLine> };
     (LinesOf) => { () };
     (Obsolete) => { () };
 }
@@ -46,12 +46,12 @@ macro_rules! options {
     ) => {
         const FIRST: usize = $first;
         /// The place behind the last.
-        pub(super) const END: usize = FIRST + ROWS.len();
+        pub(crate) const END: usize = FIRST + ROWS.len();
         /// The options of this subject.
-        pub(super) const ROWS: &[crate::known::Known] = &[$(
-            crate::known::Known::new(
+        pub(crate) const ROWS: &[crate::table::known::Known] = &[$(
+            crate::table::known::Known::new(
                 stringify!($name),
-                crate::known::Kind::$kind $((keys::$list.name()))?,
+                crate::table::known::Kind::$kind $((keys::$list.name()))?,
                 options!(@default $($default)?),
                 concat!("", $($help),*),
             )
@@ -62,10 +62,10 @@ macro_rules! options {
         enum Place { $($name),* }
 
         #[allow(non_upper_case_globals, missing_docs)] // obsolete options have no help
-        pub(super) mod keys {
+        pub(crate) mod keys {
             //! The names of these options.
             use super::{FIRST, Place};
-            use crate::key::Key;
+            use crate::table::key::Key;
             $(
                 $(#[doc = $help])*
                 pub const $name: Key<value_of!($kind)> =

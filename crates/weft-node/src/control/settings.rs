@@ -1,10 +1,10 @@
 //! Options in replies to controllers (control-spec 3.1 to 3.3; C tor's `option_get_assignment`,
 //! `getinfo_helper_config`).
 
-use weft_config::known::{Kind, Known};
 use weft_config::settings::Settings;
 use weft_config::table;
-use weft_config::value::Value;
+use weft_config::table::known::{Kind, Known};
+use weft_config::table::value::Value;
 use weft_config::{default_directory_lines, option_of};
 
 use super::args::quote;

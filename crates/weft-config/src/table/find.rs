@@ -1,8 +1,8 @@
 //! Which option a key of torrc means: names in any case, other names, abbreviations, and the name that
 //! a misspelt one is most like (C tor: `option_abbrevs_` of src/app/config/config.c).
 
-use crate::known::Known;
 use crate::table;
+use crate::table::known::Known;
 
 /// What a key turned out to be.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! How the process behaves on its machine.
 
 options! {
-    from super::testing::END;
+    from super::private_network::END;
 
     /// The user to become once ports are bound.
     User: Text, immutable, of_process;

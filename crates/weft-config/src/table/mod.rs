@@ -1,41 +1,23 @@
-//! Every option that C tor 0.4.9 knows, and Weft's own, in one table: a file for each subject.
+//! Every option that C tor 0.4.9 knows, and Weft's own, in one table, with a file for each subject in
+//! `rows/`. `row.rs` has what a row holds.
 //!
-//! From the rows ([`row`]) come the typed names ([`keys`]), what [`Settings`](crate::Settings) reads, the
-//! checks of ranges, `--list-torrc-options`, what controllers are shown, and the page of the book.
-//!
-//! To add an option: its row here; a field in the options of its subject, with its line in `read`
-//! (`scheduling.rs`); the code that follows it; and `docs/options.md`, which the test in
-//! `reference/page.rs` writes. SIGHUP needs nothing more, unless the row has `immutable`.
+//! From the rows come the typed names ([`keys`]), what [`Settings`](crate::Settings) reads, the checks
+//! of ranges, `--list-torrc-options`, what controllers are shown, and the page of the book.
 
 use std::sync::LazyLock;
 
-use crate::known::Known;
+use crate::table::known::Known;
 
 #[macro_use]
 mod row;
 
-mod applications;
-mod authority;
-mod bandwidth;
-mod bridges;
-mod circuits;
-mod control;
-mod directory;
-mod dos;
-mod exit;
-mod files;
-mod identity;
+pub(crate) mod find;
+pub(crate) mod key;
 pub mod keys;
-mod lifetimes;
-mod logs;
-mod network;
-mod obsolete;
-mod onion;
-mod paths;
-mod process;
-mod resources;
-mod scheduling;
-mod testing;
+pub mod known;
+pub mod reference;
+pub(crate) mod rows;
+pub mod value;
 
 /// One subject of the table, and of the book's page on options.
 pub(crate) struct Subject {
@@ -43,100 +25,99 @@ pub(crate) struct Subject {
     pub(crate) rows: &'static [Known],
 }
 
-pub(crate) use bandwidth::MAX_RATE;
-
 /// The subjects, in the order of the table, which the page has, too.
 pub(crate) const SUBJECTS: [Subject; 21] = [
     Subject {
         title: "Identity",
-        rows: identity::ROWS,
+        rows: rows::identity::ROWS,
     },
     Subject {
         title: "Files",
-        rows: files::ROWS,
+        rows: rows::files::ROWS,
     },
     Subject {
         title: "Network",
-        rows: network::ROWS,
+        rows: rows::network::ROWS,
     },
     Subject {
         title: "Bandwidth",
-        rows: bandwidth::ROWS,
+        rows: rows::bandwidth::ROWS,
     },
     Subject {
         title: "Resources",
-        rows: resources::ROWS,
+        rows: rows::resources::ROWS,
     },
     Subject {
         title: "Scheduling",
-        rows: scheduling::ROWS,
+        rows: rows::scheduling::ROWS,
     },
     Subject {
         title: "Directory",
-        rows: directory::ROWS,
+        rows: rows::directory::ROWS,
     },
     Subject {
         title: "Exit",
-        rows: exit::ROWS,
+        rows: rows::exit::ROWS,
     },
     Subject {
         title: "Denial of service",
-        rows: dos::ROWS,
+        rows: rows::dos::ROWS,
     },
     Subject {
         title: "Keys",
-        rows: lifetimes::ROWS,
+        rows: rows::lifetimes::ROWS,
     },
     Subject {
         title: "Log and metrics",
-        rows: logs::ROWS,
+        rows: rows::logs::ROWS,
     },
     Subject {
         title: "Applications",
-        rows: applications::ROWS,
+        rows: rows::applications::ROWS,
     },
     Subject {
         title: "Control",
-        rows: control::ROWS,
+        rows: rows::control::ROWS,
     },
     Subject {
         title: "Paths",
-        rows: paths::ROWS,
+        rows: rows::paths::ROWS,
     },
     Subject {
         title: "Circuits and streams",
-        rows: circuits::ROWS,
+        rows: rows::circuits::ROWS,
     },
     Subject {
         title: "Onion services",
-        rows: onion::ROWS,
+        rows: rows::onion_services::ROWS,
     },
     Subject {
         title: "Bridges and pluggable transports",
-        rows: bridges::ROWS,
+        rows: rows::bridges::ROWS,
     },
     Subject {
         title: "Authority",
-        rows: authority::ROWS,
+        rows: rows::authority::ROWS,
     },
     Subject {
         title: "Private networks",
-        rows: testing::ROWS,
+        rows: rows::private_network::ROWS,
     },
     Subject {
         title: "Process",
-        rows: process::ROWS,
+        rows: rows::process::ROWS,
     },
     Subject {
         title: "Obsolete",
-        rows: obsolete::ROWS,
+        rows: rows::obsolete::ROWS,
     },
 ];
 
-/// Every option, subject by subject. A [`Key`](crate::key::Key) holds the place of its option here.
+/// Every option, subject by subject. A [`Key`](crate::table::key::Key) holds the place of its option here.
 #[allow(clippy::indexing_slicing)] // evaluated by the compiler
-pub(crate) static KNOWN: [Known; obsolete::END] = {
-    let mut all = [Known::new("", crate::known::Kind::Obsolete, None, ""); obsolete::END];
+pub(crate) static KNOWN: [Known; rows::obsolete::END] = {
+    let mut all =
+        [Known::new("", crate::table::known::Kind::Obsolete, None, ""); rows::obsolete::END];
     let (mut subject, mut place) = (0, 0);
     while subject < SUBJECTS.len() {
         let mut row = 0;
@@ -188,8 +169,8 @@ pub fn deprecated_names() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::known::{Harm, Kind, Range, Support};
-    use crate::value::Value;
+    use crate::table::known::{Harm, Kind, Range, Support};
+    use crate::table::value::Value;
 
     #[test]
     fn the_table_holds_each_name_once_and_keys_lead_to_their_rows() {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::{Described, TYPES, sections};
-use crate::known::{Harm, Kind, Support};
+use crate::table::known::{Harm, Kind, Support};
 use crate::table::{self, KNOWN};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/options.md");

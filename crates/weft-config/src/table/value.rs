@@ -1,8 +1,8 @@
 //! One option's value: read from text by its kind, and written back (C tor:
 //! src/lib/confmgt/type_defs.c).
 
-use crate::known::{Kind, MAX_CONNECTION_THREADS};
 use crate::report::Origin;
+use crate::table::known::{Kind, MAX_CONNECTION_THREADS};
 use crate::text::number::{
     MEMORY, MILLISECONDS, SECONDS, parse_double, parse_long, parse_u64, parse_units,
 };

@@ -1,7 +1,7 @@
 //! Options of bridges and pluggable transports.
 
 options! {
-    from super::onion::END;
+    from super::onion_services::END;
 
     /// Connect to the network by bridges.
     UseBridges: Bool = "0";

@@ -7,8 +7,8 @@ mod page;
 
 use std::fmt::Write as _;
 
-use crate::known::{Harm, Kind, Known, MAX_CONNECTION_THREADS, Outside, Range, Support};
 use crate::table::SUBJECTS;
+use crate::table::known::{Harm, Kind, Known, MAX_CONNECTION_THREADS, Outside, Range, Support};
 
 /// The types of options, and how a value of each is written (Markdown).
 pub const TYPES: [(&str, &str); 9] = [
