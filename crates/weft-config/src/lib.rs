@@ -31,45 +31,18 @@
     )
 )]
 
-mod applications;
-mod bandwidth;
-mod bridge_relay;
 mod change;
-mod check;
-mod circuits;
-pub mod client_bridges;
-pub mod client_ports;
 mod command_line;
-mod control;
-mod directory;
-mod dos;
 mod dump;
-mod exit;
-mod files;
 pub mod flags;
 mod host;
 mod identities;
-mod identity;
-mod lifetimes;
 mod load;
-mod logs;
-mod metrics;
-mod network;
-mod onion_services;
 pub mod options;
-mod paths;
-mod private_authority;
-mod process;
-mod proxies;
-mod reachable;
 mod reload;
 mod report;
-mod resources;
-mod scheduling;
 pub mod settings;
-mod statistics;
 pub mod table;
-mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -79,13 +52,14 @@ pub use command_line::{
     Action, CommandLine, ExpirationFormat, FingerprintKind, KeygenArgs, PassphraseFrom, Quiet,
     TorrcSource,
 };
-pub use directory::default_directory_lines;
 pub use dump::{DumpKind, dump};
 pub use host::{FileKind, Host, MemoryHost};
 pub use identities::load_all;
 pub use load::{Loaded, defaults_torrc_path, load, load_text, torrc_path};
 pub use options::Options;
-pub use private_authority::{AuthorityOptions, GrantedFlag};
+pub use options::authority::{AuthorityOptions, GrantedFlag};
+pub use options::directory::default_directory_lines;
+pub use options::{client_bridges, client_ports};
 pub use reload::{change, reload, reload_text};
 pub use report::{Message, Origin, Report};
 pub use settings::Settings;

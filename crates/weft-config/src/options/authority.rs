@@ -8,8 +8,8 @@ use std::time::Duration;
 use weft_cell::identity::RsaIdentity;
 use weft_policy::{AddressSet, FlagThresholds, parse_rules};
 
-use crate::directory::dir_ports;
 use crate::host::Host;
+use crate::options::directory::dir_ports;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::key::Key;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use weft_cell::conflux_msg::DesiredUx;
 use weft_path::CircuitSelection;
 
-use crate::paths::word_of;
+use crate::options::paths::word_of;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;

@@ -4,7 +4,7 @@ use weft_path::{
     Acceptance, BuildTimesOptions, NodeSet, PathBiasOptions, PathBiasSet, PathOptions,
 };
 
-use crate::reachable::reachable;
+use crate::options::reachable::reachable;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::find::nearest_of;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use base64ct::{Base64, Encoding as _};
 
-use crate::client_ports::{Grammar, ListenAt, read_ports};
 use crate::host::Host;
+use crate::options::client_ports::{Grammar, ListenAt, read_ports};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::key::Key;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::host::Host;
-use crate::logs::LogOptions;
+use crate::options::logs::LogOptions;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::key::Key;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use weft_proxy::transports::{is_identifier, is_key_value};
 
-use crate::client_ports::invalid_port;
 use crate::host::Host;
-use crate::network::BindPair;
+use crate::options::client_ports::invalid_port;
+use crate::options::network::BindPair;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::key::Key;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weft_proxy::{HttpProxy, Proxy, Route};
 
 use crate::host::Host;
-use crate::proxies;
+use crate::options::proxies;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::key::Key;

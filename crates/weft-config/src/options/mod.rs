@@ -4,44 +4,67 @@
 //! `auto` or 0 mean "let the consensus or the machine decide", the field is an `Option`, and `None`
 //! means that.
 
+mod applications;
+pub(crate) mod authority;
+mod bandwidth;
+mod bridge_relay;
+mod check;
+mod circuits;
+pub mod client_bridges;
+pub mod client_ports;
+mod control;
+pub(crate) mod directory;
+mod dos;
+mod exit;
+mod files;
+mod identity;
+mod lifetimes;
+mod logs;
+mod metrics;
+mod network;
+mod onion_services;
+mod paths;
+mod private_network;
+mod process;
+mod proxies;
+mod reachable;
+mod resources;
+mod scheduling;
+mod statistics;
+
 use weft_path::{BuildTimesOptions, PathOptions};
 
-use crate::check::check;
+use self::check::check;
 use crate::host::Host;
 use crate::report::Report;
 use crate::settings::Settings;
-use crate::{
-    applications, bandwidth, bridge_relay, circuits, client_bridges, control, directory, dos, exit,
-    files, identity, lifetimes, logs, metrics, network, paths, private_authority, process,
-    resources, scheduling, statistics, testing,
-};
 
-pub use crate::applications::AppOptions;
-pub use crate::bandwidth::BandwidthOptions;
-pub use crate::bridge_relay::{BridgeRelayOptions, TransportProgram};
-pub use crate::circuits::{CircuitOptions, MultipathEntry, MultipathOptions};
-pub use crate::client_bridges::BridgeOptions;
-pub use crate::control::ControlOptions;
-pub use crate::directory::DirectoryOptions;
-pub use crate::dos::DosOptions;
-pub use crate::exit::{DnsOptions, ExitOptions};
-pub use crate::files::FileOptions;
-pub use crate::identity::IdentityOptions;
-pub use crate::lifetimes::KeyOptions;
-pub use crate::logs::LogOptions;
-pub use crate::metrics::MetricsOptions;
-pub use crate::network::{BindPair, NetworkOptions, OutboundBind};
-pub use crate::private_authority::AuthorityOptions;
-pub use crate::process::ProcessOptions;
-pub use crate::resources::{MIN_MEM_IN_QUEUES, ResourceOptions};
-pub use crate::scheduling::{SchedulerKind, SchedulingOptions};
-pub use crate::statistics::StatisticsOptions;
+pub use self::applications::AppOptions;
+pub use self::authority::AuthorityOptions;
+pub use self::bandwidth::BandwidthOptions;
+pub use self::bridge_relay::{BridgeRelayOptions, TransportProgram};
+pub use self::circuits::{CircuitOptions, MultipathEntry, MultipathOptions};
+pub use self::client_bridges::BridgeOptions;
+pub use self::control::ControlOptions;
+pub use self::directory::DirectoryOptions;
+pub use self::dos::DosOptions;
+pub use self::exit::{DnsOptions, ExitOptions};
+pub use self::files::FileOptions;
+pub use self::identity::IdentityOptions;
+pub use self::lifetimes::KeyOptions;
+pub use self::logs::LogOptions;
+pub use self::metrics::MetricsOptions;
+pub use self::network::{BindPair, NetworkOptions, OutboundBind};
+pub use self::private_network::TestingOptions;
+pub use self::process::ProcessOptions;
+pub use self::resources::{MIN_MEM_IN_QUEUES, ResourceOptions};
+pub use self::scheduling::{SchedulerKind, SchedulingOptions};
+pub use self::statistics::StatisticsOptions;
 pub use crate::table::known::MAX_CONNECTION_THREADS;
-pub use crate::testing::TestingOptions;
 
 /// A whole, valid configuration.
 ///
-/// Made by [`load`](crate::load) and [`reload`](crate::reload); plain data from then on.
+/// Made by [`load`](fn@crate::load) and [`reload`](fn@crate::reload); plain data from then on.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The relay's name, contact and family.
@@ -139,9 +162,9 @@ pub(crate) fn build(
         control: control::read(&settings, host, &files.data_directory, report),
         paths: paths::path_options(&settings, report),
         build_times: paths::build_times_options(&settings, report),
-        authority: private_authority::authority_options(&settings, host, report),
+        authority: authority::authority_options(&settings, host, report),
         circuits: circuits::circuit_options(&settings, report),
-        testing: testing::read(&settings),
+        testing: private_network::read(&settings),
         statistics: statistics::read(&settings, is_relay),
         process: process::read(&settings),
         files,

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::client_ports::{
+use crate::host::Host;
+use crate::options::client_ports::{
     AppPort, AppService, Grammar, ListenAt, Redirection, StreamFlags, read_ports,
 };
-use crate::host::Host;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::key::Key;

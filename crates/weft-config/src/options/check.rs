@@ -6,17 +6,17 @@
 use weft_policy::parse_rules;
 
 use crate::host::Host;
-use crate::reachable::convert_firewall;
+use crate::options::reachable::convert_firewall;
+use crate::options::{
+    bandwidth, bridge_relay, client_bridges, directory, identity, lifetimes, logs, network,
+    onion_services, private_network, process, resources, scheduling,
+};
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
 use crate::table::known::{Harm, Kind, Known, Outside, Range, Support};
 use crate::table::value::Value;
 use crate::table::{self, keys};
 use crate::text::ports::OrPort;
-use crate::{
-    bandwidth, bridge_relay, client_bridges, directory, identity, lifetimes, logs, network,
-    onion_services, process, resources, scheduling, testing,
-};
 
 /// Checks and corrects settings; what is wrong, and what Weft does not do, is added to `report`.
 /// Returns the relay's ports, which most rules depend on.
@@ -46,7 +46,7 @@ pub(crate) fn check(settings: &mut Settings, host: &dyn Host, report: &mut Repor
     lifetimes::check(settings, report);
     process::check(settings, report);
     logs::check(settings, report);
-    testing::check(settings, report);
+    private_network::check(settings, report);
     if !settings.flag(keys::TestingTorNetwork) && !settings.flag(keys::___UsingTestNetworkDefaults)
     {
         testing_only(settings, report);
