@@ -31,15 +31,10 @@
     )
 )]
 
-mod change;
-mod command_line;
 mod dump;
-pub mod flags;
 mod host;
-mod identities;
 mod load;
 pub mod options;
-mod reload;
 mod report;
 pub mod settings;
 pub mod table;
@@ -47,20 +42,21 @@ pub mod table;
 mod tests;
 mod text;
 
-pub use change::{Change, ChangeError};
-pub use command_line::{
+pub use dump::{DumpKind, dump};
+pub use host::{FileKind, Host, MemoryHost};
+pub use load::change::{Change, ChangeError};
+pub use load::command_line::{
     Action, CommandLine, ExpirationFormat, FingerprintKind, KeygenArgs, PassphraseFrom, Quiet,
     TorrcSource,
 };
-pub use dump::{DumpKind, dump};
-pub use host::{FileKind, Host, MemoryHost};
-pub use identities::load_all;
-pub use load::{Loaded, defaults_torrc_path, load, load_text, torrc_path};
+pub use load::flags;
+pub use load::identities::load_all;
+pub use load::reload::{change, reload, reload_text};
+pub use load::torrc::{Loaded, defaults_torrc_path, load, load_text, torrc_path};
 pub use options::Options;
 pub use options::authority::{AuthorityOptions, GrantedFlag};
 pub use options::directory::default_directory_lines;
 pub use options::{client_bridges, client_ports};
-pub use reload::{change, reload, reload_text};
 pub use report::{Message, Origin, Report};
 pub use settings::Settings;
 pub use table::find::option_of;

@@ -752,7 +752,7 @@ fn a_program_in_place_of_a_torrc_is_one_error() {
     program.push(0);
     let host = MemoryHost::new().with_file("/bin/x", program);
     let mut line = CommandLine::empty();
-    line.torrc = Some(command_line::TorrcSource::File("/bin/x".into()));
+    line.torrc = Some(TorrcSource::File("/bin/x".into()));
     let report = load(&line, &host).unwrap_err();
     assert_eq!(
         report.to_string(),

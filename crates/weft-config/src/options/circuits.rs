@@ -168,7 +168,7 @@ pub(crate) fn circuit_options(settings: &Settings, report: &mut Report) -> Circu
 mod tests {
     use super::*;
     use crate::host::MemoryHost;
-    use crate::load::load_text;
+    use crate::load_text;
 
     #[test]
     fn tunnels_have_three_circuits_with_guards_of_their_own_by_default() {

@@ -137,7 +137,7 @@ fn is_hex_digest(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::host::MemoryHost;
-    use crate::load::load_text;
+    use crate::load_text;
 
     const RELAY: &str = "ORPort 9001\nContactInfo x\nExitRelay 0\nDataDirectory /d\n";
 

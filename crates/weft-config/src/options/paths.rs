@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
     use crate::host::MemoryHost;
-    use crate::load::load_text;
+    use crate::load_text;
 
     #[test]
     fn without_an_option_paths_are_as_c_tor_has_them() {

@@ -45,7 +45,7 @@ pub(crate) fn read(settings: &Settings, is_relay: bool) -> StatisticsOptions {
 #[cfg(test)]
 mod tests {
     use crate::host::MemoryHost;
-    use crate::load::load_text;
+    use crate::load_text;
     use crate::options::Options;
 
     fn options(torrc: &str) -> Options {

@@ -1,7 +1,7 @@
 //! What differs between two configurations, and whether a running node can follow (C tor:
 //! `options_transition_…` of src/app/config/config.c).
 
-use crate::load::Loaded;
+use crate::load::torrc::Loaded;
 use crate::options::Options;
 use crate::report::Report;
 use crate::table::key::Key;

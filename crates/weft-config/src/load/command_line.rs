@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::dump::DumpKind;
-use crate::flags::{Argument, FLAGS};
 use crate::host::Host;
+use crate::load::flags::{Argument, FLAGS};
 use crate::report::{Origin, Report};
 use crate::table;
 use crate::table::find;

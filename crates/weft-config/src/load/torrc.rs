@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::command_line::{CommandLine, TorrcSource};
 use crate::host::{FileKind, Host};
+use crate::load::command_line::{CommandLine, TorrcSource};
 use crate::options::{Options, build};
 use crate::report::Report;
 use crate::settings::Settings;

@@ -2,9 +2,9 @@
 //! ([`of_process`](crate::table::known::Known::of_process)) have one value. An identity whose torrc does not set such an option
 //! follows the one that does; two that set it to different values are an error.
 
-use crate::command_line::CommandLine;
 use crate::host::Host;
-use crate::load::{Assigned, Loaded, read};
+use crate::load::command_line::CommandLine;
+use crate::load::torrc::{Assigned, Loaded, read};
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::KNOWN;

@@ -1,11 +1,11 @@
 //! New configurations of a running node: SIGHUP reads torrc again; a controller sets options (SETCONF,
 //! RESETCONF; config.c, `options_trial_assign`) or loads a whole torrc (LOADCONF).
 
-use crate::change::{Change, ChangeError, changes};
-use crate::command_line::CommandLine;
 use crate::host::{FileKind, Host};
-use crate::identities::{keep, load_all};
-use crate::load::{Loaded, assign_texts, defaults_text, torrc_path};
+use crate::load::change::{Change, ChangeError, changes};
+use crate::load::command_line::CommandLine;
+use crate::load::identities::{keep, load_all};
+use crate::load::torrc::{Loaded, assign_texts, defaults_text, torrc_path};
 use crate::options::{Options, build};
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
