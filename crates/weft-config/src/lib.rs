@@ -1,13 +1,14 @@
 //! torrc and the command line: text in, options out, by C tor's grammar and names.
 //!
-//! How a configuration is read: `command_line` names the files; [`lexer`] splits their text into lines
-//! and `include` brings in others; [`settings`] assigns the lines, by the [`table`] of options, over
-//! the defaults; `check` holds them against the table and the rules between options; [`options`] makes
-//! typed [`Options`] of them, which is all that the node sees. There is a file for each subject
-//! (`bandwidth`, `scheduling` and so on), with the typed options, how they are read and how they are
-//! checked; the rows of its options are in the file of the same name in `table/`. [`dump`](dump())
-//! writes settings back as a torrc, [`reload`](reload()) and [`change`](change()) return what a new
-//! configuration changed.
+//! Rooms, each of which uses those before it:
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `text/` | torrc's text: [`lexer`], `include`, numbers, addresses, lines that several subjects share |
+//! | [`table`] | every option, as a row: name, kind, default, range, help; keys and lookup by name |
+//! | [`settings`] | the value of every option: lines assigned over the defaults; [`dump`](dump()) writes them back |
+//! | [`options`] | a file for each subject: its typed options, how they are read and checked; all are [`Options`], which is what the node sees |
+//! | `load/` | command line and torrcs, for each identity; [`reload`](reload()) and [`change`](change()) return what a new configuration changed |
 //!
 //! Text comes from a [`Host`], which is the caller's: this crate opens no file, looks up no name and
 //! reads no clock. All messages about a configuration, errors above all, are gathered in one [`Report`],
@@ -17,7 +18,7 @@
 //! The grammar is C tor's, with these differences: values must be UTF-8 and hold no zero bytes; a
 //! `"` quoted value may be followed by a carriage return; dumps quote some values that C tor would
 //! lose. Options that C tor knows and Weft does not support are checked by type. What follows depends
-//! on what ignoring them would do ([`known::Harm`]): they are refused, warned of, or named in a notice.
+//! on what ignoring them would do ([`Harm`](table::known::Harm)): they are refused, warned of, or named in a notice.
 #![cfg_attr(
     not(test),
     deny(
