@@ -7,128 +7,19 @@
 //!
 //! `manager/transfer.rs` is what threads do about it; [`crate::balance`] decides which link moves.
 
-use std::any::Any;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
 
 use weft_cell::Cell;
 
 use crate::address::{AddrHasher, HalfAddr, ThreadId};
-use crate::circpad::CircuitPadding;
-use crate::half::{CircuitHalf, Wait};
 use crate::ledger::{map_entry, queue_memory};
-use crate::link::Link;
-use crate::message::{Control, FromController, LaneMsg, ToController};
+use crate::message::{Control, LaneMsg};
 
 /// Messages that may wait at a thread for a link that moves, before the thread reads no more from sockets.
 const HELD: usize = 4096;
 
 /// A link with more circuits than this does not move: its thread would pack them for so long that others wait.
 pub const MOST_CIRCUITS: usize = 4096;
-
-/// Steps of a transfer that go in the cell lane, so that whatever was sent before has arrived when they do.
-#[derive(Debug)]
-pub enum TransferCell {
-    /// From the thread that a link leaves, to all others: keep back what is for these halves.
-    Freeze {
-        /// Which transfer.
-        number: u64,
-        /// The sender.
-        from: ThreadId,
-        /// The link's halves.
-        halves: Arc<[HalfAddr]>,
-    },
-    /// The answer: nothing more comes for them.
-    Frozen {
-        /// Which transfer.
-        number: u64,
-    },
-    /// From the thread that a link has left, to all others: nothing more comes from its halves.
-    Left {
-        /// Which transfer.
-        number: u64,
-        /// Where the link goes.
-        to: ThreadId,
-    },
-    /// To the thread where the link goes: what its halves sent before has been handled.
-    Passed {
-        /// Which transfer.
-        number: u64,
-    },
-    /// The link has closed instead: what was kept back goes where it would have gone.
-    Thaw {
-        /// Which transfer.
-        number: u64,
-    },
-}
-
-/// Steps of a transfer that go in the control lane.
-#[derive(Debug)]
-pub enum TransferControl {
-    /// The link.
-    Parcel(Box<Parcel>),
-    /// From the thread where the link is now, to all others: its halves are here.
-    Moved {
-        /// Which transfer.
-        number: u64,
-        /// Those that have not closed on the way.
-        halves: Arc<[HalfAddr]>,
-        /// The sender.
-        to: ThreadId,
-    },
-    /// A half that had moved has closed.
-    Gone {
-        /// The half.
-        half: HalfAddr,
-    },
-    /// A message of the controller's about the link, which was sent before the controller knew.
-    Forward(Box<FromController>),
-}
-
-/// A link on its way.
-#[derive(Debug)]
-pub struct Parcel {
-    /// Which transfer.
-    pub(crate) number: u64,
-    /// The link, without its table of circuits.
-    pub(crate) link: Link,
-    /// Its halves.
-    pub(crate) halves: Vec<MovedHalf>,
-    /// Until when these wait for what.
-    pub(crate) waits: Vec<Wait>,
-    /// What its circuits ask of the controller.
-    pub(crate) requests: Vec<Request>,
-    /// What the owner of the socket adds: the socket.
-    pub(crate) cargo: Box<dyn Any + Send>,
-}
-
-/// An asker, by its place in the queue of requests, and what it asks for.
-pub(crate) type Request = (crate::manager::Asker, ToController);
-
-/// A half on its way.
-#[derive(Debug)]
-pub(crate) struct MovedHalf {
-    pub(crate) addr: HalfAddr,
-    pub(crate) half: CircuitHalf,
-    /// Cells that it has sent lately, as the scheduler counts.
-    pub(crate) sent_lately: f64,
-    /// It asked for this relay's weight.
-    pub(crate) subscribed: Option<std::time::Instant>,
-    /// Its padding machine.
-    pub(crate) circpad: Option<CircuitPadding>,
-}
-
-impl Parcel {
-    /// Memory that it takes, beside the socket's.
-    pub(crate) fn memory(&self, now: std::time::Instant) -> usize {
-        let halves = self.halves.iter();
-        self.link.memory()
-            + self.link.held(now).bytes()
-            + halves
-                .map(|moved| moved.half.held(now).bytes())
-                .sum::<usize>()
-    }
-}
 
 /// Where halves are that have moved, and what is kept back for those that move now.
 #[derive(Debug, Default)]

@@ -11,11 +11,12 @@ use weft_crypto::circuit::RelayCircuit;
 
 use rand::Rng as _;
 
-use super::requests::Asker;
 use super::{LocalConnectionManager, Notify, ProtocolViolation};
 use crate::address::{ConnectionId, HalfAddr, HopIndex};
 use crate::half::{CircuitHalf, ForwardStage, Peer, Purpose, Role};
-use crate::message::{EdgeControl, ExtendRequest, HalfControl, IntroNews, Requester, ToController};
+use crate::message::{
+    Asker, EdgeControl, ExtendRequest, HalfControl, IntroNews, Requester, ToController,
+};
 use crate::origin::OriginEvent;
 use crate::padding::LinkUse;
 use crate::slots::{HalfKey, LinkKey};

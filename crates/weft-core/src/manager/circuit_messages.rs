@@ -12,11 +12,10 @@ use weft_cell::relay_command::{AtRelay, RelayCommand};
 use weft_cell::{Cell, RelayCmd};
 
 use super::LocalConnectionManager;
-use super::requests::Asker;
 use crate::address::HopIndex;
 use crate::half::Peer;
 use crate::handshake::PeerIdentity;
-use crate::message::{ExtendRequest, HalfControl, Requester, ToController};
+use crate::message::{Asker, ExtendRequest, HalfControl, Requester, ToController};
 use crate::params::RelayParams;
 use crate::routable;
 use crate::slots::HalfKey;

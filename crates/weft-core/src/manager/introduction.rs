@@ -9,11 +9,10 @@ use weft_cell::hs_msg::{
 };
 use weft_cell::reason::DestroyReason;
 
-use super::requests::Asker;
 use super::{LocalConnectionManager, Notify};
 use crate::address::{HalfAddr, HopIndex};
 use crate::half::{Peer, Purpose};
-use crate::message::{EstablishRequest, HalfControl, IntroNews, IntroOrder};
+use crate::message::{Asker, EstablishRequest, HalfControl, IntroNews, IntroOrder};
 use crate::slots::HalfKey;
 
 impl LocalConnectionManager {

@@ -51,7 +51,7 @@ use crate::flow::{Side, StreamFlow, Terms};
 use crate::half::Halves;
 use crate::link::Links;
 use crate::message::{
-    Control, FromController, HalfCell, HalfControl, LaneMsg, ToController, Totals,
+    Asker, Control, FromController, HalfCell, HalfControl, LaneMsg, ToController, Totals,
 };
 use crate::origin::{LinkFailure, OriginEvent};
 use crate::params::RelayParams;
@@ -69,7 +69,6 @@ use waits::Waits;
 
 pub use links::{LinkError, Received};
 pub use outbox::Outbox;
-pub(crate) use requests::Asker;
 pub use requests::{ControllerLoad, MAX_REQUESTS};
 pub use sending::Room;
 pub use timers::Expiry;

@@ -10,30 +10,12 @@ use std::net::IpAddr;
 
 use weft_share::{Shares, Ticket};
 
-use crate::address::{HalfAddr, StreamAddr};
+use crate::address::HalfAddr;
 use crate::ledger::{map_entry, queue_memory};
-use crate::message::ToController;
+use crate::message::{Asker, ToController};
 
 /// Requests that may wait on one thread: those of a second in which 4,000 circuits are made.
 pub const MAX_REQUESTS: usize = 4096;
-
-/// What waits for the answer. A half asks for one thing at a time, besides its streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Asker {
-    /// A half, for its onionskin or its extension.
-    Half(HalfAddr),
-    /// A stream.
-    Stream(StreamAddr),
-}
-
-impl Asker {
-    const fn half(self) -> HalfAddr {
-        match self {
-            Self::Half(half) => half,
-            Self::Stream(stream) => stream.half,
-        }
-    }
-}
 
 /// Whether the controller can take circuits' requests now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

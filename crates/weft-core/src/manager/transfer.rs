@@ -27,9 +27,12 @@ use super::LocalConnectionManager;
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::half::Role;
 use crate::link::Link;
-use crate::message::{Control, FromController, LaneMsg, ToController};
+use crate::message::{
+    Control, FromController, LaneMsg, MovedHalf, Parcel, ToController, TransferCell,
+    TransferControl,
+};
 use crate::slots::LinkKey;
-use crate::transfer::{Kept, MOST_CIRCUITS, MovedHalf, Parcel, TransferCell, TransferControl};
+use crate::transfer::{Kept, MOST_CIRCUITS};
 
 /// What a thread has to do with the transfer that is under way. There is one at a time.
 #[derive(Debug, Default)]
@@ -495,49 +498,5 @@ impl LocalConnectionManager {
         let (_, _, _, backward) = self.halves.backward(slot)?;
         let subscription = backward.measured.as_ref()?.subscription?;
         Some(subscription.asked)
-    }
-}
-
-impl FromController {
-    /// The half that it is for. `None`: it is for a connection, or for the thread.
-    fn half(&self) -> Option<HalfAddr> {
-        use crate::message::TunnelOrder;
-        match self {
-            FromController::RefuseStream { stream, .. }
-            | FromController::Resolved { stream, .. } => Some(stream.half),
-            FromController::AddHop { half, .. }
-            | FromController::SendExtend { half, .. }
-            | FromController::ExtendFailed { half, .. }
-            | FromController::Created { half, .. }
-            | FromController::CreateRefused { half, .. }
-            | FromController::RendezvousEstablished { half }
-            | FromController::Splice { half, .. }
-            | FromController::CloseHalf { half, .. }
-            | FromController::AskWeight { half, .. }
-            | FromController::Probe { half, .. }
-            | FromController::Tunnel(TunnelOrder::DropLeg { half }) => Some(*half),
-            FromController::Intro(order) => Some(order.half()),
-            FromController::Tunnel(
-                TunnelOrder::Make { leg, .. } | TunnelOrder::Join { leg, .. },
-            ) => Some(leg.half),
-            FromController::Join { .. }
-            | FromController::Attach { .. }
-            | FromController::RefuseApp { .. }
-            | FromController::AnswerApp { .. }
-            | FromController::Detach { .. }
-            | FromController::CloseStream { .. }
-            | FromController::LinkListed { .. }
-            | FromController::CloseConnection { .. }
-            | FromController::ForbidEdge { .. }
-            | FromController::CountHoldings
-            | FromController::FreeMemory(_)
-            | FromController::Params(_)
-            | FromController::MeasureAbra(_)
-            | FromController::AbraStatement(_)
-            | FromController::Move { .. }
-            | FromController::MovePassed { .. }
-            | FromController::MoveOver { .. }
-            | FromController::Drain(_) => None,
-        }
     }
 }

@@ -3,7 +3,6 @@
 use weft_cell::hs_msg::{IntroDefense, IntroduceStatus};
 use weft_cell::identity::IntroAuthKey;
 
-use super::{FromController, ToController};
 use crate::address::{ConnectionId, HalfAddr};
 
 /// An ESTABLISH_INTRO that the circuit's origin has sent, as its MAC shows. Its signature is to be verified.
@@ -47,12 +46,6 @@ pub enum IntroNews {
     },
 }
 
-impl From<IntroNews> for ToController {
-    fn from(news: IntroNews) -> Self {
-        ToController::Intro(news)
-    }
-}
-
 /// From the relay controller to a connection thread.
 #[derive(Debug)]
 pub enum IntroOrder {
@@ -87,11 +80,5 @@ impl IntroOrder {
             | IntroOrder::Introduce { half, .. }
             | IntroOrder::Refused { half, .. } => *half,
         }
-    }
-}
-
-impl From<IntroOrder> for FromController {
-    fn from(order: IntroOrder) -> Self {
-        FromController::Intro(order)
     }
 }

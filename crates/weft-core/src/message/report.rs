@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use super::activity::Activity;
 use crate::address::ThreadId;
 use crate::balance::HeavyLink;
 use crate::ledger::Ledger;
-use crate::message::Activity;
 use weft_counts::extrainfo::{Directions, PaddingTotals, PortTraffic};
 
 /// The report of a connection thread, sent several times a second.

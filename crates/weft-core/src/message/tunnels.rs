@@ -6,7 +6,6 @@ use weft_cell::Cell;
 use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 use weft_cell::reason::DestroyReason;
 
-use super::{Control, FromController, HalfControl, ToController};
 use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
 use crate::origin::TunnelKind;
 use crate::tunnel::{Answer, Closing, Joining, Room, Sequence, TunnelName};
@@ -107,18 +106,6 @@ impl LegControl {
     }
 }
 
-impl From<LegControl> for HalfControl {
-    fn from(control: LegControl) -> Self {
-        HalfControl::Leg(control)
-    }
-}
-
-impl From<LegControl> for Control {
-    fn from(control: LegControl) -> Self {
-        Control::Half(control.into())
-    }
-}
-
 /// A half that shall be a leg of a tunnel.
 #[derive(Clone, Copy, Debug)]
 pub struct LegRequest {
@@ -169,12 +156,6 @@ pub enum TunnelNews {
     },
 }
 
-impl From<TunnelNews> for ToController {
-    fn from(news: TunnelNews) -> Self {
-        ToController::Tunnel(news)
-    }
-}
-
 /// From the relay controller to a connection thread.
 #[derive(Debug)]
 pub enum TunnelOrder {
@@ -197,10 +178,4 @@ pub enum TunnelOrder {
         /// The tunnel.
         tunnel: HalfAddr,
     },
-}
-
-impl From<TunnelOrder> for FromController {
-    fn from(order: TunnelOrder) -> Self {
-        FromController::Tunnel(order)
-    }
 }

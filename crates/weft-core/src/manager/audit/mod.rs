@@ -5,9 +5,9 @@ mod streams;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::LocalConnectionManager;
-use super::requests::Asker;
 use crate::address::{HalfAddr, StreamAddr};
 use crate::half::{ForwardStage, Peer, Role};
+use crate::message::Asker;
 use crate::slots::{HalfKey, LinkKey};
 use crate::streams::Streams;
 use crate::tunnel::{MAX_REORDER, MAX_WAITING, Policy};
