@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use weft_cell::relay_command::StreamMessage;
 
 use crate::address::HopIndex;
-use crate::flow::MAX_CWND;
+use crate::flow::{Left, MAX_CWND};
 use crate::ledger::map_entry;
 
 /// How long a far end under congestion control is expected to go on at least, once our END was sent.
@@ -28,29 +28,6 @@ const BEFORE_END: u32 = 1 << 22;
 /// SENDMEs and XONs that a far end may send behind its own END: Arti's clients do, when the
 /// application reads in the moment in which it closes. A stream's window is about so many.
 const BEHIND_END: u32 = 10;
-
-/// What a stream's rules leave to its far end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// Fixed windows: so many DATA cells, and so many SENDMEs.
-    Windows {
-        /// DATA cells.
-        data: u16,
-        /// SENDMEs.
-        sendmes: u16,
-    },
-    /// Congestion control: what the far end sends before it gets our END. That is no more than one
-    /// congestion window once END is sent, since any SENDME behind END comes after it.
-    Vegas,
-}
-
-impl Left {
-    /// What a request with one answer (RESOLVE) leaves to its far end.
-    pub(crate) const NOTHING: Left = Left::Windows {
-        data: 0,
-        sendmes: 0,
-    };
-}
 
 /// What the far end of one stream may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use crate::address::{EdgeAddr, HopIndex, StreamAddr};
 use crate::cells::CellPool;
 use crate::credit::{Lender, Loan};
 use crate::early::{Early, Kept};
-use crate::ended::{Ended, Late, Left};
-use crate::flow::{CcParams, CircuitFlow, Rtt};
+use crate::ended::{Ended, Late};
+use crate::flow::{CcParams, CircuitFlow, Left, Rtt};
 use crate::ledger::{Held, Waits, map_entry, queue_memory, shrink};
 use crate::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 

@@ -18,7 +18,7 @@ mod tests;
 
 pub use circuit::CircuitFlow;
 pub use params::{CcParams, MAX_CWND, PathKind, VegasParams, accepts_sendme_inc};
-pub use stream::{FlowMsg, Side, StreamFlow};
+pub use stream::{FlowMsg, Left, Side, StreamFlow};
 pub use vegas::Rtt;
 
 use weft_cell::stream_msg::StreamMsgError;

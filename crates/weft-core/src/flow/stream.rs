@@ -8,7 +8,6 @@ use weft_cell::stream_msg::{Xoff, Xon};
 use super::vegas::ewma;
 use super::{CcParams, FlowError};
 use crate::bucket::TokenBucket;
-use crate::ended::Left;
 
 /// DATA cells that a stream's window begins with.
 const WINDOW: u16 = 500;
@@ -27,6 +26,29 @@ const BURST: usize = 32 * MAX_DATA;
 const XOFF_GRACE: Duration = Duration::from_millis(5);
 /// The highest drain rate that is sent, in kB/s; as in C tor.
 const MAX_RATE: u64 = i32::MAX as u64;
+
+/// What a stream's rules leave to its far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Fixed windows: so many DATA cells, and so many SENDMEs.
+    Windows {
+        /// DATA cells.
+        data: u16,
+        /// SENDMEs.
+        sendmes: u16,
+    },
+    /// Congestion control: what the far end sends before it gets our END. That is no more than one
+    /// congestion window once END is sent, since any SENDME behind END comes after it.
+    Vegas,
+}
+
+impl Left {
+    /// What a request with one answer (RESOLVE) leaves to its far end.
+    pub(crate) const NOTHING: Left = Left::Windows {
+        data: 0,
+        sendmes: 0,
+    };
+}
 
 /// Which end of the circuit this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

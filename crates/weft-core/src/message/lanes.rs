@@ -10,7 +10,7 @@ use super::transfer::{TransferCell, TransferControl};
 use super::tunnels::{LegCell, LegControl};
 use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
 use crate::edge::Asked;
-use crate::ended::Left;
+use crate::flow::Left;
 
 /// One relay cell on its way to the half that owns the next link. Its circuit id is meaningless
 /// here; the receiving half writes its own.
