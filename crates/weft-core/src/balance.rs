@@ -13,10 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::address::{ConnectionId, ThreadId};
 use crate::load::HALF_LIFE;
+use crate::message::HeavyLink;
 use crate::width::Work;
-
-/// Links that a thread names in a report: the heaviest.
-pub const HEAVIEST: usize = 16;
 
 /// How far above the mean the busiest thread may be: below this nothing moves.
 pub const IMBALANCE: f64 = 0.10;
@@ -41,15 +39,6 @@ const REST: Duration = Duration::from_secs(60);
 
 /// By how much of the mean the busier one of the two threads must fall.
 const GAIN: f64 = 0.03;
-
-/// A link, and what it carries.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct HeavyLink {
-    /// Its connection.
-    pub connection: ConnectionId,
-    /// Bytes of cells in both directions.
-    pub bytes_per_second: f64,
-}
 
 /// A link that shall move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,6 +281,7 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::HEAVIEST;
 
     const STEP: Duration = Duration::from_millis(250);
 

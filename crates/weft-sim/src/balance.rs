@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use rand::RngExt as _;
 use serde::Serialize;
 use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::balance::{Balance, HEAVIEST, HeavyLink, IMBALANCE};
+use weft_core::balance::{Balance, IMBALANCE};
 use weft_core::load::{Load, Placement};
-use weft_stats::bounds::{Bounds, OutOfBounds};
+use weft_core::message::{HEAVIEST, HeavyLink};
 use weft_stats::{Spread, quantile};
 
 use crate::parallel;

@@ -4,10 +4,9 @@
 use std::time::Instant;
 
 use super::LocalConnectionManager;
-use crate::balance::{HEAVIEST, HeavyLink};
 use crate::handshake::PeerIdentity;
 use crate::loss::TcpCounters;
-use crate::message::ToController;
+use crate::message::{HEAVIEST, HeavyLink, ToController};
 use crate::slots::LinkKey;
 
 impl LocalConnectionManager {

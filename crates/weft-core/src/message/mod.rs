@@ -21,8 +21,8 @@ pub use edges::{EdgeCell, EdgeControl};
 pub use introduction::{EstablishRequest, IntroNews, IntroOrder};
 pub use lanes::{Control, HalfCell, HalfControl, LaneMsg};
 pub use report::{
-    CircpadTotals, IntroTotals, LinkCells, RendezvousTotals, Report, RingDepths, StreamTotals,
-    Totals, TunnelTotals,
+    CircpadTotals, HEAVIEST, HeavyLink, IntroTotals, LinkCells, RendezvousTotals, Report,
+    RingDepths, StreamTotals, Totals, TunnelTotals,
 };
 pub(crate) use requests::Asker;
 pub use requests::{ExtendRequest, Requester, StreamAsk, StreamRequest};

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use super::activity::Activity;
-use crate::address::ThreadId;
-use crate::balance::HeavyLink;
+use crate::address::{ConnectionId, ThreadId};
 use crate::ledger::Ledger;
 use weft_counts::extrainfo::{Directions, PaddingTotals, PortTraffic};
+
+/// Links that a thread names in a report: the heaviest.
+pub const HEAVIEST: usize = 16;
 
 /// The report of a connection thread, sent several times a second.
 #[derive(Clone, Debug)]
@@ -30,7 +32,7 @@ pub struct Report {
     pub circuits: u32,
     /// Edges.
     pub edges: u32,
-    /// Those of its links that carry most ([`HEAVIEST`](crate::balance::HEAVIEST)).
+    /// Those of its links that carry most ([`HEAVIEST`]).
     pub heaviest: Vec<HeavyLink>,
     /// How deep its rings were.
     pub rings: RingDepths,
@@ -44,6 +46,15 @@ pub struct Report {
     pub directions: Directions,
     /// Totals since the thread started.
     pub totals: Totals,
+}
+
+/// A link, and what it carries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeavyLink {
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// Bytes of cells in both directions.
+    pub bytes_per_second: f64,
 }
 
 /// How full a connection thread found its rings when it came to empty them: the most since its
