@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::abra::Moved;
 use crate::address::{AddrHasher, ConnectionId, HalfAddr, HopIndex, OriginId, ThreadId};
 use crate::cells::CellQueue;
 use crate::flow::{CcParams, CircuitFlow, Terms};
@@ -121,6 +120,15 @@ pub(crate) struct Backward {
     pub purpose: Purpose,
     /// Once it moved something while that was counted, or asked for this relay's weight.
     pub measured: Option<Box<Measured>>,
+}
+
+/// What a circuit moved ([`crate::activity`]).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moved {
+    /// Bytes in the current bin, in both directions.
+    pub bin: u32,
+    /// The most in a bin of the current second that has ended.
+    pub most: u32,
 }
 
 /// What few circuits have: see [`Backward::measured`].

@@ -28,6 +28,7 @@
 )]
 
 pub mod abra;
+pub(crate) mod activity;
 pub mod address;
 pub mod balance;
 pub mod bucket;

@@ -1,15 +1,12 @@
 //! How scarce a relay's bandwidth is: the relay's part of ABRA, the algorithm that avoids bottleneck relays
 //! (Schrock 2017, 3.1; Geddes, Schliep and Hopper 2016). docs/extensions/abra.md has the protocol.
 //!
-//! - `activity`: what each circuit moved in a bin of [`BIN`], and the most in one of the bins of
-//!   [`SECOND`];
-//! - [`Rates`]: these rates, bounded, as threads report them; [`head_tail`]: Head/Tail clustering;
+//! - [`Rates`]: what circuits moved ([`crate::activity`]) in a bin of [`BIN`], the most in one of the bins of [`SECOND`], bounded, as threads report them; [`head_tail`]: Head/Tail clustering;
 //! - [`Capacity`]: whether the relay is at its capacity, and what holds it back;
 //! - [`verify`]: whether a statement is the relay's that it claims to be.
 //!
 //! `manager/abra.rs` has what a connection thread does with them, `controller/abra.rs` what the relay does.
 
-mod activity;
 mod capacity;
 mod head_tail;
 mod rates;
@@ -17,7 +14,6 @@ mod statement;
 
 use std::time::Duration;
 
-pub(crate) use activity::{Activity, Moved};
 pub use capacity::Capacity;
 pub(crate) use capacity::{CapacityMeter, LinkFill};
 pub use head_tail::{THRESHOLD, head_tail, weight_of};

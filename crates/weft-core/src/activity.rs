@@ -6,22 +6,13 @@ use std::time::{Duration, Instant};
 
 use weft_cell::CELL_LEN;
 
-use super::{BIN, Rates};
-use crate::half::{Halves, Measured, Role};
+use crate::abra::{BIN, Rates, SECOND};
+use crate::half::{Halves, Measured, Moved, Role};
 use crate::slots::HalfKey;
 
 /// Bytes of a cell.
 const CELL: u32 = 514;
 const _: () = assert!(CELL as usize == CELL_LEN);
-
-/// What a circuit moved, in the half that holds its keys.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Moved {
-    /// Bytes in the current bin, in both directions.
-    bin: u32,
-    /// The most in a bin of the current second that has ended.
-    most: u32,
-}
 
 /// The circuits that moved something.
 #[derive(Debug, Default)]
@@ -106,7 +97,7 @@ impl Activity {
         let second = self
             .second_began
             .map(|began| now.saturating_duration_since(began))
-            .filter(|second| *second >= super::SECOND);
+            .filter(|second| *second >= SECOND);
         if second.is_some() {
             self.second_began = self.began;
         }
