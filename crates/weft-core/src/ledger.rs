@@ -22,9 +22,6 @@ use weft_share::PreviousHop;
 
 use crate::address::ConnectionId;
 
-#[cfg(test)]
-mod ages;
-
 /// What remains after memory was freed, of the limit: `FRACTION_OF_DATA_TO_RETAIN_ON_OOM`.
 const RETAIN_TENTHS: u128 = 9;
 

@@ -1,5 +1,8 @@
 //! What a thread holds, by owner, and what it closes when memory is short (see [`crate::ledger`]).
 
+#[cfg(test)]
+mod ages;
+
 use std::time::Instant;
 
 use weft_cell::reason::{DestroyReason, EndReason};
