@@ -53,6 +53,7 @@ pub mod message;
 pub mod origin;
 pub mod padding;
 pub mod params;
+pub mod placement;
 pub mod routable;
 pub mod scheduler;
 pub mod slots;

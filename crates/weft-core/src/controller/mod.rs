@@ -41,9 +41,9 @@ use crate::balance::Balance;
 use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
 use crate::ledger::{Holdings, Ledger};
-use crate::load::Placement;
 use crate::message::{FromController, Report, ToController, Totals};
 use crate::origin::{LinkFailure, LinkState};
+use crate::placement::Placement;
 use crate::width::Width;
 
 use connections::{Connections, State};
