@@ -23,9 +23,9 @@ use weft_cell::relay_command::{FlowControl, RelayCommand, flow_control};
 use weft_cell::stream_msg::Sendme;
 use weft_cell::{CELL_LEN, Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, HalfAddr, ThreadId};
-use weft_core::cells::Empties;
 use weft_core::handshake::{Established, LinkRole, PeerIdentity};
 use weft_core::manager::{ControllerLoad, LocalConnectionManager};
+use weft_core::memory::cells::Empties;
 use weft_core::message::{
     FromController, LegRequest, ToController, TunnelAsk, TunnelNews, TunnelOrder,
 };

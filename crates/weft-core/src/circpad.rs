@@ -22,7 +22,7 @@ use rand::{Rng, RngExt as _};
 use weft_crypto::circuit::BackwardMark;
 
 use crate::address::HalfAddr;
-use crate::ledger::map_entry;
+use crate::memory::ledger::map_entry;
 
 /// What the consensus sets about padding on circuits, as far as it is about relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

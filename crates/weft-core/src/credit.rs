@@ -65,7 +65,7 @@ impl Lender {
 
     /// Memory that this points to.
     pub(crate) fn memory(&self) -> usize {
-        crate::ledger::queue_memory(&self.waiting)
+        crate::memory::ledger::queue_memory(&self.waiting)
     }
 
     /// Lends as much as is wanted and there; `pending` cells wait at the half.
@@ -166,7 +166,7 @@ impl Lender {
             return None;
         }
         let next = self.waiting.pop_front();
-        crate::ledger::shrink(&mut self.waiting);
+        crate::memory::ledger::shrink(&mut self.waiting);
         next
     }
 

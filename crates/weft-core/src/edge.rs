@@ -8,9 +8,9 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, OriginId, StreamAddr, ThreadId};
-use crate::buffer::Bytes;
 use crate::flow::{MAX_CWND, StreamFlow, Terms};
-use crate::ledger::{Held, Waits, map_entry};
+use crate::memory::buffer::Bytes;
+use crate::memory::ledger::{Held, Waits, map_entry};
 use crate::origin::AppRefusal;
 use crate::slots::{EdgeKey, Slots};
 use crate::worklist::Place;
@@ -23,7 +23,7 @@ use weft_cell::stream_msg::Resolved;
 /// cc_xoff_exit are 10,000 cells at most) and as much as the largest congestion window brings until
 /// that has arrived. The stream of a far end that sends more is ended. C tor has no such bound; in
 /// both, streams whose bytes have waited longest are ended when all queues together have too much
-/// (`MaxMemInQueues`, [`crate::ledger`]).
+/// (`MaxMemInQueues`, [`crate::memory::ledger`]).
 pub const MAX_WAITING: usize = (10_000 + MAX_CWND as usize) * MAX_DATA;
 /// Bytes that an application may send before its stream is connected ("optimistic data"). They are
 /// kept until then: another circuit may have to be tried.

@@ -14,7 +14,7 @@ use weft_cell::relay_command::StreamMessage;
 
 use crate::address::HopIndex;
 use crate::flow::{Left, MAX_CWND};
-use crate::ledger::map_entry;
+use crate::memory::ledger::map_entry;
 
 /// How long a far end under congestion control is expected to go on at least, once our END was sent.
 /// C tor takes the time in which a circuit must be built, which is this before it has learned one.

@@ -11,9 +11,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use crate::address::{AddrHasher, ConnectionId, HalfAddr, HopIndex, OriginId, ThreadId};
-use crate::cells::CellQueue;
 use crate::flow::{CcParams, CircuitFlow, Terms};
-use crate::ledger::Held;
+use crate::memory::cells::CellQueue;
+use crate::memory::ledger::Held;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _, Slots};
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;

@@ -12,7 +12,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use weft_cell::Cell;
 
 use crate::address::{AddrHasher, HalfAddr, ThreadId};
-use crate::ledger::{map_entry, queue_memory};
+use crate::memory::ledger::{map_entry, queue_memory};
 use crate::message::{Control, LaneMsg};
 
 /// Messages that may wait at a thread for a link that moves, before the thread reads no more from sockets.

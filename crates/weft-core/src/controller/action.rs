@@ -8,7 +8,7 @@ use weft_cell::circ_msg::CreateRequest;
 use weft_cell::identity::RsaIdentity;
 
 use crate::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
-use crate::ledger::Cut;
+use crate::memory::ledger::Cut;
 use crate::message::{FromController, StreamRequest};
 use crate::origin::OriginEvent;
 
@@ -90,7 +90,7 @@ pub enum Notice {
         allowed: u64,
         /// Bytes that circuits, streams, links and answers must give back; 0 if spare memory is enough.
         to_free: u64,
-        /// The part of these that answers of the directory hold ([`Cause::Hop`](crate::ledger::Cause::Hop)).
+        /// The part of these that answers of the directory hold ([`Cause::Hop`](crate::memory::ledger::Cause::Hop)).
         answers: Cut,
     },
     /// What was closed for it since this was sent last, by the threads' latest reports.

@@ -1,4 +1,4 @@
-//! The threads' reports: their load, and the memory that they hold ([`crate::ledger`]).
+//! The threads' reports: their load, and the memory that they hold ([`crate::memory::ledger`]).
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use weft_share::PreviousHop;
 
 use super::{Freed, Notice, RelayController};
 use crate::address::ThreadId;
-use crate::ledger::{self, Cause, Cut, Held, Holdings, Ledger};
+use crate::memory::ledger::{self, Cause, Cut, Held, Holdings, Ledger};
 use crate::message::{FromController, Report};
 
 impl RelayController {

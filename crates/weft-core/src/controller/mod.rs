@@ -40,7 +40,7 @@ use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::balance::Balance;
 use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
-use crate::ledger::{Holdings, Ledger};
+use crate::memory::ledger::{Holdings, Ledger};
 use crate::message::{FromController, Report, ToController, Totals};
 use crate::origin::{LinkFailure, LinkState};
 use crate::placement::Placement;

@@ -8,7 +8,7 @@ use weft_cell::stream_msg::{Seen, Sendme};
 
 use super::vegas::{Rtt, Vegas};
 use super::{CcParams, FlowError};
-use crate::ledger::queue_memory;
+use crate::memory::ledger::queue_memory;
 
 /// DATA cells that a fixed window begins with.
 const WINDOW: u32 = 1000;

@@ -1,4 +1,4 @@
-//! What a thread holds, by owner, and what it closes when memory is short (see [`crate::ledger`]).
+//! What a thread holds, by owner, and what it closes when memory is short (see [`crate::memory::ledger`]).
 
 #[cfg(test)]
 mod ages;
@@ -10,7 +10,7 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
 use crate::half::{CircuitHalf, Role};
-use crate::ledger::{Cause, Cut, Held, Holdings, Ledger, map_entry};
+use crate::memory::ledger::{Cause, Cut, Held, Holdings, Ledger, map_entry};
 use crate::message::ToController;
 use crate::origin::LinkFailure;
 use crate::slots::{HalfKey, LinkKey};

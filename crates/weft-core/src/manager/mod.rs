@@ -45,11 +45,11 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::End;
 
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
-use crate::cells::CellPool;
 use crate::circpad::Machines;
 use crate::flow::{Side, StreamFlow, Terms};
 use crate::half::Halves;
 use crate::link::Links;
+use crate::memory::cells::CellPool;
 use crate::message::{
     Asker, Control, FromController, HalfCell, HalfControl, LaneMsg, ToController, Totals,
 };

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use weft_cell::Cell;
 
 use crate::address::{EdgeAddr, HalfAddr, ThreadId};
-use crate::cells::{CellPool, Empties, empties_memory};
-use crate::ledger::queue_memory;
+use crate::memory::cells::{CellPool, Empties, empties_memory};
+use crate::memory::ledger::queue_memory;
 use crate::message::{Control, LaneMsg};
 use crate::transfer::{Kept, Place, Routes};
 

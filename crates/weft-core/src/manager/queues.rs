@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use super::LocalConnectionManager;
 use crate::address::HalfAddr;
 use crate::half::{CircuitHalf, Peer, Role};
-use crate::ledger::map_entry;
 use crate::link::Link;
+use crate::memory::ledger::map_entry;
 use crate::message::{CommandUse, QueueKind, QueueUse};
 use crate::params::RelayParams;
 use crate::slots::HalfKey;
@@ -108,7 +108,7 @@ impl QueueMeasuring {
         self.gone = Vec::new();
     }
 
-    /// As [`CellQueue::move_to`](crate::cells::CellQueue::move_to), with the times of the cells.
+    /// As [`CellQueue::move_to`](crate::memory::cells::CellQueue::move_to), with the times of the cells.
     pub(super) fn move_to(
         &mut self,
         slot: HalfKey,

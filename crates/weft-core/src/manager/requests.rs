@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use weft_share::{Shares, Ticket};
 
 use crate::address::HalfAddr;
-use crate::ledger::{map_entry, queue_memory};
+use crate::memory::ledger::{map_entry, queue_memory};
 use crate::message::{Asker, ToController};
 
 /// Requests that may wait on one thread: those of a second in which 4,000 circuits are made.

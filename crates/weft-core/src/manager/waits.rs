@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::address::HalfAddr;
 use crate::half::{Halves, Wait};
-use crate::ledger::queue_memory;
+use crate::memory::ledger::queue_memory;
 
 /// Waits are swept once there are more than this many, and more than four for each half.
 const SWEEP_FROM: usize = 1024;

@@ -17,7 +17,7 @@ use super::tunnels::{TunnelNews, TunnelOrder};
 use crate::abra::{Capacity, Rates};
 use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId, StreamAddr, ThreadId};
 use crate::handshake::PeerIdentity;
-use crate::ledger::{Cut, Holdings, Ledger};
+use crate::memory::ledger::{Cut, Holdings, Ledger};
 use crate::origin::{AppRefusal, HopFlow, LinkFailure, LinkStep, OriginEvent, StreamOpening};
 use crate::params::RelayParams;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::activity::Activity;
 use crate::address::{ConnectionId, ThreadId};
-use crate::ledger::Ledger;
+use crate::memory::ledger::Ledger;
 use weft_counts::extrainfo::{Directions, PaddingTotals, PortTraffic};
 
 /// Links that a thread names in a report: the heaviest.

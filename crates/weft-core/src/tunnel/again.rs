@@ -7,7 +7,7 @@ use weft_cell::Cell;
 use super::legs::{Choice, Leg, Legs};
 use super::outstanding::SPAN;
 use crate::address::{HalfAddr, OriginId};
-use crate::cells::CellPool;
+use crate::memory::cells::CellPool;
 
 /// A leg stands still if a message that was sent on it so long ago, or three round trips of the leg, is still the next that the far
 /// end waits for, and has been for so long.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weft_cell::{Cell, ChanCmd};
 
-use crate::ledger::{queue_memory, shrink};
+use crate::memory::ledger::{queue_memory, shrink};
 
 /// Copies in a block (8 kB): what a tunnel with one message under way takes.
 const BLOCK: usize = 16;

@@ -10,7 +10,7 @@ use super::outstanding::Outstanding;
 use super::slow::Pace;
 use super::{LegLink, MAX_LEGS, Policy, Room, Sequence};
 use crate::address::{HalfAddr, OriginId};
-use crate::ledger::{Held, queue_memory, shrink};
+use crate::memory::ledger::{Held, queue_memory, shrink};
 
 /// How legs are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -23,9 +23,9 @@ use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 
 use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
 use crate::bucket::TokenBucket;
-use crate::cells::CellQueue;
 use crate::flow::Terms;
-use crate::ledger::{Cause, Held};
+use crate::memory::cells::CellQueue;
+use crate::memory::ledger::{Cause, Held};
 use crate::origin::TunnelKind;
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;

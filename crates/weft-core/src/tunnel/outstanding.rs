@@ -8,7 +8,7 @@ use weft_cell::Cell;
 
 use super::copies::Copies;
 use crate::address::HalfAddr;
-use crate::ledger::{map_entry, queue_memory, shrink};
+use crate::memory::ledger::{map_entry, queue_memory, shrink};
 
 /// A number may be this far past the oldest that is not acknowledged: the far end keeps as many.
 pub(crate) const SPAN: u64 = super::reorder::MAX_REORDER as u64;

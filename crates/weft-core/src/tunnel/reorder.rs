@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weft_cell::Cell;
 
-use crate::ledger::{Held, Waits, map_entry};
+use crate::memory::ledger::{Held, Waits, map_entry};
 
 /// Messages that wait at most: 8 MiB. A far end that keeps to its congestion windows has far fewer under way.
 pub(crate) const MAX_REORDER: usize = 16384;

@@ -12,7 +12,7 @@ use super::{
     Acknowledged, Arrival, Closing, LegLink, Legs, Policy, Removed, Reorder, Room, SPAN, Sequence,
 };
 use crate::address::{ConnectionId, HalfAddr, OriginId, ThreadId};
-use crate::cells::CellPool;
+use crate::memory::cells::CellPool;
 use crate::slots::HalfKey;
 
 fn half(n: u32) -> HalfAddr {

@@ -16,7 +16,7 @@ use weft_core::controller::Notice;
 use weft_core::credit::CIRCUIT_CREDIT;
 use weft_core::early::MAX_EARLY_XOFF;
 use weft_core::flow::Terms;
-use weft_core::ledger::{Cause, Cut, Held, Ledger};
+use weft_core::memory::ledger::{Cause, Cut, Held, Ledger};
 use weft_core::message::{Report, RingDepths, ToController, Totals};
 use weft_share::PreviousHop;
 

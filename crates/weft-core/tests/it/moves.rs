@@ -12,7 +12,7 @@ use weft_cell::link_msg::Destroy;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::ledger::Ledger;
+use weft_core::memory::ledger::Ledger;
 use weft_core::message::{Report, RingDepths, ToController, Totals};
 use weft_core::params::RelayParams;
 use weft_core::transfer::MOST_CIRCUITS;

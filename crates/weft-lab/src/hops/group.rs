@@ -140,7 +140,7 @@ const SYSTEM_CALLS: [&str; 27] = [
 /// came, cells here, which are the paper's `send_packet` and `relay_packet`.
 const NETWORKING_PATHS: [&str; 19] = [
     "weft_cell",
-    "weft_core::cells",
+    "weft_core::memory::cells",
     "weft_core::manager::edges::sockets",
     "weft_core::manager::forward",
     "weft_core::manager::streams::sending",

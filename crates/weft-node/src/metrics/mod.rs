@@ -29,7 +29,7 @@ mod tests {
     use weft_client::{ProbeCounts, StatementCounts, TunnelCounts};
     use weft_core::address::ThreadId;
     use weft_core::controller::{AbraCounts, FamilyCounts};
-    use weft_core::ledger::Ledger;
+    use weft_core::memory::ledger::Ledger;
     use weft_core::message::{
         CircpadTotals, IntroTotals, RendezvousTotals, Report, RingDepths, Totals,
     };

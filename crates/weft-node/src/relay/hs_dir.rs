@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use weft_config::Options;
-use weft_core::ledger::{Cause, Cut, Held};
+use weft_core::memory::ledger::{Cause, Cut, Held};
 use weft_dir::budget::Budget;
 use weft_dir::hs_dir::{HsDir, Limits};
 use weft_dir::params::Params;

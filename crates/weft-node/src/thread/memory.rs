@@ -1,12 +1,12 @@
 //! What the sockets of a thread hold, for its ledger, and the connections that are closed when memory is
-//! short (see `weft_core::ledger`).
+//! short (see `weft_core::memory::ledger`).
 
 use std::time::Instant;
 
 use weft_cell::Cell;
 use weft_core::address::ConnectionId;
 use weft_core::handshake::HANDSHAKE_TIMEOUT;
-use weft_core::ledger::{Cause, Cut, Held, Ledger};
+use weft_core::memory::ledger::{Cause, Cut, Held, Ledger};
 use weft_core::message::{LaneMsg, ToController};
 
 use super::ConnectionThread;

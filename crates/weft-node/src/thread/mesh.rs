@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use mio::Waker;
 use weft_core::address::ThreadId;
-use weft_core::cells::Empties;
 use weft_core::manager::Outbox;
+use weft_core::memory::cells::Empties;
 use weft_core::message::{Control, FromController, LaneMsg, ToController};
 use weft_sync::ring::{Receiver, Sender, ring};
 use weft_sync::wake::WakeFlag;

@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use weft_core::ledger::Ledger;
 use weft_core::load::Load;
 use weft_core::manager::ControllerLoad;
+use weft_core::memory::ledger::Ledger;
 use weft_core::message::{Activity, ConnectionBytes, Report, RingDepths, ToController, Totals};
 use weft_counts::extrainfo::{Directions, PortTraffic};
 

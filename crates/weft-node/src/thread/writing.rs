@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use weft_config::options::SchedulerKind;
-use weft_core::cells::Empties;
 use weft_core::manager::Room;
+use weft_core::memory::cells::Empties;
 use weft_core::scheduler::{RunTimes, kist};
 use weft_core::slots::{LinkKey, SlotKey as _};
 

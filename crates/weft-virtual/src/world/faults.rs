@@ -5,7 +5,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use weft_core::address::ThreadId;
-use weft_core::ledger::{Ledger, relieve};
+use weft_core::memory::ledger::{Ledger, relieve};
 use weft_core::message::FromController;
 use weft_world::HostId;
 

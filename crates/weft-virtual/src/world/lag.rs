@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use weft_core::address::ThreadId;
-use weft_core::cells::Empties;
+use weft_core::memory::cells::Empties;
 use weft_core::message::{Control, FromController, LaneMsg, ToController};
 
 use super::World;

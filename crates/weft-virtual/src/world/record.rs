@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use weft_cell::CELL_LEN;
 use weft_cell::Cell;
-use weft_core::cells::Empties;
+use weft_core::memory::cells::Empties;
 
 /// A record's header.
 pub(super) const HEADER: usize = 5;

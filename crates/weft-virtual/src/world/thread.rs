@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::cells::Empties;
 use weft_core::handshake::PeerIdentity;
 use weft_core::load::Load;
 use weft_core::loss::TcpCounters;
 use weft_core::manager::{ControllerLoad, LocalConnectionManager};
+use weft_core::memory::cells::Empties;
 use weft_core::message::{Control, FromController, LaneMsg, Report, RingDepths, ToController};
 use weft_core::scheduler::{RunTimes, kist};
 use weft_core::slots::{LinkKey, SlotKey as _};

@@ -20,10 +20,10 @@ use weft_cell::stream_msg::{Connected, End};
 
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
-use crate::buffer::{Bytes, Spares};
 use crate::edge::{Edge, EdgeNews, Edges, Phase, StreamAt};
 use crate::flow::{Left, Side};
-use crate::ledger::{Held, queue_memory};
+use crate::memory::buffer::{Bytes, Spares};
+use crate::memory::ledger::{Held, queue_memory};
 use crate::message::{EdgeCell, HalfControl, LaneMsg, ToController};
 use crate::origin::{EndedBy, OriginEvent};
 use crate::slots::EdgeKey;

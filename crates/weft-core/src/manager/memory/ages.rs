@@ -14,13 +14,13 @@ use weft_cell::relay::RelayBody;
 use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, StreamAddr, ThreadId};
-use crate::buffer::Spares;
-use crate::cells::{CellPool, CellQueue};
 use crate::edge::{Edge, StreamAt};
 use crate::flow::{CcParams, CircuitFlow, StreamFlow, Terms};
 use crate::handshake::{LinkRole, PeerIdentity};
-use crate::ledger::Held;
 use crate::link::Link;
+use crate::memory::buffer::Spares;
+use crate::memory::cells::{CellPool, CellQueue};
+use crate::memory::ledger::Held;
 use crate::padding::{Ends, LinkPadding};
 use crate::slots::{EdgeKey, HalfKey};
 use crate::streams::{Place, Streams};

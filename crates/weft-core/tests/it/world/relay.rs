@@ -18,8 +18,8 @@ use weft_core::controller::{
 };
 use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, LinkRole, PeerIdentity};
-use weft_core::ledger::{Cut, Ledger, relieve};
 use weft_core::manager::{ControllerLoad, LinkError, LocalConnectionManager, Received};
+use weft_core::memory::ledger::{Cut, Ledger, relieve};
 use weft_core::message::{Control, FromController, LaneMsg, StreamRequest, ToController, Totals};
 use weft_core::origin::{LinkFailure, OriginEvent};
 use weft_core::params::RelayParams;

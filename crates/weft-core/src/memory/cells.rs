@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weft_cell::{CELL_LEN, Cell, ChanCmd};
 
-use crate::ledger::{Held, queue_memory, shrink};
+use crate::memory::ledger::{Held, queue_memory, shrink};
 
 /// Cells that a pool keeps for reuse at most (about 2 MiB).
 const POOL_KEEPS: usize = 4096;
