@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::circpad::CircpadParams;
 use crate::flow::CcParams;
+use crate::limits::stream_dos::StreamDosParams;
 use crate::padding::PaddingParams;
-use crate::stream_dos::StreamDosParams;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 /// The shortest time after which a link without circuits is closed that leads to no relay of the

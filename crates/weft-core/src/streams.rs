@@ -16,9 +16,9 @@ use crate::credit::{Lender, Loan};
 use crate::early::{Early, Kept};
 use crate::ended::{Ended, Late};
 use crate::flow::{CcParams, CircuitFlow, Left, Rtt};
+use crate::limits::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 use crate::memory::cells::CellPool;
 use crate::memory::ledger::{Held, Waits, map_entry, queue_memory, shrink};
-use crate::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 
 /// Streams that one circuit may have at once: more than any client opens, and less than there are
 /// stream ids.

@@ -18,8 +18,8 @@ use weft_share::{PreviousHop, Shares, Ticket};
 
 use super::RelayController;
 use crate::address::{ConnectionId, HalfAddr};
-use crate::bucket::TokenBucket;
-use crate::dos::IntroDosParams;
+use crate::limits::bucket::TokenBucket;
+use crate::limits::dos::IntroDosParams;
 use crate::message::{EstablishRequest, IntroNews, IntroOrder};
 
 /// Introduction circuits at most, shared by the hops that they come by.

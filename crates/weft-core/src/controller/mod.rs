@@ -38,8 +38,8 @@ use weft_share::PreviousHop;
 
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::balance::Balance;
-use crate::dos::{Dos, DosParams};
 use crate::handshake::PeerIdentity;
+use crate::limits::dos::{Dos, DosParams};
 use crate::memory::ledger::{Holdings, Ledger};
 use crate::message::{FromController, Report, ToController, Totals};
 use crate::origin::{LinkFailure, LinkState};
@@ -592,7 +592,7 @@ impl RelayController {
     }
 
     /// Counters of the defences since the start.
-    pub fn dos_counts(&self) -> crate::dos::DosCounts {
+    pub fn dos_counts(&self) -> crate::limits::dos::DosCounts {
         self.dos.counts()
     }
 

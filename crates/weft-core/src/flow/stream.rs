@@ -7,7 +7,7 @@ use weft_cell::stream_msg::{Xoff, Xon};
 
 use super::vegas::ewma;
 use super::{CcParams, FlowError};
-use crate::bucket::TokenBucket;
+use crate::limits::bucket::TokenBucket;
 
 /// DATA cells that a stream's window begins with.
 const WINDOW: u16 = 500;

@@ -22,8 +22,8 @@ use weft_cell::conflux_msg::{DesiredUx, Link};
 use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 
 use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
-use crate::bucket::TokenBucket;
 use crate::flow::Terms;
+use crate::limits::bucket::TokenBucket;
 use crate::memory::cells::CellQueue;
 use crate::memory::ledger::{Cause, Held};
 use crate::origin::TunnelKind;

@@ -11,7 +11,7 @@ use weft_cell::reason::DestroyReason;
 use weft_cell::relay::RelayBody;
 use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::ConnectionId;
-use weft_core::dos::{DosParams, IntroDosParams};
+use weft_core::limits::dos::{DosParams, IntroDosParams};
 use weft_crypto::intro::handshake_auth;
 
 /// The key of a service.

@@ -6,7 +6,7 @@ use crate::world::{CLIENT, Circuit, World, controller_params, extend, relay_iden
 use weft_cell::ChanCmd;
 use weft_cell::circ_msg::CreateRequest;
 use weft_core::address::ConnectionId;
-use weft_core::dos::DosParams;
+use weft_core::limits::dos::DosParams;
 use weft_core::origin::LinkFailure;
 
 fn one_connection() -> DosParams {

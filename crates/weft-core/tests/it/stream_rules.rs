@@ -6,9 +6,9 @@ use crate::world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, relay_identity};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{End, Resolved, Seen, Sendme};
 use weft_cell::{ChanCmd, RelayCmd};
+use weft_core::limits::stream_dos::{StreamDefense, StreamDosParams};
 use weft_core::params::RelayParams;
 use weft_core::slots::EdgeKey;
-use weft_core::stream_dos::{StreamDefense, StreamDosParams};
 
 /// A client that the test plays cell by cell, with one stream open at the relay.
 fn with_stream(seed: u64) -> (World, Circuit, (usize, EdgeKey)) {

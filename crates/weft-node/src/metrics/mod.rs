@@ -126,7 +126,7 @@ mod tests {
             reports: vec![report(0), report(1)],
             counts,
             introductions: 21,
-            dos: weft_core::dos::DosCounts::default(),
+            dos: weft_core::limits::dos::DosCounts::default(),
             dir_port_full: 47,
             connections: connections(),
             max_connections: 19968,

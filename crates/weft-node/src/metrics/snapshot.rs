@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use weft_core::controller::{AbraCounts, ConnectionCounts, Counts, FamilyCounts};
-use weft_core::dos::DosCounts;
+use weft_core::limits::dos::DosCounts;
 use weft_core::message::{Report, Totals};
 use weft_dir::command::RelayFlags;
 use weft_dir::hs_dir::HsDirCounts;

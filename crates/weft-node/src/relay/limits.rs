@@ -9,10 +9,10 @@ use weft_config::Options;
 use weft_config::options::SchedulerKind;
 use weft_core::circpad::CircpadParams;
 use weft_core::controller::{ControllerParams, Sharing};
-use weft_core::dos::{DosParams, IntroDosParams};
+use weft_core::limits::dos::{DosParams, IntroDosParams};
+use weft_core::limits::stream_dos::{StreamDefense, StreamDosParams};
 use weft_core::padding::PaddingParams;
 use weft_core::params::RelayParams;
-use weft_core::stream_dos::{StreamDefense, StreamDosParams};
 use weft_dir::params::Params;
 
 use super::{Relay, congestion};

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use weft_cell::identity::RsaIdentity;
-use weft_core::bucket::TokenBucket;
+use weft_core::limits::bucket::TokenBucket;
 use weft_core::message::Totals;
 use weft_core::routable;
 use weft_sync::lease::Lease;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weft_core::bucket::TokenBucket;
+use weft_core::limits::bucket::TokenBucket;
 
 /// Less than this is not worth a turn.
 const LEAST: u64 = 4_096;

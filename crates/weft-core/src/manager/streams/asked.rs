@@ -14,10 +14,10 @@ use crate::early::{Early, Kept};
 use crate::edge::StreamAt;
 use crate::flow::{Left, Side, Terms};
 use crate::half::{CircuitHalf, Role};
+use crate::limits::stream_dos::StreamVerdict;
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Asker, Control, EdgeControl, StreamAsk, StreamRequest, ToController};
 use crate::slots::HalfKey;
-use crate::stream_dos::StreamVerdict;
 use crate::streams::Place;
 
 impl LocalConnectionManager {

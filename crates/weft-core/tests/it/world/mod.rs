@@ -15,7 +15,7 @@ use std::time::Duration;
 use weft_cell::RelayCmd;
 use weft_core::address::ConnectionId;
 use weft_core::controller::{ControllerParams, Sharing};
-use weft_core::dos::DosParams;
+use weft_core::limits::dos::DosParams;
 
 /// A relay that may have so many connections.
 pub fn controller_params(max_connections: usize, dos: DosParams) -> ControllerParams {

@@ -16,8 +16,8 @@ use weft_core::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
 use weft_core::controller::{
     Action, ControllerParams, EdgePeer, Notice, OnionskinKind, RelayController, Sharing,
 };
-use weft_core::dos::DosParams;
 use weft_core::handshake::{Established, LinkRole, PeerIdentity};
+use weft_core::limits::dos::DosParams;
 use weft_core::manager::{ControllerLoad, LinkError, LocalConnectionManager, Received};
 use weft_core::memory::ledger::{Cut, Ledger, relieve};
 use weft_core::message::{Control, FromController, LaneMsg, StreamRequest, ToController, Totals};

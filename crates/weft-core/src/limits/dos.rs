@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use weft_share::network;
 
-use crate::bucket::TokenBucket;
+use crate::limits::bucket::TokenBucket;
 
 /// Addresses that are kept track of at once. Those with open connections are bounded by the number
 /// of connections; the rest are of the last minutes, or marked.

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use crate::bucket::TokenBucket;
+use crate::limits::bucket::TokenBucket;
 
 /// Parameters of torrc and consensus; the defaults are C tor's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
