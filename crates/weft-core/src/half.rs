@@ -14,11 +14,11 @@ use crate::address::{AddrHasher, ConnectionId, HalfAddr, HopIndex, OriginId, Thr
 use crate::flow::{CcParams, CircuitFlow, Terms};
 use crate::memory::cells::CellQueue;
 use crate::memory::ledger::Held;
+use crate::slots::worklist::Place;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _, Slots};
 use crate::streams::Streams;
 use crate::traffic::CircuitTraffic;
 use crate::tunnel::{LegSide, Tunnel};
-use crate::worklist::Place;
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 /// RELAY_EARLY cells that one circuit may carry (tor-spec 5.6).

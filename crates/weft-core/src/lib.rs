@@ -59,4 +59,3 @@ pub mod traffic;
 pub mod transfer;
 pub mod tunnel;
 pub mod width;
-pub(crate) mod worklist;

@@ -19,8 +19,8 @@ use crate::load::Load;
 use crate::loss::LossMeter;
 use crate::memory::ledger::{Held, Waits, map_entry, queue_memory};
 use crate::padding::LinkPadding;
+use crate::slots::worklist::{Place, Worklist};
 use crate::slots::{HalfKey, LinkKey, SlotKey as _};
-use crate::worklist::{Place, Worklist};
 
 /// DESTROYs that may wait on a link: more than all its circuits can cause at once. A peer that makes
 /// us send more without reading is cut off.

@@ -16,8 +16,8 @@ use crate::half::{Purpose, Role, Subscription, WeightsOf};
 use crate::link::Link;
 use crate::message::{AbraReport, ToController};
 use crate::origin::OriginEvent;
+use crate::slots::worklist::Worklist;
 use crate::slots::{HalfKey, SlotKey as _};
-use crate::worklist::Worklist;
 
 /// Statements of a hop in a second that are handed on: the answer to an ASK, and one that was due.
 const PER_SECOND: u32 = 2;

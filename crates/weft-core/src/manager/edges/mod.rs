@@ -27,7 +27,7 @@ use crate::memory::ledger::{Held, queue_memory};
 use crate::message::{EdgeCell, HalfControl, LaneMsg, ToController};
 use crate::origin::{EndedBy, OriginEvent};
 use crate::slots::EdgeKey;
-use crate::worklist::{Place, Worklist};
+use crate::slots::worklist::{Place, Worklist};
 
 /// A thread's edges, and the tables that list them.
 ///

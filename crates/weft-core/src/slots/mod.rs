@@ -5,6 +5,8 @@
 //! there. What may outlive the tenant is an address ([`HalfAddr`](crate::address::HalfAddr),
 //! [`EdgeAddr`](crate::address::EdgeAddr)): a key and the generation of the slot.
 
+pub(crate) mod worklist;
+
 use std::fmt;
 
 /// A slot's number in one kind of table, so that a key of one table cannot be used in another.
