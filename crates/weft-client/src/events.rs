@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_core::address::ConnectionId;
+use weft_core::origin::traffic::CircuitReport;
 use weft_core::origin::{LinkState, OriginId};
-use weft_core::traffic::CircuitReport;
 
 use crate::isolation::{Fields, Isolation};
 

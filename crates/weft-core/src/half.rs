@@ -14,10 +14,10 @@ use crate::address::{AddrHasher, ConnectionId, HalfAddr, HopIndex, OriginId, Thr
 use crate::flow::{CcParams, CircuitFlow, Terms};
 use crate::memory::cells::CellQueue;
 use crate::memory::ledger::Held;
+use crate::origin::traffic::CircuitTraffic;
 use crate::slots::worklist::Place;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _, Slots};
 use crate::streams::Streams;
-use crate::traffic::CircuitTraffic;
 use crate::tunnel::{LegSide, Tunnel};
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 

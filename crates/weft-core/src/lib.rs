@@ -55,7 +55,6 @@ pub mod routable;
 pub mod scheduler;
 pub mod slots;
 pub(crate) mod streams;
-pub mod traffic;
 pub mod transfer;
 pub mod tunnel;
 pub mod width;

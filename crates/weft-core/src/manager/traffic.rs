@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::LocalConnectionManager;
 use crate::half::{Origin, Role};
 use crate::origin::OriginEvent;
-use crate::traffic::{CircuitReport, Congestion};
+use crate::origin::traffic::{CircuitReport, Congestion};
 
 /// How often all of it is reported.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -27,8 +27,8 @@ use crate::limits::bucket::TokenBucket;
 use crate::memory::cells::CellQueue;
 use crate::memory::ledger::{Cause, Held};
 use crate::origin::TunnelKind;
+use crate::origin::traffic::CircuitTraffic;
 use crate::streams::Streams;
-use crate::traffic::CircuitTraffic;
 
 pub(crate) use again::Acknowledged;
 pub use legs::Closing;

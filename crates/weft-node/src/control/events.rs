@@ -5,7 +5,7 @@ use super::fields::Fields;
 use super::reply::push_data;
 use super::view::{BootstrapView, CircuitView, LinkView, StreamView};
 use weft_core::message::ConnectionBytes;
-use weft_core::traffic::{CircuitReport, CircuitTraffic};
+use weft_core::origin::traffic::{CircuitReport, CircuitTraffic};
 
 /// The names of events, in C tor's order (`control_event_table`). SETEVENTS accepts all of them, also
 /// those that this node never sends.
@@ -317,7 +317,7 @@ mod tests {
     use std::time::Duration;
 
     use weft_core::origin::OriginId;
-    use weft_core::traffic::Congestion;
+    use weft_core::origin::traffic::Congestion;
 
     use super::*;
 

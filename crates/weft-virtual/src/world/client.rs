@@ -14,10 +14,10 @@ use weft_client::{
     Now, Output, PathParams, Paths,
 };
 use weft_core::address::ConnectionId;
+use weft_core::origin::traffic::CircuitReport;
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRequest, OriginCommand, OriginEvent, OriginId,
 };
-use weft_core::traffic::CircuitReport;
 use weft_path::{CircuitSelection, RelayName, Relays};
 use weft_sim::compromise::abra::pools::Choice;
 use weft_traffic::records::Outcome;

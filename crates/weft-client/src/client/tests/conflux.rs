@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weft_core::address::ConnectionId;
+use weft_core::origin::traffic::CircuitReport;
 use weft_core::origin::{AppOpening, DesiredUx, OriginEvent, OriginId};
-use weft_core::traffic::CircuitReport;
 use weft_path::{CircuitSelection, Outcome};
 
 use super::world::{Links, Manner, World, rsa};
@@ -97,7 +97,7 @@ fn the_set_as_a_whole_is_in_no_list_and_no_event() {
         streams: Vec::new(),
         circuits: vec![CircuitReport {
             circuit: set,
-            traffic: weft_core::traffic::CircuitTraffic::default(),
+            traffic: weft_core::origin::traffic::CircuitTraffic::default(),
             congestion: None,
         }],
     });

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_core::address::ConnectionId;
+use weft_core::origin::traffic::{CircuitReport, CircuitTraffic};
 use weft_core::origin::{EndedBy, LinkFailure, LinkState, OriginEvent, OriginId};
-use weft_core::traffic::{CircuitReport, CircuitTraffic};
 use weft_log::{SafeLogging, Severity};
 
 use super::world::{Manner, World, rsa};

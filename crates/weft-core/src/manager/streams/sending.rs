@@ -14,9 +14,9 @@ use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
 use crate::half::{CircuitHalf, Role};
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Control, EdgeCell, EdgeControl, LaneMsg};
+use crate::origin::traffic::CircuitTraffic;
 use crate::slots::HalfKey;
 use crate::streams::Streams;
-use crate::traffic::CircuitTraffic;
 
 impl LocalConnectionManager {
     /// Hands a message to an edge, wherever it is.

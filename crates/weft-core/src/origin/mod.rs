@@ -7,6 +7,8 @@
 //! [`OriginId`] and streams by the [`ConnectionId`] of the application's connection, and never
 //! learns where they live. Commands for what is closed are ignored: the event about that has been sent.
 
+pub mod traffic;
+
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use weft_cell::stream_msg::{BeginFlags, Resolved};
 use weft_crypto::HopKeys;
 
 use crate::address::{ConnectionId, HopIndex};
-use crate::traffic::CircuitReport;
+use crate::origin::traffic::CircuitReport;
 
 pub use crate::address::OriginId;
 
