@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use libfuzzer_sys::fuzz_target;
 use weft_cell::abra::MAX_WEIGHT;
 use weft_cell::identity::Ed25519Identity;
-use weft_core::abra::{MAX_AGE, Memo};
+use weft_core::extensions::abra::{MAX_AGE, Memo};
 
 /// The relay of `weft-core`'s tests, which signed the examples.
 const RELAY: Ed25519Identity = Ed25519Identity([

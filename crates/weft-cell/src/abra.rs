@@ -2,7 +2,7 @@
 //! how scarce its bandwidth is, and the relay answers with signed statements (Schrock 2017, 3.1; Geddes et
 //! al. 2016).
 //!
-//! Nothing is verified here: a [`Statement`] is what its bytes claim. `weft_core::abra` checks the
+//! Nothing is verified here: a [`Statement`] is what its bytes claim. `weft_core::extensions::abra` checks the
 //! signature.
 
 use crate::fields::{CutShort, Fields};

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use slab::Slab;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
-use weft_core::abra::{AbraError, MAX_AGE, Memo};
+use weft_core::extensions::abra::{AbraError, MAX_AGE, Memo};
 use weft_path::Candidate;
 
 use crate::hop::Hop;

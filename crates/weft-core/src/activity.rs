@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weft_cell::CELL_LEN;
 
-use crate::abra::{BIN, Rates, SECOND};
+use crate::extensions::abra::{BIN, Rates, SECOND};
 use crate::half::{Halves, Measured, Moved, Role};
 use crate::slots::HalfKey;
 
@@ -156,8 +156,8 @@ fn moved_of(halves: &mut Halves, slot: HalfKey) -> Option<&mut Moved> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abra::{THRESHOLD, mbit_per_second};
     use crate::address::ThreadId;
+    use crate::extensions::abra::{THRESHOLD, mbit_per_second};
     use crate::half::CircuitHalf;
     use crate::slots::{LinkKey, SlotKey as _};
 

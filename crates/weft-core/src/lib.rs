@@ -27,16 +27,15 @@
     )
 )]
 
-pub mod abra;
 pub(crate) mod activity;
 pub mod address;
 pub mod balance;
-pub mod circpad;
 pub mod controller;
 pub mod credit;
 pub mod early;
 pub mod edge;
 pub(crate) mod ended;
+pub mod extensions;
 pub mod flow;
 pub(crate) mod half;
 pub mod handshake;

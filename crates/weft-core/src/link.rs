@@ -12,8 +12,8 @@ use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
 use weft_share::network;
 
-use crate::abra::LinkFill;
 use crate::address::ConnectionId;
+use crate::extensions::abra::LinkFill;
 use crate::handshake::{LinkRole, PeerIdentity};
 use crate::load::Load;
 use crate::loss::LossMeter;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::circpad::CircpadParams;
+use crate::extensions::circpad::CircpadParams;
 use crate::flow::CcParams;
 use crate::limits::stream_dos::StreamDosParams;
 use crate::padding::PaddingParams;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weft_cell::abra::{AbraReason, Claim};
 
 use super::{Action, RelayController};
-use crate::abra::{Capacity, Rates, THRESHOLD};
+use crate::extensions::abra::{Capacity, Rates, THRESHOLD};
 use crate::message::{AbraReport, FromController};
 
 /// How often there is a new statement: nearly a second, so that the reports of threads, which come every

@@ -1,4 +1,4 @@
-//! PADDING_NEGOTIATE, and the padding that follows ([`crate::circpad`]).
+//! PADDING_NEGOTIATE, and the padding that follows ([`crate::extensions::circpad`]).
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use weft_crypto::circuit::BackwardMark;
 use super::LocalConnectionManager;
 use super::audit::sure;
 use crate::address::{HalfAddr, HopIndex};
-use crate::circpad::{Due, Kind, Stopped};
+use crate::extensions::circpad::{Due, Kind, Stopped};
 use crate::half::Role;
 use crate::slots::HalfKey;
 

@@ -45,7 +45,7 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::End;
 
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
-use crate::circpad::Machines;
+use crate::extensions::circpad::Machines;
 use crate::flow::{Side, StreamFlow, Terms};
 use crate::half::Halves;
 use crate::link::Links;

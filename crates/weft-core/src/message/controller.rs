@@ -14,14 +14,14 @@ use super::introduction::{IntroNews, IntroOrder};
 use super::report::Report;
 use super::requests::{ExtendRequest, StreamRequest};
 use super::tunnels::{TunnelNews, TunnelOrder};
-use crate::abra::{Capacity, Rates};
 use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId, StreamAddr, ThreadId};
+use crate::extensions::abra::{Capacity, Rates};
 use crate::handshake::PeerIdentity;
 use crate::memory::ledger::{Cut, Holdings, Ledger};
 use crate::origin::{AppRefusal, HopFlow, LinkFailure, LinkStep, OriginEvent, StreamOpening};
 use crate::params::RelayParams;
 
-/// What a connection thread measured of a second, for the relay's weight ([`crate::abra`]).
+/// What a connection thread measured of a second, for the relay's weight ([`crate::extensions::abra`]).
 #[derive(Clone, Debug)]
 pub struct AbraReport {
     /// Which thread.

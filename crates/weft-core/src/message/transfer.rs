@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::controller::{FromController, ToController};
 use super::requests::Asker;
 use crate::address::{HalfAddr, ThreadId};
-use crate::circpad::CircuitPadding;
+use crate::extensions::circpad::CircuitPadding;
 use crate::half::{CircuitHalf, Wait};
 use crate::link::Link;
 

@@ -262,7 +262,7 @@ pub enum OriginEvent {
         circuit: OriginId,
         /// The hop.
         hop: HopIndex,
-        /// ABRA_WEIGHT's body, not checked ([`crate::abra::Memo`]).
+        /// ABRA_WEIGHT's body, not checked ([`crate::extensions::abra::Memo`]).
         statement: Vec<u8>,
     },
     /// A circuit is a leg of its tunnel.

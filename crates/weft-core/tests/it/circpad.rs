@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, relay_identity, spliced};
 use weft_cell::circpad_msg::{CircpadCommand, CircpadNegotiate};
 use weft_cell::{ChanCmd, RelayCmd};
-use weft_core::circpad::CircpadParams;
+use weft_core::extensions::circpad::CircpadParams;
 use weft_core::params::RelayParams;
 
 const MSEC: Duration = Duration::from_millis(1);

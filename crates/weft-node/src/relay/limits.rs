@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use weft_config::Options;
 use weft_config::options::SchedulerKind;
-use weft_core::circpad::CircpadParams;
 use weft_core::controller::{ControllerParams, Sharing};
+use weft_core::extensions::circpad::CircpadParams;
 use weft_core::limits::dos::{DosParams, IntroDosParams};
 use weft_core::limits::stream_dos::{StreamDefense, StreamDosParams};
 use weft_core::padding::PaddingParams;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use weft_cell::identity::RsaIdentity;
 use weft_client::{Chooser as _, CircuitInfo, CircuitPurpose, CircuitStatus, Client, Now};
-use weft_core::abra::{MAX_AGE, Memo};
 use weft_core::address::{ConnectionId, HopIndex};
+use weft_core::extensions::abra::{MAX_AGE, Memo};
 use weft_core::origin::OriginId;
 use weft_path::{Candidate, CircuitSelection, RelayName, TargetPort};
 use weft_sim::compromise::abra::pools::{Choice, Circuit};

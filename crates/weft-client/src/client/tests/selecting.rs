@@ -12,7 +12,7 @@ use crate::events::CircuitPurpose;
 use crate::weights::StatementCounts;
 
 /// A client that chooses by weight, with some circuits ready. Signatures are not checked: those of statements have tests of
-/// their own (`weft_core::abra`).
+/// their own (`weft_core::extensions::abra`).
 fn choosing() -> World {
     by_weight(World::new(1, 3, "accept 80,443"))
 }
