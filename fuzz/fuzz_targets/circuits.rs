@@ -34,7 +34,7 @@ use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 use weft_core::address::ConnectionId;
 use weft_core::controller::Sharing;
 use weft_core::handshake::PeerIdentity;
-use weft_core::loss::TcpCounters;
+use weft_core::link::loss::TcpCounters;
 use weft_core::origin::LinkFailure;
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::fast;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::address::{ConnectionId, ThreadId};
-use crate::load::HALF_LIFE;
+use crate::link::load::HALF_LIFE;
 use crate::message::HeavyLink;
 use crate::width::Work;
 

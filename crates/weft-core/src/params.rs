@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::extensions::circpad::CircpadParams;
 use crate::flow::CcParams;
 use crate::limits::stream_dos::StreamDosParams;
-use crate::padding::PaddingParams;
+use crate::link::padding::PaddingParams;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 /// The shortest time after which a link without circuits is closed that leads to no relay of the

@@ -1,12 +1,12 @@
 //! Which thread gets the next link.
 //!
-//! The controller gives a new link to the thread with the least recent load ([`Load`](crate::load::Load)): Engler and
+//! The controller gives a new link to the thread with the least recent load ([`Load`](crate::link::load::Load)): Engler and
 //! Goldberg 2021, 4.3 proposes this instead of taking turns, because some links carry far more than others and live longer.
 
 use crate::address::ThreadId;
 
 /// Links count as loaded before they are, and this much of that remains after each report: half
-/// after one [`HALF_LIFE`](crate::load::HALF_LIFE) of reports four times a second, as the measured load takes its place.
+/// after one [`HALF_LIFE`](crate::link::load::HALF_LIFE) of reports four times a second, as the measured load takes its place.
 const EXPECTED_AFTER_REPORT: f64 = 0.982_821; // 2^(-1/40)
 
 /// Bytes per second below which a thread is not busy: less than a tenth of what one can carry.

@@ -12,7 +12,7 @@ use rand::RngExt as _;
 use serde::Serialize;
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::balance::{Balance, IMBALANCE};
-use weft_core::load::Load;
+use weft_core::link::load::Load;
 use weft_core::message::{HEAVIEST, HeavyLink};
 use weft_core::placement::Placement;
 use weft_stats::{Spread, quantile};

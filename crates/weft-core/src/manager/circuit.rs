@@ -14,11 +14,11 @@ use rand::Rng as _;
 use super::{LocalConnectionManager, Notify, ProtocolViolation};
 use crate::address::{ConnectionId, HalfAddr, HopIndex};
 use crate::half::{CircuitHalf, ForwardStage, Peer, Purpose, Role};
+use crate::link::padding::LinkUse;
 use crate::message::{
     Asker, EdgeControl, ExtendRequest, HalfControl, IntroNews, Requester, ToController,
 };
 use crate::origin::OriginEvent;
-use crate::padding::LinkUse;
 use crate::slots::{HalfKey, LinkKey};
 
 impl LocalConnectionManager {

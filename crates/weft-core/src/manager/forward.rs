@@ -26,8 +26,8 @@ use weft_cell::{Cell, CellView, ChanCmd};
 use super::{LocalConnectionManager, Notify};
 use crate::address::HalfAddr;
 use crate::half::{Backward, ForwardStage, Peer, Purpose, Role};
+use crate::link::padding::LinkUse;
 use crate::message::{HalfCell, LaneMsg};
-use crate::padding::LinkUse;
 use crate::slots::{HalfKey, LinkKey};
 
 impl LocalConnectionManager {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::LocalConnectionManager;
 use crate::handshake::PeerIdentity;
-use crate::loss::TcpCounters;
+use crate::link::loss::TcpCounters;
 use crate::message::{HEAVIEST, HeavyLink, ToController};
 use crate::slots::LinkKey;
 

@@ -14,10 +14,10 @@ use weft_cell::{CELL_LEN, CellView, ChanCmd};
 use super::{LocalConnectionManager, Notify};
 use crate::address::ConnectionId;
 use crate::handshake::Established;
+use crate::link::padding::{Ends, LinkPadding, LinkUse};
 use crate::link::{Link, MAX_DESTROYS};
 use crate::message::ToController;
 use crate::origin::{LinkFailure, LinkStep};
-use crate::padding::{Ends, LinkPadding, LinkUse};
 use crate::slots::LinkKey;
 
 /// Longest variable-length cell that an opened link may bring; none is expected, VPADDING may come.

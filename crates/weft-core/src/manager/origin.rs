@@ -18,9 +18,9 @@ use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, Strea
 use crate::edge::{Asked, StreamAt};
 use crate::flow::{CircuitFlow, PathKind};
 use crate::half::{CircuitHalf, Role, Waiting};
+use crate::link::padding::LinkUse;
 use crate::message::{EdgeControl, ToController};
 use crate::origin::{HopFlow, OriginEvent};
-use crate::padding::LinkUse;
 use crate::slots::{HalfKey, LinkKey};
 use crate::streams::{HopEnd, Place};
 

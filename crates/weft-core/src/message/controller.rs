@@ -89,7 +89,7 @@ pub enum ToController {
         circuits: usize,
         /// [`FromController::Join`]s carried out for it, or refused.
         joins: u64,
-        /// Lost packets hold it up ([`LossMeter`](crate::loss::LossMeter)).
+        /// Lost packets hold it up ([`LossMeter`](crate::link::loss::LossMeter)).
         lossy: bool,
     },
     /// A connection was closed, as a link or before it was one.

@@ -1,5 +1,5 @@
 //! Netflow padding of links that this node opened as a client (padding-spec 2), in a whole node without
-//! sockets. `weft_core::padding` has tests of its times.
+//! sockets. `weft_core::link::padding` has tests of its times.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use weft_core::address::ConnectionId;
 use weft_core::controller::{ControllerParams, Notice, Sharing};
 use weft_core::handshake::PeerIdentity;
 use weft_core::limits::dos::DosParams;
-use weft_core::loss::TcpCounters;
+use weft_core::link::loss::TcpCounters;
 use weft_core::origin::LinkFailure;
 use weft_core::params::RelayParams;
 

@@ -11,7 +11,7 @@ use weft_core::controller::{ControllerParams, Sharing};
 use weft_core::extensions::circpad::CircpadParams;
 use weft_core::limits::dos::{DosParams, IntroDosParams};
 use weft_core::limits::stream_dos::{StreamDefense, StreamDosParams};
-use weft_core::padding::PaddingParams;
+use weft_core::link::padding::PaddingParams;
 use weft_core::params::RelayParams;
 use weft_dir::params::Params;
 

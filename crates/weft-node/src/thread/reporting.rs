@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use weft_core::load::Load;
+use weft_core::link::load::Load;
 use weft_core::manager::ControllerLoad;
 use weft_core::memory::ledger::Ledger;
 use weft_core::message::{Activity, ConnectionBytes, Report, RingDepths, ToController, Totals};

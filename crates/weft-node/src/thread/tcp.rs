@@ -4,7 +4,7 @@
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use weft_core::loss::TcpCounters;
+use weft_core::link::loss::TcpCounters;
 use weft_core::scheduler::kist::SocketState;
 
 /// Reads `TCP_INFO` and the number of bytes that the kernel has not sent yet.

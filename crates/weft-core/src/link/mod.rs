@@ -1,6 +1,10 @@
 //! An opened link as its connection thread keeps it: its peer's identity, the circuits that it carries,
 //! and what is about to be written to it.
 
+pub mod load;
+pub mod loss;
+pub mod padding;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 use std::hint::black_box;
@@ -15,10 +19,10 @@ use weft_share::network;
 use crate::address::ConnectionId;
 use crate::extensions::abra::LinkFill;
 use crate::handshake::{LinkRole, PeerIdentity};
-use crate::load::Load;
-use crate::loss::LossMeter;
+use crate::link::load::Load;
+use crate::link::loss::LossMeter;
+use crate::link::padding::LinkPadding;
 use crate::memory::ledger::{Held, Waits, map_entry, queue_memory};
-use crate::padding::LinkPadding;
 use crate::slots::worklist::{Place, Worklist};
 use crate::slots::{HalfKey, LinkKey, SlotKey as _};
 
