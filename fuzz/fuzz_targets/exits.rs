@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use libfuzzer_sys::fuzz_target;
 use weft_cell::stream_msg::{AnswerKind, Begin, Resolve};
 use weft_core::address::{HalfAddr, StreamAddr, ThreadId};
-use weft_core::edge::StreamAt;
 use weft_core::flow::Terms;
 use weft_core::slots::HalfKey;
+use weft_core::stream::edge::StreamAt;
 use weft_exit::{
     DnsAnswer, DnsError, ExitAction, ExitSettings, Exits, Found, PreviousKind, Query, QueryKind,
     QueryPurpose,

@@ -17,7 +17,7 @@ use crate::memory::ledger::Held;
 use crate::origin::traffic::CircuitTraffic;
 use crate::slots::worklist::Place;
 use crate::slots::{HalfKey, LinkKey, SlotKey as _, Slots};
-use crate::streams::Streams;
+use crate::stream::table::Streams;
 use crate::tunnel::{LegSide, Tunnel};
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 

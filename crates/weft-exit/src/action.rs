@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use weft_cell::stream_msg::{BeginFlags, End, Resolved};
-use weft_core::edge::StreamAt;
+use weft_core::stream::edge::StreamAt;
 use weft_log::Line;
 use weft_share::PreviousHop;
 

@@ -12,7 +12,7 @@ use weft_cell::stream_msg::{
     Answer as ResolvedAnswer, AnswerKind, Begin, BeginFlags, End, Resolve, Resolved, reverse_name,
 };
 use weft_core::address::StreamAddr;
-use weft_core::edge::StreamAt;
+use weft_core::stream::edge::StreamAt;
 use weft_log::Line;
 use weft_policy::ExitPolicy;
 use weft_share::PreviousHop;

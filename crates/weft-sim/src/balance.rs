@@ -15,6 +15,7 @@ use weft_core::balance::{Balance, IMBALANCE};
 use weft_core::link::load::Load;
 use weft_core::message::{HEAVIEST, HeavyLink};
 use weft_core::placement::Placement;
+use weft_stats::bounds::{Bounds, OutOfBounds};
 use weft_stats::{Spread, quantile};
 
 use crate::parallel;

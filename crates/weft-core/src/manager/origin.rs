@@ -15,14 +15,14 @@ use weft_crypto::HopKeys;
 use super::circuit::ClosedBy;
 use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr};
-use crate::edge::{Asked, StreamAt};
 use crate::flow::{CircuitFlow, PathKind};
 use crate::half::{CircuitHalf, Role, Waiting};
 use crate::link::padding::LinkUse;
 use crate::message::{EdgeControl, ToController};
 use crate::origin::{HopFlow, OriginEvent};
 use crate::slots::{HalfKey, LinkKey};
-use crate::streams::{HopEnd, Place};
+use crate::stream::edge::{Asked, StreamAt};
+use crate::stream::table::{HopEnd, Place};
 
 impl LocalConnectionManager {
     /// The controller found the link for a circuit of our own: make it and send its CREATE.

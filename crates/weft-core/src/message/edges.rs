@@ -1,10 +1,10 @@
-//! Messages to edges ([`crate::edge`]).
+//! Messages to edges ([`crate::stream::edge`]).
 
 use weft_cell::Cell;
 use weft_cell::reason::EndReason;
 
 use crate::address::{EdgeAddr, HalfAddr, StreamAddr};
-use crate::edge::{Asked, StreamAt};
+use crate::stream::edge::{Asked, StreamAt};
 
 /// A relay message between a half and one of its edges: decrypted, with its command, stream id,
 /// length and data where they lie in a cell, so that the data is where it will be encrypted.

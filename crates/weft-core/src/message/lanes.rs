@@ -9,8 +9,8 @@ use super::edges::{EdgeCell, EdgeControl};
 use super::transfer::{TransferCell, TransferControl};
 use super::tunnels::{LegCell, LegControl};
 use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
-use crate::edge::Asked;
 use crate::flow::Left;
+use crate::stream::edge::Asked;
 
 /// One relay cell on its way to the half that owns the next link. Its circuit id is meaningless
 /// here; the receiving half writes its own.

@@ -8,7 +8,7 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::stream_msg::{Begin, Resolve};
 
 use crate::address::{ConnectionId, HalfAddr, OriginId, StreamAddr};
-use crate::edge::StreamAt;
+use crate::stream::edge::StreamAt;
 
 /// What waits for the answer. A half asks for one thing at a time, besides its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

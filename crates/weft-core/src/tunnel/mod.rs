@@ -28,7 +28,7 @@ use crate::memory::cells::CellQueue;
 use crate::memory::ledger::{Cause, Held};
 use crate::origin::TunnelKind;
 use crate::origin::traffic::CircuitTraffic;
-use crate::streams::Streams;
+use crate::stream::table::Streams;
 
 pub(crate) use again::Acknowledged;
 pub use legs::Closing;

@@ -8,11 +8,11 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weft_cell::RelayCmd;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_core::address::{ConnectionId, HopIndex, ThreadId};
-use weft_core::edge::MAX_WAITING;
 use weft_core::flow::Terms;
 use weft_core::origin::traffic::CircuitTraffic;
 use weft_core::origin::{EndedBy, HopFlow, OriginCommand, OriginEvent, StreamOpening};
 use weft_core::params::RelayParams;
+use weft_core::stream::edge::MAX_WAITING;
 
 /// What the origin counted: allowed late messages, and those that nobody honest sends.
 fn counts(world: &World) -> (u64, u64) {

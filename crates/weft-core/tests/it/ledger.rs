@@ -13,11 +13,11 @@ use weft_cell::stream_msg::{Begin, BeginFlags, End};
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::controller::Notice;
-use weft_core::credit::CIRCUIT_CREDIT;
-use weft_core::early::MAX_EARLY_XOFF;
 use weft_core::flow::Terms;
 use weft_core::memory::ledger::{Cause, Cut, Held, Ledger};
 use weft_core::message::{Report, RingDepths, ToController, Totals};
+use weft_core::stream::credit::CIRCUIT_CREDIT;
+use weft_core::stream::early::MAX_EARLY_XOFF;
 use weft_share::PreviousHop;
 
 /// A stream's BEGIN.

@@ -7,10 +7,10 @@ use weft_cell::RelayCmd;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::End;
 use weft_core::address::ConnectionId;
-use weft_core::edge::EdgeNews;
 use weft_core::flow::Terms;
 use weft_core::message::StreamAsk;
 use weft_core::origin::{EndedBy, OriginCommand, OriginEvent};
+use weft_core::stream::edge::EdgeNews;
 
 /// Moves so much each way over several streams at once, and compares.
 fn transfer(threads: u16, seed: u64, terms: Terms, length: usize) {

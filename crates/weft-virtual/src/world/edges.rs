@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use slab::Slab;
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
-use weft_core::edge::{EdgeNews, StreamAt};
 use weft_core::manager::LocalConnectionManager;
 use weft_core::slots::{EdgeKey, SlotKey as _};
+use weft_core::stream::edge::{EdgeNews, StreamAt};
 use weft_traffic::records::Outcome;
 use weft_world::{ConnId, End};
 

@@ -9,7 +9,7 @@ use crate::address::{HalfAddr, StreamAddr};
 use crate::half::{ForwardStage, Peer, Role};
 use crate::message::Asker;
 use crate::slots::{HalfKey, LinkKey};
-use crate::streams::Streams;
+use crate::stream::table::Streams;
 use crate::tunnel::{MAX_REORDER, MAX_WAITING, Policy};
 
 /// Nothing, or what does not hold.

@@ -9,7 +9,7 @@ use weft_cell::relay::RelayBody;
 use super::sure;
 use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr, ThreadId};
 use crate::manager::LocalConnectionManager;
-use crate::streams::{HopEnd, Place, Stream, Streams};
+use crate::stream::table::{HopEnd, Place, Stream, Streams};
 
 impl LocalConnectionManager {
     /// Compares the streams of these managers with their edges.

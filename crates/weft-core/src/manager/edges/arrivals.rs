@@ -9,12 +9,12 @@ use weft_cell::relay_command::StreamMessage;
 use weft_cell::stream_msg::{Connected, End, Resolved};
 
 use crate::address::EdgeAddr;
-use crate::edge::{Asked, Edge, EdgeNews, MAX_WAITING, Phase, StreamAt};
 use crate::flow::{FlowError, Side};
 use crate::manager::LocalConnectionManager;
 use crate::message::{EdgeCell, EdgeControl, HalfControl};
 use crate::origin::{EndedBy, OriginEvent};
 use crate::slots::EdgeKey;
+use crate::stream::edge::{Asked, Edge, EdgeNews, MAX_WAITING, Phase, StreamAt};
 
 impl LocalConnectionManager {
     /// A relay message for an edge.

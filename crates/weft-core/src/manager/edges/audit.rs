@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::EdgeSide;
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
-use crate::credit::EDGE_CREDIT;
-use crate::edge::{Edge, Phase};
 use crate::manager::LocalConnectionManager;
 use crate::manager::audit::sure;
-use crate::streams::Place;
+use crate::stream::credit::EDGE_CREDIT;
+use crate::stream::edge::{Edge, Phase};
+use crate::stream::table::Place;
 use crate::transfer;
 
 impl EdgeSide {

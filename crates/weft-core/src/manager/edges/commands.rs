@@ -2,10 +2,10 @@
 //! refuse or end it.
 
 use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
-use crate::edge::{EdgeNews, Phase};
 use crate::manager::LocalConnectionManager;
 use crate::message::HalfControl;
 use crate::origin::{AppRefusal, EndedBy, StreamOpening};
+use crate::stream::edge::{EdgeNews, Phase};
 use std::time::Instant;
 use weft_cell::RelayCmd;
 use weft_cell::reason::EndReason;

@@ -20,7 +20,6 @@ use weft_cell::stream_msg::{Connected, End};
 
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
-use crate::edge::{Edge, EdgeNews, Edges, Phase, StreamAt};
 use crate::flow::{Left, Side};
 use crate::memory::buffer::{Bytes, Spares};
 use crate::memory::ledger::{Held, queue_memory};
@@ -28,6 +27,7 @@ use crate::message::{EdgeCell, HalfControl, LaneMsg, ToController};
 use crate::origin::{EndedBy, OriginEvent};
 use crate::slots::EdgeKey;
 use crate::slots::worklist::{Place, Worklist};
+use crate::stream::edge::{Edge, EdgeNews, Edges, Phase, StreamAt};
 
 /// A thread's edges, and the tables that list them.
 ///

@@ -9,11 +9,11 @@ use weft_cell::relay;
 use weft_cell::stream_msg::{Xoff, Xon};
 
 use crate::address::StreamAddr;
-use crate::edge::{Edge, EdgeNews, Phase, RANDOM_BYTES, StreamAt};
 use crate::flow::FlowMsg;
 use crate::manager::LocalConnectionManager;
 use crate::message::{EdgeCell, HalfControl};
 use crate::slots::EdgeKey;
+use crate::stream::edge::{Edge, EdgeNews, Phase, RANDOM_BYTES, StreamAt};
 
 /// At least one cell in so many is such a one.
 const FULL_CELLS: u8 = 50;

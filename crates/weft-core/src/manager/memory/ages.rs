@@ -14,7 +14,6 @@ use weft_cell::relay::RelayBody;
 use weft_cell::{Cell, ChanCmd, RelayCmd, relay};
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, StreamAddr, ThreadId};
-use crate::edge::{Edge, StreamAt};
 use crate::flow::{CcParams, CircuitFlow, StreamFlow, Terms};
 use crate::handshake::{LinkRole, PeerIdentity};
 use crate::link::Link;
@@ -23,7 +22,8 @@ use crate::memory::buffer::Spares;
 use crate::memory::cells::{CellPool, CellQueue};
 use crate::memory::ledger::Held;
 use crate::slots::{EdgeKey, HalfKey};
-use crate::streams::{Place, Streams};
+use crate::stream::edge::{Edge, StreamAt};
+use crate::stream::table::{Place, Streams};
 use crate::tunnel::{Arrival, LegLink, Legs, Policy, Reorder, Room, Sequence};
 
 const CELL: usize = size_of::<Cell>();

@@ -10,15 +10,15 @@ use weft_cell::stream_msg::{Answer, AnswerKind, Begin, End, Resolve, Resolved, X
 use weft_cell::{Cell, RelayCmd};
 
 use crate::address::{EdgeAddr, HopIndex, StreamAddr};
-use crate::early::{Early, Kept};
-use crate::edge::StreamAt;
 use crate::flow::{Left, Side, Terms};
 use crate::half::{CircuitHalf, Role};
 use crate::limits::stream_dos::StreamVerdict;
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Asker, Control, EdgeControl, StreamAsk, StreamRequest, ToController};
 use crate::slots::HalfKey;
-use crate::streams::Place;
+use crate::stream::early::{Early, Kept};
+use crate::stream::edge::StreamAt;
+use crate::stream::table::Place;
 
 impl LocalConnectionManager {
     /// BEGIN, BEGIN_DIR or RESOLVE of the circuit's origin.

@@ -1,4 +1,4 @@
-//! Streams that end, and messages of streams that have ended (see [`crate::ended`]).
+//! Streams that end, and messages of streams that have ended (see [`crate::stream::ended`]).
 
 use std::time::Instant;
 
@@ -8,13 +8,13 @@ use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::StreamMessage;
 
 use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
-use crate::ended::Judgement;
 use crate::flow::Left;
 use crate::half::CircuitHalf;
 use crate::manager::LocalConnectionManager;
 use crate::message::{Control, EdgeControl};
 use crate::slots::HalfKey;
-use crate::streams::{Place, Stream};
+use crate::stream::ended::Judgement;
+use crate::stream::table::{Place, Stream};
 
 impl LocalConnectionManager {
     /// A message of a stream without an edge: it is still being decided about, or it was ended on this

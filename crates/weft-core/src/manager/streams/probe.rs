@@ -15,7 +15,7 @@ use crate::flow::{Side, Terms};
 use crate::half::Role;
 use crate::manager::LocalConnectionManager;
 use crate::origin::OriginEvent;
-use crate::streams::{Place, Probe, Stream};
+use crate::stream::table::{Place, Probe, Stream};
 
 /// The address that is asked for: no host has it (RFC 1122, 3.2.1.3), and exit policies refuse it.
 fn address([a, b, c]: [u8; 3]) -> Ipv4Addr {

@@ -16,7 +16,7 @@ use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Control, EdgeCell, EdgeControl, LaneMsg};
 use crate::origin::traffic::CircuitTraffic;
 use crate::slots::HalfKey;
-use crate::streams::Streams;
+use crate::stream::table::Streams;
 
 impl LocalConnectionManager {
     /// Hands a message to an edge, wherever it is.

@@ -25,7 +25,7 @@ use crate::handshake::PeerIdentity;
 use crate::message::{LegControl, LegRequest, TunnelAsk, TunnelNews, TunnelOrder};
 use crate::origin::OriginEvent;
 use crate::slots::{HalfKey, LinkKey};
-use crate::streams::Streams;
+use crate::stream::table::Streams;
 use crate::tunnel::{
     Answer, Closing, Joining, LegKind, LegLink, LegSide, MAX_LEGS, Policy, Removed, Sequence,
     Stage, Tunnel, TunnelName, scheduling,

@@ -18,10 +18,10 @@ use slab::Slab;
 use weft_cell::reason::EndReason;
 use weft_config::client_ports::AppService;
 use weft_core::address::ConnectionId;
-use weft_core::edge::EdgeNews;
 use weft_core::manager::LocalConnectionManager;
 use weft_core::message::ConnectionBytes;
 use weft_core::slots::{EdgeKey, SlotKey as _};
+use weft_core::stream::edge::EdgeNews;
 use weft_counts::extrainfo::PortUse;
 
 use self::applications::Warnings;

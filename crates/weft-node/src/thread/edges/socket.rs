@@ -9,8 +9,8 @@ use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
-use weft_core::edge::StreamAt;
 use weft_core::slots::EdgeKey;
+use weft_core::stream::edge::StreamAt;
 
 use crate::thread::limit::Allowance;
 use weft_apps::{AppRules, Handshake};

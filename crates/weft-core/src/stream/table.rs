@@ -12,13 +12,13 @@ use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::{FlowControl, StreamMessage, flow_control};
 
 use crate::address::{EdgeAddr, HopIndex, StreamAddr};
-use crate::credit::{Lender, Loan};
-use crate::early::{Early, Kept};
-use crate::ended::{Ended, Late};
 use crate::flow::{CcParams, CircuitFlow, Left, Rtt};
 use crate::limits::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 use crate::memory::cells::CellPool;
 use crate::memory::ledger::{Held, Waits, map_entry, queue_memory, shrink};
+use crate::stream::credit::{Lender, Loan};
+use crate::stream::early::{Early, Kept};
+use crate::stream::ended::{Ended, Late};
 
 /// Streams that one circuit may have at once: more than any client opens, and less than there are
 /// stream ids.
