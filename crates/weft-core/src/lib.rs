@@ -27,13 +27,12 @@
     )
 )]
 
-pub(crate) mod activity;
 pub mod address;
 pub mod balance;
+pub(crate) mod circuit;
 pub mod controller;
 pub mod extensions;
 pub mod flow;
-pub(crate) mod half;
 pub mod handshake;
 pub mod limits;
 pub mod link;

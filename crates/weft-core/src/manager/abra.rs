@@ -9,10 +9,10 @@ use weft_cell::relay_command::RelayCommand;
 
 use super::LocalConnectionManager;
 use super::audit::sure;
-use crate::activity::Activity;
 use crate::address::{HalfAddr, HopIndex};
+use crate::circuit::activity::Activity;
+use crate::circuit::half::{Purpose, Role, Subscription, WeightsOf};
 use crate::extensions::abra::{CapacityMeter, INTERVAL, PHASES, SECOND};
-use crate::half::{Purpose, Role, Subscription, WeightsOf};
 use crate::link::Link;
 use crate::message::{AbraReport, ToController};
 use crate::origin::OriginEvent;

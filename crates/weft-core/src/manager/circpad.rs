@@ -9,8 +9,8 @@ use weft_crypto::circuit::BackwardMark;
 use super::LocalConnectionManager;
 use super::audit::sure;
 use crate::address::{HalfAddr, HopIndex};
+use crate::circuit::half::Role;
 use crate::extensions::circpad::{Due, Kind, Stopped};
-use crate::half::Role;
 use crate::slots::HalfKey;
 
 impl LocalConnectionManager {

@@ -13,7 +13,7 @@ use rand::Rng as _;
 
 use super::{LocalConnectionManager, Notify, ProtocolViolation};
 use crate::address::{ConnectionId, HalfAddr, HopIndex};
-use crate::half::{CircuitHalf, ForwardStage, Peer, Purpose, Role};
+use crate::circuit::half::{CircuitHalf, ForwardStage, Peer, Purpose, Role};
 use crate::link::padding::LinkUse;
 use crate::message::{
     Asker, EdgeControl, ExtendRequest, HalfControl, IntroNews, Requester, ToController,
@@ -557,7 +557,7 @@ impl LocalConnectionManager {
     }
 
     /// The half must have its answer before long. `extension` is what it waits for, see
-    /// [`Wait`](crate::half::Wait).
+    /// [`Wait`](crate::circuit::half::Wait).
     pub(super) fn wait_for(&mut self, half: HalfAddr, extension: u32, now: Instant) {
         let wait = (half, extension);
         self.waits

@@ -13,7 +13,7 @@ use weft_cell::{Cell, RelayCmd};
 
 use super::LocalConnectionManager;
 use crate::address::HopIndex;
-use crate::half::Peer;
+use crate::circuit::half::Peer;
 use crate::handshake::PeerIdentity;
 use crate::message::{Asker, ExtendRequest, HalfControl, Requester, ToController};
 use crate::params::RelayParams;

@@ -25,7 +25,7 @@ use weft_cell::{Cell, CellView, ChanCmd};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::HalfAddr;
-use crate::half::{Backward, ForwardStage, Peer, Purpose, Role};
+use crate::circuit::half::{Backward, ForwardStage, Peer, Purpose, Role};
 use crate::link::padding::LinkUse;
 use crate::message::{HalfCell, LaneMsg};
 use crate::slots::{HalfKey, LinkKey};

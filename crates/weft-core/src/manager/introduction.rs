@@ -11,7 +11,7 @@ use weft_cell::reason::DestroyReason;
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::{HalfAddr, HopIndex};
-use crate::half::{Peer, Purpose};
+use crate::circuit::half::{Peer, Purpose};
 use crate::message::{Asker, EstablishRequest, HalfControl, IntroNews, IntroOrder};
 use crate::slots::HalfKey;
 

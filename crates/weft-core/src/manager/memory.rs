@@ -9,7 +9,7 @@ use weft_cell::reason::{DestroyReason, EndReason};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
-use crate::half::{CircuitHalf, Role};
+use crate::circuit::half::{CircuitHalf, Role};
 use crate::memory::ledger::{Cause, Cut, Held, Holdings, Ledger, map_entry};
 use crate::message::ToController;
 use crate::origin::LinkFailure;

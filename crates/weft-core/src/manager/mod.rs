@@ -31,7 +31,6 @@ mod timers;
 mod traffic;
 mod transfer;
 mod tunnels;
-mod waits;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -45,9 +44,9 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::End;
 
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
+use crate::circuit::half::Halves;
 use crate::extensions::circpad::Machines;
 use crate::flow::{Side, StreamFlow, Terms};
-use crate::half::Halves;
 use crate::link::Links;
 use crate::memory::cells::CellPool;
 use crate::message::{
@@ -59,13 +58,13 @@ use crate::scheduler::Scheduler;
 use crate::slots::{HalfKey, LinkKey};
 use crate::tunnel::Choice;
 
+use crate::circuit::waits::Waits;
 use edges::EdgeSide;
 use outbox::Outboxes;
 use queues::QueueMeasuring;
 use requests::ToControllerQueue;
 use traffic::TrafficReports;
 use transfer::Transfers;
-use waits::Waits;
 
 pub use links::{LinkError, Received};
 pub use outbox::Outbox;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::LocalConnectionManager;
 use crate::address::HalfAddr;
-use crate::half::{CircuitHalf, Peer, Role};
+use crate::circuit::half::{CircuitHalf, Peer, Role};
 use crate::link::Link;
 use crate::memory::ledger::map_entry;
 use crate::message::{CommandUse, QueueKind, QueueUse};

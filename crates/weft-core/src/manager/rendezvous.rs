@@ -9,7 +9,7 @@ use weft_cell::reason::DestroyReason;
 
 use super::LocalConnectionManager;
 use crate::address::{HalfAddr, HopIndex};
-use crate::half::{Peer, Purpose};
+use crate::circuit::half::{Peer, Purpose};
 use crate::message::{HalfControl, ToController};
 use crate::slots::HalfKey;
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::LocalConnectionManager;
-use crate::half::{Origin, Role};
+use crate::circuit::half::{Origin, Role};
 use crate::origin::OriginEvent;
 use crate::origin::traffic::{CircuitReport, Congestion};
 

@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
-use crate::half::Role;
+use crate::circuit::half::Role;
 use crate::link::Link;
 use crate::message::{
     Control, FromController, LaneMsg, MovedHalf, Parcel, ToController, TransferCell,

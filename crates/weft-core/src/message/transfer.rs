@@ -7,8 +7,8 @@ use std::time::Instant;
 use super::controller::{FromController, ToController};
 use super::requests::Asker;
 use crate::address::{HalfAddr, ThreadId};
+use crate::circuit::half::{CircuitHalf, Wait};
 use crate::extensions::circpad::CircuitPadding;
-use crate::half::{CircuitHalf, Wait};
 use crate::link::Link;
 
 /// Steps of a transfer that go in the cell lane, so that whatever was sent before has arrived when they do.

@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(
             node(&[
                 "<aes::ni::Aes128 as cipher::block::BlockEncrypt>::encrypt",
-                "weft_core::half::x"
+                "weft_core::circuit::half::x"
             ])
             .0,
             Group::Crypto
@@ -297,8 +297,8 @@ mod tests {
                 (Group::Networking, "weft_tls::records::open")
             );
             assert_eq!(
-                node(&[inner, "weft_core::half::forward"]),
-                (Group::Other, "weft_core::half::forward")
+                node(&[inner, "weft_core::circuit::half::forward"]),
+                (Group::Other, "weft_core::circuit::half::forward")
             );
         }
         assert_eq!(node(&["memcpy", "start_thread"]), (Group::Other, "memcpy"));

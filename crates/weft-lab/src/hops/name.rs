@@ -77,8 +77,11 @@ mod tests {
 
     #[test]
     fn names_that_have_modules_keep_them() {
-        let file = Some("crates/weft-core/src/half.rs");
-        assert_eq!(qualified("forward", file), "weft_core::half::forward");
+        let file = Some("crates/weft-core/src/circuit/half.rs");
+        assert_eq!(
+            qualified("forward", file),
+            "weft_core::circuit::half::forward"
+        );
         assert_eq!(qualified("a::b", file), "a::b");
         assert_eq!(qualified("writev", None), "writev");
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::LocalConnectionManager;
 use crate::address::{HalfAddr, StreamAddr};
-use crate::half::{ForwardStage, Peer, Role};
+use crate::circuit::half::{ForwardStage, Peer, Role};
 use crate::message::Asker;
 use crate::slots::{HalfKey, LinkKey};
 use crate::stream::table::Streams;

@@ -10,8 +10,8 @@ use weft_cell::stream_msg::{Answer, AnswerKind, Begin, End, Resolve, Resolved, X
 use weft_cell::{Cell, RelayCmd};
 
 use crate::address::{EdgeAddr, HopIndex, StreamAddr};
+use crate::circuit::half::{CircuitHalf, Role};
 use crate::flow::{Left, Side, Terms};
-use crate::half::{CircuitHalf, Role};
 use crate::limits::stream_dos::StreamVerdict;
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Asker, Control, EdgeControl, StreamAsk, StreamRequest, ToController};

@@ -8,8 +8,8 @@ use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::StreamMessage;
 
 use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
+use crate::circuit::half::CircuitHalf;
 use crate::flow::Left;
-use crate::half::CircuitHalf;
 use crate::manager::LocalConnectionManager;
 use crate::message::{Control, EdgeControl};
 use crate::slots::HalfKey;

@@ -16,7 +16,7 @@ use weft_cell::{Cell, RelayCmd};
 
 use super::LocalConnectionManager;
 use crate::address::{HalfAddr, HopIndex};
-use crate::half::{CircuitHalf, Role};
+use crate::circuit::half::{CircuitHalf, Role};
 use crate::slots::HalfKey;
 
 impl LocalConnectionManager {

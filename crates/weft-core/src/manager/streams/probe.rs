@@ -11,8 +11,8 @@ use weft_cell::stream_msg::End;
 use weft_cell::{Cell, RelayCmd};
 
 use crate::address::{HalfAddr, HopIndex};
+use crate::circuit::half::Role;
 use crate::flow::{Side, Terms};
-use crate::half::Role;
 use crate::manager::LocalConnectionManager;
 use crate::origin::OriginEvent;
 use crate::stream::table::{Place, Probe, Stream};

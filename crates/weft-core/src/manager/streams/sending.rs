@@ -11,7 +11,7 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 
 use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
-use crate::half::{CircuitHalf, Role};
+use crate::circuit::half::{CircuitHalf, Role};
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Control, EdgeCell, EdgeControl, LaneMsg};
 use crate::origin::traffic::CircuitTraffic;

@@ -12,7 +12,7 @@ use weft_cell::relay_command::{
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 
 use crate::address::{HalfAddr, HopIndex, StreamAddr};
-use crate::half::{CircuitHalf, Role};
+use crate::circuit::half::{CircuitHalf, Role};
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Control, EdgeControl, LaneMsg, LegCell};
 use crate::slots::HalfKey;

@@ -19,8 +19,8 @@ use weft_cell::reason::DestroyReason;
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::{HalfAddr, HopIndex, OriginId};
+use crate::circuit::half::{CircuitHalf, Peer, Purpose, Role};
 use crate::flow::Terms;
-use crate::half::{CircuitHalf, Peer, Purpose, Role};
 use crate::handshake::PeerIdentity;
 use crate::message::{LegControl, LegRequest, TunnelAsk, TunnelNews, TunnelOrder};
 use crate::origin::OriginEvent;

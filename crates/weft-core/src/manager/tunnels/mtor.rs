@@ -13,7 +13,7 @@ use weft_cell::relay::{self, RelayBody};
 use weft_cell::relay_command::RelayCommand;
 
 use crate::address::{HalfAddr, HopIndex, OriginId};
-use crate::half::{CircuitHalf, Role};
+use crate::circuit::half::{CircuitHalf, Role};
 use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{LegCell, LegControl, TunnelAsk};
 use crate::origin::OriginEvent;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::address::HalfAddr;
-use crate::half::CircuitHalf;
+use crate::circuit::half::CircuitHalf;
 use crate::manager::LocalConnectionManager;
 use crate::message::LegControl;
 use crate::slots::HalfKey;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::address::HalfAddr;
-use crate::half::{Halves, Wait};
+use crate::circuit::half::{Halves, Wait};
 use crate::memory::ledger::queue_memory;
 
 /// Waits are swept once there are more than this many, and more than four for each half.
@@ -15,13 +15,13 @@ const SWEEP_FROM: usize = 1024;
 /// All waits are equally long ([`add`](Self::add)); one whose half has closed, or has got its answer,
 /// stays until it ends or is swept. [`next_due`](Self::next_due) gives those that have ended.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     queue: VecDeque<Wait>,
 }
 
 impl Waits {
     /// The half must have its answer within `time`. `extension` is what it waits for, see [`Wait`].
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         (half, extension): (HalfAddr, u32),
         halves: &mut Halves,
@@ -44,7 +44,7 @@ impl Waits {
     }
 
     /// Takes out those of these halves, which move to another thread.
-    pub(super) fn take(&mut self, halves: &BTreeSet<HalfAddr>) -> Vec<Wait> {
+    pub(crate) fn take(&mut self, halves: &BTreeSet<HalfAddr>) -> Vec<Wait> {
         let mut taken = Vec::new();
         self.queue.retain(|wait| {
             let moves = halves.contains(&wait.half);
@@ -57,7 +57,7 @@ impl Waits {
     }
 
     /// Adds those that [`take`](Self::take) gave on another thread.
-    pub(super) fn put(&mut self, waits: Vec<Wait>) {
+    pub(crate) fn put(&mut self, waits: Vec<Wait>) {
         self.queue.extend(waits);
         // Two sorted runs, which the sort merges.
         self.queue
@@ -66,7 +66,7 @@ impl Waits {
     }
 
     /// The next half that still waits and whose time is over.
-    pub(super) fn next_due(&mut self, halves: &mut Halves, now: Instant) -> Option<HalfAddr> {
+    pub(crate) fn next_due(&mut self, halves: &mut Halves, now: Instant) -> Option<HalfAddr> {
         while let Some(wait) = self.queue.pop_front_if(|wait| wait.deadline <= now) {
             let half = halves.at(wait.half);
             if half.is_some_and(|half| half.still_waits(wait.extension)) {
@@ -77,17 +77,17 @@ impl Waits {
     }
 
     /// All of them, to look at.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Wait> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Wait> {
         self.queue.iter()
     }
 
     /// Memory that the queue takes.
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         queue_memory::<Wait>(&self.queue)
     }
 
     /// Gives back memory that nothing is in.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.queue.shrink_to_fit();
     }
 }

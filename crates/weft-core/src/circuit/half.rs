@@ -122,7 +122,7 @@ pub(crate) struct Backward {
     pub measured: Option<Box<Measured>>,
 }
 
-/// What a circuit moved ([`crate::activity`]).
+/// What a circuit moved ([`crate::circuit::activity`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
     /// Bytes in the current bin, in both directions.

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use weft_cell::CELL_LEN;
 
+use crate::circuit::half::{Halves, Measured, Moved, Role};
 use crate::extensions::abra::{BIN, Rates, SECOND};
-use crate::half::{Halves, Measured, Moved, Role};
 use crate::slots::HalfKey;
 
 /// Bytes of a cell.
@@ -157,8 +157,8 @@ fn moved_of(halves: &mut Halves, slot: HalfKey) -> Option<&mut Moved> {
 mod tests {
     use super::*;
     use crate::address::ThreadId;
+    use crate::circuit::half::CircuitHalf;
     use crate::extensions::abra::{THRESHOLD, mbit_per_second};
-    use crate::half::CircuitHalf;
     use crate::slots::{LinkKey, SlotKey as _};
 
     struct Thread {

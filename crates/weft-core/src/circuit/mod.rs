@@ -1,0 +1,9 @@
+//! Circuit halves of a thread (Engler and Goldberg 2021, 4.2, Figure 5).
+//!
+//! - `half`: the state of one circuit on one link, and the table of those of a thread;
+//! - `waits`: halves that wait for an answer, and until when;
+//! - `activity`: what circuits moved, while that is counted.
+
+pub(crate) mod activity;
+pub(crate) mod half;
+pub(crate) mod waits;
