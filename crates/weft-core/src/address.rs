@@ -15,7 +15,7 @@ pub struct ThreadId(pub u16);
 pub struct ConnectionId(pub u64);
 
 /// Where a circuit half was made: its thread, its slot there, and which tenant of that slot it is. A half whose
-/// link moves to another thread keeps its address ([`crate::transfer`]); the slot that it has there is none of it.
+/// link moves to another thread keeps its address ([`crate::moves::routes`]); the slot that it has there is none of it.
 ///
 /// An address may outlive its half: a message to a half that has closed finds another generation in
 /// the slot and is dropped.

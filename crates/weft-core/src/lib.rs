@@ -28,7 +28,6 @@
 )]
 
 pub mod address;
-pub mod balance;
 pub(crate) mod circuit;
 pub mod controller;
 pub mod extensions;
@@ -39,13 +38,11 @@ pub mod link;
 pub mod manager;
 pub mod memory;
 pub mod message;
+pub mod moves;
 pub mod origin;
 pub mod params;
-pub mod placement;
 pub mod routable;
 pub mod scheduler;
 pub mod slots;
 pub mod stream;
-pub mod transfer;
 pub mod tunnel;
-pub mod width;

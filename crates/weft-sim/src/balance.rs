@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use rand::RngExt as _;
 use serde::Serialize;
 use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::balance::{Balance, IMBALANCE};
 use weft_core::link::load::Load;
 use weft_core::message::{HEAVIEST, HeavyLink};
-use weft_core::placement::Placement;
+use weft_core::moves::balance::{Balance, IMBALANCE};
+use weft_core::moves::placement::Placement;
 use weft_stats::bounds::{Bounds, OutOfBounds};
 use weft_stats::{Spread, quantile};
 

@@ -37,14 +37,14 @@ use weft_crypto::HopKeys;
 use weft_share::PreviousHop;
 
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
-use crate::balance::Balance;
 use crate::handshake::PeerIdentity;
 use crate::limits::dos::{Dos, DosParams};
 use crate::memory::ledger::{Holdings, Ledger};
 use crate::message::{FromController, Report, ToController, Totals};
+use crate::moves::balance::Balance;
+use crate::moves::placement::Placement;
+use crate::moves::width::Width;
 use crate::origin::{LinkFailure, LinkState};
-use crate::placement::Placement;
-use crate::width::Width;
 
 use connections::{Connections, State};
 use displaceable::Displaceable;

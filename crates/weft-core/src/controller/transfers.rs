@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::RelayController;
 use crate::address::{ConnectionId, ThreadId};
 use crate::message::FromController;
-use crate::width::Width;
+use crate::moves::width::Width;
 
 /// What is under way.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
 //! How busy a connection thread has been lately: it measures the bytes that it reads and writes, and reports to the
-//! controller, which gives new links to the thread with the least ([`Placement`](crate::placement::Placement)).
+//! controller, which gives new links to the thread with the least ([`Placement`](crate::moves::placement::Placement)).
 
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,7 @@ use crate::address::{EdgeAddr, HalfAddr, ThreadId};
 use crate::memory::cells::{CellPool, Empties, empties_memory};
 use crate::memory::ledger::queue_memory;
 use crate::message::{Control, LaneMsg};
-use crate::transfer::{Kept, Place, Routes};
+use crate::moves::routes::{Kept, Place, Routes};
 
 /// Free cells are returned to the thread that they came from in batches of this many.
 const FREE_BATCH: usize = 256;

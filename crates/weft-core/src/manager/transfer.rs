@@ -31,8 +31,8 @@ use crate::message::{
     Control, FromController, LaneMsg, MovedHalf, Parcel, ToController, TransferCell,
     TransferControl,
 };
+use crate::moves::routes::{Kept, MOST_CIRCUITS};
 use crate::slots::LinkKey;
-use crate::transfer::{Kept, MOST_CIRCUITS};
 
 /// What a thread has to do with the transfer that is under way. There is one at a time.
 #[derive(Debug, Default)]

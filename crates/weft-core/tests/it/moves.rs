@@ -14,8 +14,8 @@ use weft_cell::{ChanCmd, RelayCmd};
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::memory::ledger::Ledger;
 use weft_core::message::{Report, RingDepths, ToController, Totals};
+use weft_core::moves::routes::MOST_CIRCUITS;
 use weft_core::params::RelayParams;
-use weft_core::transfer::MOST_CIRCUITS;
 
 const SEEDS: u64 = 60;
 

@@ -6,10 +6,10 @@ use super::EdgeSide;
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
 use crate::manager::LocalConnectionManager;
 use crate::manager::audit::sure;
+use crate::moves::routes;
 use crate::stream::credit::EDGE_CREDIT;
 use crate::stream::edge::{Edge, Phase};
 use crate::stream::table::Place;
-use crate::transfer;
 
 impl EdgeSide {
     /// The credit of an edge, if it is for this stream.
@@ -119,7 +119,7 @@ fn manager_of<'a>(
     half: HalfAddr,
 ) -> Option<&'a LocalConnectionManager> {
     match here.outboxes.routes.place(half) {
-        transfer::Place::Thread(thread) => all.get(&thread).copied(),
-        transfer::Place::OnItsWay => None,
+        routes::Place::Thread(thread) => all.get(&thread).copied(),
+        routes::Place::OnItsWay => None,
     }
 }

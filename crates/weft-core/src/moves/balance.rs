@@ -3,10 +3,10 @@
 //! Links live for hours, and what they carry changes: a rule that only chooses a thread for each new link leaves the
 //! busiest thread far above the mean (`weft sim balance`, docs/simulation.md). Threads report how long their
 //! processors worked and which of their links carry most; [`Balance::decide`] names at most one link a second.
-//! A move ([`crate::transfer`]) delays a link's circuits by some turns of the threads, so nothing moves that gains little: the busiest
+//! A move ([`crate::moves::routes`]) delays a link's circuits by some turns of the threads, so nothing moves that gains little: the busiest
 //! thread must be busy, it must have been above the mean for a while, and a link that has moved stays for a while. Two
 //! cases are apart: a thread that is full beside one that is not gives links away as fast as they can go; and a thread that is no more in
-//! use ([`crate::width`]) gives all away that carry something.
+//! use ([`crate::moves::width`]) gives all away that carry something.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::address::{ConnectionId, ThreadId};
 use crate::link::load::HALF_LIFE;
 use crate::message::HeavyLink;
-use crate::width::Work;
+use crate::moves::width::Work;
 
 /// How far above the mean the busiest thread may be: below this nothing moves.
 pub const IMBALANCE: f64 = 0.10;
