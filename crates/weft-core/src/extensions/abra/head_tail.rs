@@ -1,6 +1,6 @@
 //! Head/Tail clustering (Jiang 2013; Schrock 2017, Algorithm 1).
 
-use super::mbit_per_second;
+use super::bins::mbit_per_second;
 
 /// The part of a set that the head must reach for the set to be split no further (Jiang 2013: heads are
 /// minorities of at most 40 %).

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::bins::mbit_per_second;
 use super::head_tail::is_minority;
-use super::mbit_per_second;
 
 /// Buckets of one doubling, as a power of two: each is 0.4 % wide. Rates are whole numbers of cells, so
 /// that below 10 Mbit/s each has a bucket of its own. Head/Tail clustering needs that: whether those next
