@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use weft_cell::stream_msg::{Seen, Sendme};
 
+use super::error::FlowError;
+use super::params::CcParams;
 use super::vegas::{Rtt, Vegas};
-use super::{CcParams, FlowError};
 use crate::memory::ledger::queue_memory;
 
 /// DATA cells that a fixed window begins with.

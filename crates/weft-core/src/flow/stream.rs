@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use weft_cell::relay::MAX_DATA;
 use weft_cell::stream_msg::{Xoff, Xon};
 
+use super::error::FlowError;
+use super::params::CcParams;
 use super::vegas::ewma;
-use super::{CcParams, FlowError};
 use crate::limits::bucket::TokenBucket;
 
 /// DATA cells that a stream's window begins with.
