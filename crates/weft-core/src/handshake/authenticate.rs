@@ -6,8 +6,8 @@ use subtle::ConstantTimeEq as _;
 use tor_llcrypto::pk::ed25519;
 use weft_cell::identity::Ed25519Identity;
 
-use super::TlsSession;
 use super::error::{AuthField, HandshakeError};
+use super::session::TlsSession;
 
 /// The first field.
 const TYPE: &[u8; 8] = b"AUTH0003";

@@ -208,8 +208,8 @@ impl std::fmt::Debug for LinkIdentity {
     /// Only what every peer may know.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LinkIdentity")
-            .field("rsa_id", &super::hex(self.rsa_id.as_ref()))
-            .field("ed_id", &super::hex(self.ed_id.as_ref()))
+            .field("rsa_id", &hex(self.rsa_id.as_ref()))
+            .field("ed_id", &hex(self.ed_id.as_ref()))
             .finish_non_exhaustive()
     }
 }
@@ -227,4 +227,9 @@ pub fn random_hostname(lengths: RangeInclusive<usize>, rng: &mut dyn CryptoRng) 
         .filter_map(|_| BASE32.get(rng.random_range(0..BASE32.len())))
         .map(|b| char::from(*b));
     format!("www.{}.com", name.collect::<String>())
+}
+
+/// Upper-case hexadecimal, as fingerprints are written.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02X}")).collect()
 }

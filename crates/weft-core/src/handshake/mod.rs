@@ -23,6 +23,7 @@ mod certs;
 mod ephemeral;
 mod error;
 mod identity;
+mod session;
 #[cfg(test)]
 mod tests;
 mod x509;
@@ -51,6 +52,7 @@ pub use identity::{
     CERTIFICATE_NAME, IdentityKeys, LinkCertLifetimes, LinkIdentity, LinkIdentityError, SNI_NAME,
     random_hostname,
 };
+pub use session::{ExportError, TlsSession};
 
 /// The link protocols that Weft speaks, lowest first (tor-spec 4.1): 4 has circuit ids of four
 /// bytes, 5 adds link padding.
@@ -68,27 +70,6 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// NETINFO's timestamp is not used to compare clocks when the handshake took longer than this
 /// (C tor's `channel_tls_process_netinfo_cell`).
 const NETINFO_SKEW_WINDOW: Duration = Duration::from_secs(180);
-
-/// What the handshake needs to know of the TLS session below it.
-pub trait TlsSession {
-    /// The certificate that the peer presented, in DER; an initiator needs it.
-    fn peer_certificate(&self) -> Option<&[u8]>;
-    /// SHA-256 of the certificate that this side presented in this very session; a responder
-    /// needs it.
-    fn own_certificate_sha256(&self) -> Option<[u8; 32]>;
-    /// Keying material of this session (RFC 5705, RFC 8446 7.5).
-    fn export_keying_material(
-        &self,
-        out: &mut [u8; 32],
-        label: &[u8],
-        context: Option<&[u8]>,
-    ) -> Result<(), ExportError>;
-}
-
-/// The TLS session could not export keying material.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("no keying material can be exported: {0}")]
-pub struct ExportError(pub String);
 
 /// Which side of the link this node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -727,9 +708,4 @@ fn unsendable<E: std::fmt::Display>(cell: &'static str) -> impl Fn(E) -> Handsha
         cell,
         why: error.to_string(),
     }
-}
-
-/// Upper-case hexadecimal, as fingerprints are written.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02X}")).collect()
 }
