@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::leg::{LegLink, MAX_LEGS, Policy, Room, Sequence};
 use super::outstanding::Outstanding;
 use super::slow::Pace;
-use super::{LegLink, MAX_LEGS, Policy, Room, Sequence};
 use crate::address::{HalfAddr, OriginId};
 use crate::memory::ledger::{Held, queue_memory, shrink};
 
