@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use weft_cell::CELL_LEN;
 
-use crate::circuit::half::{Halves, Measured, Moved, Role};
+use crate::circuit::half::{Measured, Moved, Role};
+use crate::circuit::halves::Halves;
 use crate::extensions::abra::{BIN, Rates, SECOND};
 use crate::slots::HalfKey;
 

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::address::HalfAddr;
-use crate::circuit::half::{Halves, Wait};
+use crate::circuit::half::Wait;
+use crate::circuit::halves::Halves;
 use crate::memory::ledger::queue_memory;
 
 /// Waits are swept once there are more than this many, and more than four for each half.

@@ -44,7 +44,7 @@ use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::End;
 
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
-use crate::circuit::half::Halves;
+use crate::circuit::halves::Halves;
 use crate::extensions::circpad::Machines;
 use crate::flow::{Side, StreamFlow, Terms};
 use crate::link::Links;
