@@ -13,7 +13,7 @@
 //! - a circuit has one machine at a time, since both have C tor's machine index 0;
 //! - their own limits of padding (`allowed_padding_count`) are never reached before they end.
 //!
-//! `manager/circpad.rs` is what a thread does about it.
+//! `manager/circuits/circpad.rs` is what a thread does about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

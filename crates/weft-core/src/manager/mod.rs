@@ -1,35 +1,25 @@
 //! The local connection manager: the state of one connection thread (Engler and Goldberg 2021, 4.2).
 //!
-//! - `links`: links are opened and closed, and their bytes cut into cells;
+//! - `links`: links are opened and closed, move to other threads, and their bytes are cut into cells;
 //! - `forward`: the path of a relayed cell; `sending`: from the circuits' queues to the links;
-//! - `circuit`, `circuit_messages`, `rendezvous`, `introduction`, `origin`: the life of circuit halves;
-//! - `circpad`: padding on circuits whose origins ask for it;
+//! - `circuits`: the life of circuit halves, and what they ask for and are asked;
 //! - `streams`: a half's side of its streams; `edges`: their edges;
 //! - `tunnels`: several circuits as one;
-//! - `abra`: this relay's weight, for circuits that ask, and other relays' weights;
-//! - `timers`, `memory`, `traffic`, `queues`: time, memory and reports; `audit`: what always holds.
+//! - `outbox`, `requests`: messages for other threads and for the controller;
+//! - `timers`, `memory`, `queues`: time, memory and reports; `audit`: what always holds.
 
-mod abra;
 mod audit;
-mod circpad;
-mod circuit;
-mod circuit_messages;
+mod circuits;
 mod edges;
 mod forward;
-mod introduction;
-mod link_load;
 mod links;
 mod memory;
-mod origin;
 mod outbox;
 mod queues;
-mod rendezvous;
 mod requests;
 mod sending;
 mod streams;
 mod timers;
-mod traffic;
-mod transfer;
 mod tunnels;
 
 use std::collections::BTreeSet;
@@ -45,6 +35,7 @@ use weft_cell::stream_msg::End;
 
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
 use crate::circuit::halves::Halves;
+use crate::circuit::waits::Waits;
 use crate::extensions::circpad::Machines;
 use crate::flow::{Side, StreamFlow, Terms};
 use crate::link::Links;
@@ -58,20 +49,19 @@ use crate::scheduler::Scheduler;
 use crate::slots::{HalfKey, LinkKey};
 use crate::tunnel::Choice;
 
-use crate::circuit::waits::Waits;
+use circuits::traffic::TrafficReports;
 use edges::EdgeSide;
+use links::transfer::Transfers;
 use outbox::Outboxes;
 use queues::QueueMeasuring;
 use requests::ToControllerQueue;
-use traffic::TrafficReports;
-use transfer::Transfers;
 
+pub use links::transfer::Arrival;
 pub use links::{LinkError, Received};
 pub use outbox::Outbox;
 pub use requests::{ControllerLoad, MAX_REQUESTS};
 pub use sending::Room;
 pub use timers::Expiry;
-pub use transfer::Arrival;
 
 /// Something that a peer did against the protocol, for which a circuit was closed or refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +113,7 @@ pub struct LocalConnectionManager {
     traffic: TrafficReports,
     /// How long cells wait, while that is measured.
     queues: Option<Box<QueueMeasuring>>,
-    abra: abra::Abra,
+    abra: circuits::abra::Abra,
     /// Tunnels whose legs may stand still (mTor).
     watched_tunnels: BTreeSet<HalfKey>,
     transfers: Transfers,
@@ -181,7 +171,7 @@ impl LocalConnectionManager {
             waits: Waits::default(),
             traffic: TrafficReports::default(),
             queues: QueueMeasuring::wanted(&params),
-            abra: abra::Abra::default(),
+            abra: circuits::abra::Abra::default(),
             watched_tunnels: BTreeSet::new(),
             transfers: Transfers::default(),
             circpad: Machines::default(),

@@ -5,7 +5,7 @@
 //! thread. What is under way while a link moves waits at its sender ([`Routes::freeze`]), so that nothing
 //! overtakes anything.
 //!
-//! `manager/transfer.rs` is what threads do about it; [`crate::moves::balance`] decides which link moves.
+//! `manager/links/transfer.rs` is what threads do about it; [`crate::moves::balance`] decides which link moves.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 

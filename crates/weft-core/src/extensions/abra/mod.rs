@@ -5,7 +5,7 @@
 //! - [`Capacity`]: whether the relay is at its capacity, and what holds it back;
 //! - [`verify`]: whether a statement is the relay's that it claims to be.
 //!
-//! `manager/abra.rs` has what a connection thread does with them, `controller/abra.rs` what the relay does.
+//! `manager/circuits/abra.rs` has what a connection thread does with them, `controller/abra.rs` what the relay does.
 
 mod bins;
 mod capacity;

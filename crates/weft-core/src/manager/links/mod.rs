@@ -1,5 +1,8 @@
 //! Links: opened after their handshake and closed with their connection; their bytes cut into cells,
-//! and each cell given to its handler.
+//! and each cell given to its handler. `load`: how much they carry; `transfer`: links that move to another thread.
+
+mod load;
+pub(super) mod transfer;
 
 use std::net::IpAddr;
 use std::time::Instant;

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::LocalConnectionManager;
 use crate::circuit::half::{Origin, Role};
+use crate::manager::LocalConnectionManager;
 use crate::origin::OriginEvent;
 use crate::origin::traffic::{CircuitReport, Congestion};
 
@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// When traffic is due to be reported.
 #[derive(Debug, Default)]
-pub(super) struct TrafficReports {
+pub(in crate::manager) struct TrafficReports {
     /// Something arrived on a circuit that begins here and was dropped: that is reported soon.
     dropped: bool,
     /// When all was reported last.
@@ -22,7 +22,7 @@ pub(super) struct TrafficReports {
 
 impl TrafficReports {
     /// A message arrived at an origin that was dropped.
-    pub(super) fn dropped_at_origin(&mut self) {
+    pub(in crate::manager) fn dropped_at_origin(&mut self) {
         self.dropped = true;
     }
 
@@ -44,7 +44,7 @@ impl TrafficReports {
 
 impl LocalConnectionManager {
     /// Reports what is due: everything once a second, circuits at once where something was dropped.
-    pub(super) fn report_traffic(&mut self, now: Instant) {
+    pub(in crate::manager) fn report_traffic(&mut self, now: Instant) {
         let Some(all) = self.traffic.take_due(now) else {
             return;
         };
@@ -68,7 +68,7 @@ impl LocalConnectionManager {
 
 impl Origin {
     /// What the circuit has carried since the last report, if it was anything.
-    pub(super) fn take_report(&mut self) -> Option<CircuitReport> {
+    pub(in crate::manager) fn take_report(&mut self) -> Option<CircuitReport> {
         let traffic = std::mem::take(&mut self.traffic);
         let last = self.streams.ends.last().and_then(|end| end.flow.as_ref());
         let vegas = last.filter(|flow| flow.is_vegas());

@@ -7,15 +7,20 @@ use weft_cell::RelayCmd;
 use weft_cell::identity::RendezvousCookie;
 use weft_cell::reason::DestroyReason;
 
-use super::LocalConnectionManager;
 use crate::address::{HalfAddr, HopIndex};
 use crate::circuit::half::{Peer, Purpose};
+use crate::manager::LocalConnectionManager;
 use crate::message::{HalfControl, ToController};
 use crate::slots::HalfKey;
 
 impl LocalConnectionManager {
     /// ESTABLISH_RENDEZVOUS: asks the controller to keep the cookie.
-    pub(super) fn on_establish_rendezvous(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+    pub(in crate::manager) fn on_establish_rendezvous(
+        &mut self,
+        slot: HalfKey,
+        data: &[u8],
+        now: Instant,
+    ) {
         let cookie = <[u8; 20]>::try_from(data).map(RendezvousCookie);
         let connection = self
             .halves
@@ -47,7 +52,7 @@ impl LocalConnectionManager {
     }
 
     /// The cookie is kept: the client gets RENDEZVOUS_ESTABLISHED.
-    pub(super) fn on_rendezvous_established(&mut self, half: HalfAddr, now: Instant) {
+    pub(in crate::manager) fn on_rendezvous_established(&mut self, half: HalfAddr, now: Instant) {
         if self.halves.at(half).is_some() {
             self.totals.rendezvous.established += 1;
             self.send_relay_msg(
@@ -64,7 +69,7 @@ impl LocalConnectionManager {
     }
 
     /// RENDEZVOUS1: a cookie, and the handshake for the waiting client.
-    pub(super) fn on_rendezvous1(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+    pub(in crate::manager) fn on_rendezvous1(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
         let split = data.split_first_chunk::<20>();
         match (self.unused_end(slot, Purpose::Rendezvous), split) {
             (Some(half), Some((cookie, handshake))) => {
@@ -87,7 +92,7 @@ impl LocalConnectionManager {
     }
 
     /// The controller found the circuit that waited: join it.
-    pub(super) fn on_splice(
+    pub(in crate::manager) fn on_splice(
         &mut self,
         addr: HalfAddr,
         with: HalfAddr,
@@ -125,7 +130,11 @@ impl LocalConnectionManager {
     }
 
     /// Gives a circuit that ends here and has no purpose yet this one.
-    pub(super) fn unused_end(&mut self, slot: HalfKey, purpose: Purpose) -> Option<HalfAddr> {
+    pub(in crate::manager) fn unused_end(
+        &mut self,
+        slot: HalfKey,
+        purpose: Purpose,
+    ) -> Option<HalfAddr> {
         let (addr, _, peer, backward) = self.halves.backward(slot)?;
         if *peer != Peer::None || !backward.purpose.is_general() {
             return None;

@@ -23,10 +23,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::LocalConnectionManager;
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::circuit::half::Role;
 use crate::link::Link;
+use crate::manager::LocalConnectionManager;
 use crate::message::{
     Control, FromController, LaneMsg, MovedHalf, Parcel, ToController, TransferCell,
     TransferControl,
@@ -36,7 +36,7 @@ use crate::slots::LinkKey;
 
 /// What a thread has to do with the transfer that is under way. There is one at a time.
 #[derive(Debug, Default)]
-pub(super) struct Transfers {
+pub(in crate::manager) struct Transfers {
     leaving: Option<Leaving>,
     arriving: Option<Arriving>,
     /// Messages of the controller's that came by way of the thread that a link has left.
@@ -85,7 +85,12 @@ impl Arrival {
 
 impl LocalConnectionManager {
     /// The controller wants a link to move to another thread.
-    pub(super) fn on_move(&mut self, connection: ConnectionId, to: ThreadId, number: u64) {
+    pub(in crate::manager) fn on_move(
+        &mut self,
+        connection: ConnectionId,
+        to: ThreadId,
+        number: u64,
+    ) {
         let me = self.outboxes.me();
         let link = self.link_of(connection).and_then(|key| self.links.get(key));
         let busy = self.transfers.leaving.is_some() || self.transfers.arriving.is_some();
@@ -200,7 +205,7 @@ impl LocalConnectionManager {
     }
 
     /// A link has closed. If it was about to leave, it does not.
-    pub(super) fn stays(&mut self, connection: ConnectionId) {
+    pub(in crate::manager) fn stays(&mut self, connection: ConnectionId) {
         let of_it = |leaving: &mut Leaving| leaving.connection == connection && !leaving.has_left;
         let Some(leaving) = self.transfers.leaving.take_if(of_it) else {
             return;
@@ -219,7 +224,10 @@ impl LocalConnectionManager {
 
     /// A message of the controller's that is not to be carried out here and now: the half has moved, or the link
     /// moves. `None`: it was passed on.
-    pub(super) fn pass_on(&mut self, message: FromController) -> Option<FromController> {
+    pub(in crate::manager) fn pass_on(
+        &mut self,
+        message: FromController,
+    ) -> Option<FromController> {
         if let Some(half) = message.half()
             && !self.outboxes.is_here(half)
         {
@@ -252,7 +260,7 @@ impl LocalConnectionManager {
     }
 
     /// A step of a transfer, in the cell lane.
-    pub(super) fn on_transfer_cell(&mut self, step: TransferCell, now: Instant) {
+    pub(in crate::manager) fn on_transfer_cell(&mut self, step: TransferCell, now: Instant) {
         match step {
             TransferCell::Freeze {
                 number,
@@ -283,7 +291,7 @@ impl LocalConnectionManager {
     }
 
     /// A thread, or the controller, has handled what a link's halves sent before it left.
-    pub(super) fn on_passed(&mut self, number: u64) {
+    pub(in crate::manager) fn on_passed(&mut self, number: u64) {
         self.arriving(number).passed += 1;
     }
 
@@ -297,7 +305,7 @@ impl LocalConnectionManager {
     }
 
     /// A step of a transfer, in the control lane.
-    pub(super) fn on_transfer_control(&mut self, step: TransferControl, now: Instant) {
+    pub(in crate::manager) fn on_transfer_control(&mut self, step: TransferControl, now: Instant) {
         match step {
             TransferControl::Parcel(parcel) => {
                 let number = parcel.number;
@@ -412,13 +420,13 @@ impl LocalConnectionManager {
     }
 
     /// The controller knows where the link is: nothing more comes for it here.
-    pub(super) fn on_move_over(&mut self, connection: ConnectionId) {
+    pub(in crate::manager) fn on_move_over(&mut self, connection: ConnectionId) {
         let of_it = |leaving: &mut Leaving| leaving.connection == connection;
         let _ = self.transfers.leaving.take_if(of_it);
     }
 
     /// A half that is not where it was made has closed: no thread needs to know any more where it was.
-    pub(super) fn forget_route(&mut self, half: HalfAddr) {
+    pub(in crate::manager) fn forget_route(&mut self, half: HalfAddr) {
         self.outboxes.routes.forget(half);
         for thread in self.outboxes.others() {
             self.send_transfer(thread, TransferControl::Gone { half });
@@ -443,7 +451,7 @@ impl LocalConnectionManager {
     }
 
     /// Memory of a link that has arrived and is not installed, and of what waits for one.
-    pub(super) fn transfer_memory(&self, now: Instant) -> usize {
+    pub(in crate::manager) fn transfer_memory(&self, now: Instant) -> usize {
         let parcel = self
             .transfers
             .arriving
@@ -458,7 +466,7 @@ impl LocalConnectionManager {
     }
 
     /// A message of the controller's for a half that has moved here.
-    pub(super) fn on_forwarded(&mut self, message: FromController, now: Instant) {
+    pub(in crate::manager) fn on_forwarded(&mut self, message: FromController, now: Instant) {
         // None of those that are for halves closes a connection.
         let closed = self.carry_out(message, now);
         debug_assert!(closed.is_empty());

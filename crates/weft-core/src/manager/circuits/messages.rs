@@ -11,10 +11,10 @@ use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::{AtRelay, RelayCommand};
 use weft_cell::{Cell, RelayCmd};
 
-use super::LocalConnectionManager;
 use crate::address::HopIndex;
 use crate::circuit::half::Peer;
 use crate::handshake::PeerIdentity;
+use crate::manager::LocalConnectionManager;
 use crate::message::{Asker, ExtendRequest, HalfControl, Requester, ToController};
 use crate::params::RelayParams;
 use crate::routable;
@@ -22,7 +22,7 @@ use crate::slots::HalfKey;
 
 impl LocalConnectionManager {
     /// A relay message for this relay. The table decides what is done with it.
-    pub(super) fn on_recognized(
+    pub(in crate::manager) fn on_recognized(
         &mut self,
         slot: HalfKey,
         cell: Box<Cell>,
@@ -140,7 +140,12 @@ impl LocalConnectionManager {
     }
 
     /// The next hop answered: its handshake is sent backward in an EXTENDED2 (tor-spec 5.1.2).
-    pub(super) fn send_extended(&mut self, slot: HalfKey, handshake: &[u8], now: Instant) {
+    pub(in crate::manager) fn send_extended(
+        &mut self,
+        slot: HalfKey,
+        handshake: &[u8],
+        now: Instant,
+    ) {
         let Ok(length) = u16::try_from(handshake.len()) else {
             return self.protocol_error(slot, "a CREATED2 that is too long", now);
         };

@@ -12,12 +12,12 @@ use weft_cell::relay_command::{AtOrigin, RelayCommand};
 use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
 use weft_crypto::HopKeys;
 
-use super::circuit::ClosedBy;
-use super::{LocalConnectionManager, Notify};
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, HopIndex, OriginId, StreamAddr};
 use crate::circuit::half::{CircuitHalf, Role, Waiting};
 use crate::flow::{CircuitFlow, PathKind};
 use crate::link::padding::LinkUse;
+use crate::manager::circuits::ClosedBy;
+use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{EdgeControl, ToController};
 use crate::origin::{HopFlow, OriginEvent};
 use crate::slots::{HalfKey, LinkKey};
@@ -26,7 +26,7 @@ use crate::stream::table::{HopEnd, Place};
 
 impl LocalConnectionManager {
     /// The controller found the link for a circuit of our own: make it and send its CREATE.
-    pub(super) fn on_launch(
+    pub(in crate::manager) fn on_launch(
         &mut self,
         connection: ConnectionId,
         circuit: OriginId,
@@ -65,7 +65,12 @@ impl LocalConnectionManager {
     }
 
     /// CREATED2 or CREATED_FAST on a circuit of our own.
-    pub(super) fn on_origin_created(&mut self, slot: HalfKey, reply: CreateReply, now: Instant) {
+    pub(in crate::manager) fn on_origin_created(
+        &mut self,
+        slot: HalfKey,
+        reply: CreateReply,
+        now: Instant,
+    ) {
         let Some(half) = self.halves.get_mut(slot) else {
             return;
         };
@@ -80,7 +85,12 @@ impl LocalConnectionManager {
     }
 
     /// The handshake with a hop succeeded.
-    pub(super) fn on_add_hop(&mut self, half: HalfAddr, keys: &HopKeys, flow: &HopFlow) {
+    pub(in crate::manager) fn on_add_hop(
+        &mut self,
+        half: HalfAddr,
+        keys: &HopKeys,
+        flow: &HopFlow,
+    ) {
         let cc = &self.params.cc;
         let Some(Role::Origin(origin)) = self.halves.at(half).map(|half| &mut half.role) else {
             return;
@@ -97,7 +107,12 @@ impl LocalConnectionManager {
     }
 
     /// Asks the last hop to extend: in a RELAY_EARLY cell (tor-spec 5.6).
-    pub(super) fn on_send_extend(&mut self, half: HalfAddr, extend2: &[u8], now: Instant) {
+    pub(in crate::manager) fn on_send_extend(
+        &mut self,
+        half: HalfAddr,
+        extend2: &[u8],
+        now: Instant,
+    ) {
         let Some(state) = self.halves.at(half) else {
             return;
         };
@@ -141,7 +156,7 @@ impl LocalConnectionManager {
     }
 
     /// RELAY on a circuit of our own.
-    pub(super) fn on_origin_relay(
+    pub(in crate::manager) fn on_origin_relay(
         &mut self,
         slot: HalfKey,
         view: CellView<'_>,
@@ -218,7 +233,7 @@ impl LocalConnectionManager {
     }
 
     /// Closes a circuit whose hop sent what was not asked for.
-    pub(super) fn refuse_at_origin(&mut self, slot: HalfKey, now: Instant) {
+    pub(in crate::manager) fn refuse_at_origin(&mut self, slot: HalfKey, now: Instant) {
         let what = "a relay message to the origin of a circuit that it did not ask for";
         self.protocol_error(slot, what, now);
     }
@@ -262,7 +277,7 @@ impl LocalConnectionManager {
     }
 
     /// An edge wants a stream (origin's side): give it a number and ask the hop.
-    pub(super) fn on_edge_attach(
+    pub(in crate::manager) fn on_edge_attach(
         &mut self,
         edge: EdgeAddr,
         asked: Asked,
@@ -304,7 +319,12 @@ impl LocalConnectionManager {
     }
 
     /// DESTROY on a circuit of our own.
-    pub(super) fn on_origin_destroy(&mut self, key: LinkKey, cell: CellView<'_>, now: Instant) {
+    pub(in crate::manager) fn on_origin_destroy(
+        &mut self,
+        key: LinkKey,
+        cell: CellView<'_>,
+        now: Instant,
+    ) {
         if let Some(slot) = self.slot_of(key, cell.circ_id()) {
             let reason = weft_cell::link_msg::Destroy::decode(cell.body()).reason;
             self.close_half_by(slot, reason, ClosedBy::Peer, Notify::Peer, now);

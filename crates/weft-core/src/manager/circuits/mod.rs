@@ -1,4 +1,17 @@
-//! The life of a circuit half: made by CREATE or EXTEND2, joined, closed.
+//! The life of a circuit half: here how it is made by CREATE or EXTEND2, joined and closed.
+//!
+//! - `messages`: relay messages that are for this node; `origin`: circuits that begin here, `traffic`: what they carried;
+//! - `rendezvous`, `introduction`: circuits of onion services;
+//! - `abra`: this relay's weight, for circuits that ask, and other relays' weights;
+//! - `circpad`: padding on circuits whose origins ask for it.
+
+pub(super) mod abra;
+mod circpad;
+mod introduction;
+mod messages;
+mod origin;
+mod rendezvous;
+pub(super) mod traffic;
 
 use std::time::Instant;
 

@@ -9,15 +9,20 @@ use weft_cell::hs_msg::{
 };
 use weft_cell::reason::DestroyReason;
 
-use super::{LocalConnectionManager, Notify};
 use crate::address::{HalfAddr, HopIndex};
 use crate::circuit::half::{Peer, Purpose};
+use crate::manager::{LocalConnectionManager, Notify};
 use crate::message::{Asker, EstablishRequest, HalfControl, IntroNews, IntroOrder};
 use crate::slots::HalfKey;
 
 impl LocalConnectionManager {
     /// ESTABLISH_INTRO: its MAC is checked here, where the circuit's keys are; the rest is the controller's.
-    pub(super) fn on_establish_intro(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+    pub(in crate::manager) fn on_establish_intro(
+        &mut self,
+        slot: HalfKey,
+        data: &[u8],
+        now: Instant,
+    ) {
         let Some(half) = self.unused_end(slot, Purpose::Introduction) else {
             self.totals.intro.establish_unsuitable += 1;
             let what = "ESTABLISH_INTRO on a circuit that is for something else";
@@ -65,7 +70,7 @@ impl LocalConnectionManager {
     }
 
     /// INTRODUCE1, one for each circuit: the controller knows the service that it is for.
-    pub(super) fn on_introduce1(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+    pub(in crate::manager) fn on_introduce1(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
         if data.len() < LEGACY_KEY_ID_LEN {
             self.totals.intro.introduce_malformed += 1;
             return self.protocol_error(slot, "an INTRODUCE1 that is too short", now);
@@ -95,7 +100,7 @@ impl LocalConnectionManager {
     }
 
     /// An order of the controller's.
-    pub(super) fn on_intro_order(&mut self, order: IntroOrder, now: Instant) {
+    pub(in crate::manager) fn on_intro_order(&mut self, order: IntroOrder, now: Instant) {
         match order {
             IntroOrder::Established { half } => self.on_intro_established(half, now),
             IntroOrder::Introduce {
@@ -148,7 +153,7 @@ impl LocalConnectionManager {
     }
 
     /// What became of a client's INTRODUCE1: the client gets INTRODUCE_ACK.
-    pub(super) fn on_introduced(
+    pub(in crate::manager) fn on_introduced(
         &mut self,
         client: HalfAddr,
         status: IntroduceStatus,

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use weft_cell::abra::ASK;
 use weft_cell::relay_command::RelayCommand;
 
-use super::LocalConnectionManager;
-use super::audit::sure;
 use crate::address::{HalfAddr, HopIndex};
 use crate::circuit::activity::Activity;
 use crate::circuit::half::{Purpose, Role, Subscription, WeightsOf};
 use crate::extensions::abra::{CapacityMeter, INTERVAL, PHASES, SECOND};
 use crate::link::Link;
+use crate::manager::LocalConnectionManager;
+use crate::manager::audit::sure;
 use crate::message::{AbraReport, ToController};
 use crate::origin::OriginEvent;
 use crate::slots::worklist::Worklist;
@@ -30,9 +30,9 @@ const FLOOD: u32 = 20;
 
 /// What a thread knows about this relay's weight.
 #[derive(Debug)]
-pub(super) struct Abra {
+pub(in crate::manager) struct Abra {
     /// What circuits moved.
-    pub(super) activity: Activity,
+    pub(in crate::manager) activity: Activity,
     /// What holds the thread back.
     meter: CapacityMeter,
     /// The number of the current second.
@@ -69,12 +69,12 @@ impl Default for Abra {
 
 impl Abra {
     /// The controller's new statement.
-    pub(super) fn set_statement(&mut self, statement: Arc<[u8]>) {
+    pub(in crate::manager) fn set_statement(&mut self, statement: Arc<[u8]>) {
         self.statement = Some(statement);
     }
 
     /// The scheduler chose cells for a link.
-    pub(super) fn note_scheduled(&mut self, link: &mut Link, cells: u32) {
+    pub(in crate::manager) fn note_scheduled(&mut self, link: &mut Link, cells: u32) {
         if self.activity.is_on() {
             self.meter.note_cells(cells);
             link.fill.note_cells(self.second, cells);
@@ -110,7 +110,7 @@ impl LocalConnectionManager {
     }
 
     /// ABRA_ASK: the circuit gets this relay's statement now, if there is one, and every [`INTERVAL`].
-    pub(super) fn on_abra_ask(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+    pub(in crate::manager) fn on_abra_ask(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
         if data != ASK {
             return self.protocol_error(slot, "ABRA_ASK of another version", now);
         }
@@ -135,7 +135,7 @@ impl LocalConnectionManager {
     }
 
     /// Puts a half on the list of those that asked.
-    pub(super) fn subscribe(&mut self, slot: HalfKey, asked: Instant) {
+    pub(in crate::manager) fn subscribe(&mut self, slot: HalfKey, asked: Instant) {
         let Some((_, _, _, backward)) = self.halves.backward(slot) else {
             return;
         };
@@ -149,7 +149,7 @@ impl LocalConnectionManager {
     }
 
     /// Takes a half off the list of those that asked.
-    pub(super) fn unsubscribe(&mut self, slot: HalfKey) {
+    pub(in crate::manager) fn unsubscribe(&mut self, slot: HalfKey) {
         let Some((_, _, _, backward)) = self.halves.backward(slot) else {
             return;
         };
@@ -185,7 +185,7 @@ impl LocalConnectionManager {
     }
 
     /// The controller wants circuits' rates, or no longer.
-    pub(super) fn on_measure_abra(&mut self, on: bool, now: Instant) {
+    pub(in crate::manager) fn on_measure_abra(&mut self, on: bool, now: Instant) {
         let abra = &mut self.abra;
         abra.asked = false;
         abra.activity.set(on, &mut self.halves, now);
@@ -203,7 +203,7 @@ impl LocalConnectionManager {
 
     /// Ends the bin, if it is time: statements that are due are sent, and after a second its rates are
     /// reported.
-    pub(super) fn pass_bins(&mut self, now: Instant) {
+    pub(in crate::manager) fn pass_bins(&mut self, now: Instant) {
         let Some(ended) = self.abra.activity.pass(&mut self.halves, now) else {
             return;
         };
@@ -253,7 +253,12 @@ impl LocalConnectionManager {
     }
 
     /// Asks a hop of a circuit of our own.
-    pub(super) fn on_ask_weight(&mut self, half: HalfAddr, hop: HopIndex, now: Instant) {
+    pub(in crate::manager) fn on_ask_weight(
+        &mut self,
+        half: HalfAddr,
+        hop: HopIndex,
+        now: Instant,
+    ) {
         let Some(Role::Origin(origin)) = self.halves.at(half).map(|half| &mut half.role) else {
             return;
         };
@@ -272,7 +277,7 @@ impl LocalConnectionManager {
     }
 
     /// ABRA_WEIGHT of a hop of a circuit of our own.
-    pub(super) fn on_abra_weight(
+    pub(in crate::manager) fn on_abra_weight(
         &mut self,
         slot: HalfKey,
         hop: HopIndex,
@@ -306,7 +311,7 @@ impl LocalConnectionManager {
     }
 
     /// Circuits that asked, and the lists of them.
-    pub(super) fn audit_subscribers(&self) -> Result<(), String> {
+    pub(in crate::manager) fn audit_subscribers(&self) -> Result<(), String> {
         let mut subscribed = 0u32;
         for (slot, half) in self.halves.iter() {
             let Role::Backward(backward) = &half.role else {

@@ -3,9 +3,9 @@
 
 use std::time::Instant;
 
-use super::LocalConnectionManager;
 use crate::handshake::PeerIdentity;
 use crate::link::loss::TcpCounters;
+use crate::manager::LocalConnectionManager;
 use crate::message::{HEAVIEST, HeavyLink, ToController};
 use crate::slots::LinkKey;
 
@@ -26,7 +26,7 @@ impl LocalConnectionManager {
     }
 
     /// A circuit was put on a link, or taken off it.
-    pub(super) fn load_changed(&mut self, key: LinkKey) {
+    pub(in crate::manager) fn load_changed(&mut self, key: LinkKey) {
         if self.params.report_load
             && let Some(link) = self.links.get_mut(key)
             && !std::mem::replace(&mut link.unreported, true)
@@ -36,7 +36,7 @@ impl LocalConnectionManager {
     }
 
     /// The controller has sent a circuit to a link.
-    pub(super) fn joined(&mut self, key: LinkKey) {
+    pub(in crate::manager) fn joined(&mut self, key: LinkKey) {
         if let Some(link) = self.links.get_mut(key) {
             link.joins += 1;
             link.idle_reported = false;
@@ -62,7 +62,7 @@ impl LocalConnectionManager {
     }
 
     /// The controller begins to ask: it is sent the number of every link.
-    pub(super) fn report_all_loads(&mut self) {
+    pub(in crate::manager) fn report_all_loads(&mut self) {
         let keys: Vec<LinkKey> = self.links.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.load_changed(key);
@@ -71,7 +71,7 @@ impl LocalConnectionManager {
 
     /// Queues what the controller does not know: one message for each link, however often its number
     /// has changed since the last one.
-    pub(super) fn report_loads(&mut self) {
+    pub(in crate::manager) fn report_loads(&mut self) {
         for key in self.unreported.drain(..) {
             // A link that has closed meanwhile is reported as such. Its key may be another's by now.
             let Some(link) = self.links.get_mut(key) else {

@@ -6,16 +6,21 @@ use weft_cell::RelayCmd;
 use weft_cell::circpad_msg::{CircpadCommand, CircpadNegotiate};
 use weft_crypto::circuit::BackwardMark;
 
-use super::LocalConnectionManager;
-use super::audit::sure;
 use crate::address::{HalfAddr, HopIndex};
 use crate::circuit::half::Role;
 use crate::extensions::circpad::{Due, Kind, Stopped};
+use crate::manager::LocalConnectionManager;
+use crate::manager::audit::sure;
 use crate::slots::HalfKey;
 
 impl LocalConnectionManager {
     /// PADDING_NEGOTIATE: a padding machine is started or stopped.
-    pub(super) fn on_padding_negotiate(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+    pub(in crate::manager) fn on_padding_negotiate(
+        &mut self,
+        slot: HalfKey,
+        data: &[u8],
+        now: Instant,
+    ) {
         let Ok(asked) = CircpadNegotiate::decode(data) else {
             let what = "a PADDING_NEGOTIATE that cannot be parsed";
             return self.protocol_error(slot, what, now);
@@ -74,7 +79,7 @@ impl LocalConnectionManager {
     }
 
     /// Sends the padding of circuits that is due.
-    pub(super) fn send_circpad(&mut self, now: Instant) {
+    pub(in crate::manager) fn send_circpad(&mut self, now: Instant) {
         while let Some(half) = self.circpad.take_due(now) {
             self.pad(half, now);
         }
@@ -126,7 +131,7 @@ impl LocalConnectionManager {
     }
 
     /// Padding machines are of backward halves that live here.
-    pub(super) fn audit_circpad(&self) -> Result<(), String> {
+    pub(in crate::manager) fn audit_circpad(&self) -> Result<(), String> {
         let live = |half| {
             let half = self.halves.peek(half);
             half.is_some_and(|half| matches!(half.role, Role::Backward(_)))
