@@ -4,15 +4,19 @@
 //! randomness or locks. Time, randomness and bytes come in as arguments; actions go out as values.
 //! The same machines run in a node (`weft-node`), in tests with a fake clock and in simulators.
 //!
-//! - [`handshake`]: a link from its first byte to an authenticated, opened link;
-//! - [`manager`]: what one connection thread knows: its [`link`]s, its circuit halves
-//!   (`half`), the cells that wait ([`cells`]), its [`scheduler`];
-//! - [`flow`]: flow and congestion control of circuits and streams;
-//! - [`tunnel`]: several circuits as one;
-//! - [`controller`]: what needs a view of the whole relay;
-//! - [`abra`]: how scarce the relay's bandwidth is, for clients that ask;
-//! - [`message`] and [`address`]: the messages between these, and how they name each other;
-//! - [`bucket`], [`dos`], [`stream_dos`], [`padding`], [`load`], [`loss`], [`ledger`], [`routable`]: limits and measurements.
+//! Rooms, from below to above; each uses those before it alone:
+//!
+//! - [`address`] and [`slots`]: how what lives on threads is named, and the tables that it is in;
+//! - [`limits`]: limits against floods; [`memory`]: where cells and bytes wait, and what everything holds;
+//! - [`origin`]: circuits and streams that begin here, as the client thread orders them;
+//! - [`extensions`]: ABRA and padding machines; [`flow`]: flow and congestion control of circuits and streams;
+//! - [`handshake`]: a link from its first byte to an authenticated, opened link; [`link`]: an open one;
+//! - [`stream`]: streams that end at this node, at their circuits and at their sockets; [`tunnel`]: several circuits as one;
+//! - `circuit`: circuit halves; [`scheduler`]: which of them sends its next cell;
+//! - [`params`] and [`routable`]: what torrc and consensus set, and which addresses are on the Internet;
+//! - [`message`]: what threads send to each other; [`moves`]: which thread has which link;
+//! - [`manager`]: what one connection thread knows, and does with all of these;
+//! - [`controller`]: what needs a view of the whole relay.
 
 #![cfg_attr(
     not(test),

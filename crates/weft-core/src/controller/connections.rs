@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::address::{ConnectionId, ThreadId};
 use crate::message::ExtendRequest;
 
-use super::ConnectionCounts;
+use super::counts::ConnectionCounts;
 use super::network::Network;
 use super::opening::{Opening, Served};
 use super::relay_links::{Place, RelayLinks};

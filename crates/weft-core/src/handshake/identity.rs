@@ -230,6 +230,6 @@ pub fn random_hostname(lengths: RangeInclusive<usize>, rng: &mut dyn CryptoRng) 
 }
 
 /// Upper-case hexadecimal, as fingerprints are written.
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02X}")).collect()
 }

@@ -35,7 +35,6 @@ use std::time::{Duration, Instant, SystemTime};
 use digest::Digest as _;
 use rand::CryptoRng;
 use sha2::Sha256;
-use thiserror::Error;
 use weft_cell::frame::{self, Frame};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_cell::link_msg::{

@@ -21,7 +21,7 @@ pub struct EdgeCell {
 /// A control message of a half's to an edge. It overtakes cells.
 #[derive(Debug)]
 pub enum EdgeControl {
-    /// The answer to [`HalfControl::Attach`] (origin's side).
+    /// The answer to [`HalfControl::Attach`](super::HalfControl::Attach) (origin's side).
     Answered {
         /// The edge that asked.
         to: EdgeAddr,

@@ -4,6 +4,9 @@
 //! ([`Control`] on the control lane, [`LaneMsg`] on the cell lane), connection thread to relay
 //! controller ([`ToController`]), and back ([`FromController`]). Every message is owned: sending it
 //! gives it away.
+//!
+//! - `lanes`: those of both lanes, made of what is in `edges`, `tunnels` and `transfer` (a link that moves);
+//! - `controller`: those to and from the controller, made of `requests`, `introduction`, `tunnels` and `report`.
 
 mod activity;
 mod controller;

@@ -16,18 +16,16 @@ mod slow;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use weft_cell::conflux_msg::{DesiredUx, Link};
+use weft_cell::conflux_msg::DesiredUx;
 use weft_cell::mtor_msg::{SECRET_LEN, TunnelId};
 
-use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
+use crate::address::OriginId;
 use crate::flow::Terms;
 use crate::limits::bucket::TokenBucket;
 use crate::memory::cells::CellQueue;
 use crate::memory::ledger::{Cause, Held};
-use crate::origin::TunnelKind;
 use crate::origin::traffic::CircuitTraffic;
 use crate::stream::table::Streams;
 

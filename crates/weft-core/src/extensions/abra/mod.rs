@@ -1,7 +1,8 @@
 //! How scarce a relay's bandwidth is: the relay's part of ABRA, the algorithm that avoids bottleneck relays
 //! (Schrock 2017, 3.1; Geddes, Schliep and Hopper 2016). docs/extensions/abra.md has the protocol.
 //!
-//! - [`Rates`]: what circuits moved ([`crate::circuit::activity`]) in a bin of [`BIN`], the most in one of the bins of [`SECOND`], bounded, as threads report them; [`head_tail`]: Head/Tail clustering;
+//! - [`Rates`]: what circuits moved (`circuit/activity.rs`) in a bin of [`BIN`], the most in one of the bins of
+//!   [`SECOND`], bounded, as threads report them; [`head_tail`]: Head/Tail clustering;
 //! - [`Capacity`]: whether the relay is at its capacity, and what holds it back;
 //! - [`verify`]: whether a statement is the relay's that it claims to be.
 //!

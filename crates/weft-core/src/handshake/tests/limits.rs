@@ -1,6 +1,7 @@
 //! Order, limits and faults of our own.
 
 use super::*;
+use crate::handshake::identity::hex;
 
 fn unexpected(cell: &str, expected: &'static str) -> HandshakeError {
     HandshakeError::UnexpectedCell {
