@@ -6,16 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use rand::rngs::StdRng;
 use tokio::sync::mpsc;
 use weft_cell::identity::RsaIdentity;
-use weft_client::{BridgeTask, Bridges, DescribedBridge, Now, Via};
+use weft_client::{BridgeTask, Bridges, Client, DescribedBridge, Now, Paths, Via};
 use weft_dir::client::{
-    BridgeDescriptor, DirServer, DirStreams, fetch_bridge, keep_bridges, read_bridges,
+    BridgeDescriptor, ClientHandle, DirServer, DirStreams, fetch_bridge, keep_bridges, read_bridges,
 };
 use weft_dir::clock::SystemClock;
 use weft_path::{Hop, StatedFamily};
 
-use super::task::{Task, now};
 use crate::logging;
 
 /// A bridge's answer.
@@ -43,7 +43,7 @@ pub(super) struct BridgeSide {
     /// Descriptors that are on disk, or shall be.
     kept: BTreeMap<RsaIdentity, BridgeDescriptor>,
     /// Opens streams to them.
-    pub(super) streams: Arc<dyn DirStreams>,
+    streams: Arc<dyn DirStreams>,
     /// A request that stands still this long fails.
     pub(super) max_stall: Duration,
     answers: mpsc::UnboundedSender<BridgeAnswer>,
@@ -137,22 +137,25 @@ impl BridgeSide {
             });
         });
     }
-}
 
-impl Task {
     /// What is known of bridges, or torrc's list of them, is new.
-    pub(super) fn bridges_changed(&mut self, now: Now) {
-        let known = self.bridges.bridges.for_paths();
-        let paths = self.client.chooser();
-        if paths.set_bridges(known, now, &mut self.rng) {
+    pub(super) fn changed(&self, client: &mut Client<Paths>, rng: &mut StdRng, now: Now) {
+        let known = self.bridges.for_paths();
+        if client.chooser().set_bridges(known, now, rng) {
             crate::notice!("Other guards are in use now: circuits so far are abandoned");
-            self.client.abandon_circuits();
+            client.abandon_circuits();
         }
     }
 
-    /// A bridge has sent its descriptor, or not.
-    pub(super) fn on_bridge_answer(&mut self, answer: BridgeAnswer) {
-        let now = now();
+    /// A bridge has sent its descriptor, or not. `directory` is CacheDirectory.
+    pub(super) fn on_answer(
+        &mut self,
+        answer: BridgeAnswer,
+        directory: Option<&Path>,
+        client: &mut Client<Paths>,
+        rng: &mut StdRng,
+        now: Now,
+    ) {
         let BridgeAnswer {
             addr,
             rsa,
@@ -160,55 +163,65 @@ impl Task {
         } = answer;
         let known = descriptor.as_ref().map(|of| described(addr, of));
         let known = known.map_err(String::clone);
-        if self.bridges.bridges.answered(addr, known, now.mono) {
-            self.bridges_changed(now);
+        if self.bridges.answered(addr, known, now.mono) {
+            self.changed(client, rng, now);
         }
         // Another relay's was refused.
         if let Ok(descriptor) = descriptor
             && rsa == descriptor.rsa.into()
         {
-            let directory = self.directory_options.cache_directory.as_deref();
-            self.bridges.keep(descriptor, directory);
+            self.keep(descriptor, directory);
         }
-        self.run_bridges(now);
     }
 
     /// A link is open: it may be to a bridge of which only the address was known.
-    pub(super) fn meet_bridge(&mut self, addr: SocketAddr, rsa: RsaIdentity, now: Now) {
-        if self.bridges.bridges.met(addr, rsa, now.mono) {
-            self.bridges_changed(now);
+    pub(super) fn meet(
+        &mut self,
+        (addr, rsa): (SocketAddr, RsaIdentity),
+        client: &mut Client<Paths>,
+        rng: &mut StdRng,
+        now: Now,
+    ) {
+        if self.bridges.met(addr, rsa, now.mono) {
+            self.changed(client, rng, now);
         }
     }
 
     /// Connects to the bridges, and asks them, as far as that is due; notifies the directory when some can be asked.
-    pub(super) fn run_bridges(&mut self, now: Now) {
-        if self.bridges.bridges.are_used() && !self.client.config().disable_network {
-            self.ask_bridges(now);
+    pub(super) fn run(
+        &mut self,
+        client: &mut Client<Paths>,
+        directory: &ClientHandle,
+        rng: &mut StdRng,
+        now: Now,
+    ) {
+        if self.bridges.are_used() && !client.config().disable_network {
+            self.ask_due(client, rng, now);
         }
-        let usable = self.client.chooser_ref().has_usable_bridge();
-        if usable != self.bridges.usable && self.directory.set_bridges(usable) {
-            self.bridges.usable = usable;
+        let usable = client.chooser_ref().has_usable_bridge();
+        if usable != self.usable && directory.set_bridges(usable) {
+            self.usable = usable;
         }
     }
 
     /// Connects to the bridges, and asks them, as far as that is due.
-    fn ask_bridges(&mut self, now: Now) {
-        if self.client.chooser().take_asks_bridges() {
-            self.bridges.bridges.retry(now.mono);
+    fn ask_due(&mut self, client: &mut Client<Paths>, rng: &mut StdRng, now: Now) {
+        if client.chooser().take_asks_bridges() {
+            self.bridges.retry(now.mono);
         }
-        let paths = self.client.chooser_ref().options();
-        let due = self.bridges.bridges.due(paths, now.mono, &mut self.rng);
+        let paths = client.chooser_ref().options();
+        let due = self.bridges.due(paths, now.mono, rng);
         for task in due {
             match task {
                 BridgeTask::Meet(addr) => {
-                    if let Err(error) = self.client.meet(addr, now) {
+                    if let Err(error) = client.meet(addr, now) {
                         tracing::info!("Could not connect to a bridge: {error}");
                     }
                 }
-                BridgeTask::Ask(addr, rsa) => self.bridges.ask(addr, rsa),
+                BridgeTask::Ask(addr, rsa) => self.ask(addr, rsa),
             }
         }
-        for line in self.bridges.bridges.take_lines() {
+        for line in self.bridges.take_lines() {
             logging::log(&line);
         }
     }

@@ -57,9 +57,9 @@ struct DirStream {
 
 /// The state of the client thread.
 pub(super) struct Task {
-    pub(super) client: Client<Paths>,
-    pub(super) rng: StdRng,
-    pub(super) bridges: BridgeSide,
+    client: Client<Paths>,
+    rng: StdRng,
+    bridges: BridgeSide,
     bridge_answers: mpsc::UnboundedReceiver<BridgeAnswer>,
     inbox: mpsc::Receiver<ToClient>,
     jobs: mpsc::Receiver<Job>,
@@ -68,9 +68,9 @@ pub(super) struct Task {
     dir_streams: BTreeMap<ConnectionId, DirStream>,
     /// The directories of streams whose outcome is not known, by token.
     dir_asked: BTreeMap<u64, RsaIdentity>,
-    pub(super) directory: ClientHandle,
+    directory: ClientHandle,
     /// Its settings, as torrc has them.
-    pub(super) directory_options: ClientOptions,
+    directory_options: ClientOptions,
     /// The client was dormant when the directory got its settings.
     dormant: bool,
     network: watch::Receiver<Option<Arc<Network>>>,
@@ -163,7 +163,7 @@ impl Task {
             counts: ClientCounts::default(),
             downloads: Arc::default(),
         };
-        task.bridges_changed(now);
+        task.bridges.changed(&mut task.client, &mut task.rng, now);
         task
     }
 
@@ -286,7 +286,8 @@ impl Task {
                 };
                 self.client.on_event(event, now);
                 if let Some((addr, rsa)) = met {
-                    self.meet_bridge(addr, rsa, now);
+                    let bridges = &mut self.bridges;
+                    bridges.meet((addr, rsa), &mut self.client, &mut self.rng, now);
                     self.run_bridges(now);
                 }
             }
@@ -325,11 +326,26 @@ impl Task {
         }
         if changed {
             tracing::info!("Other bridges are wanted: circuits so far are abandoned");
-            self.bridges_changed(now);
+            self.bridges.changed(&mut self.client, &mut self.rng, now);
             self.client.abandon_circuits();
         }
         self.client.set_config(settings.config, now);
         self.run_bridges(now);
+    }
+
+    /// A bridge has sent its descriptor, or not.
+    fn on_bridge_answer(&mut self, answer: BridgeAnswer) {
+        let now = now();
+        let directory = self.directory_options.cache_directory.as_deref();
+        let (client, rng) = (&mut self.client, &mut self.rng);
+        self.bridges.on_answer(answer, directory, client, rng, now);
+        self.run_bridges(now);
+    }
+
+    /// Connects to the bridges, and asks them, as far as that is due.
+    fn run_bridges(&mut self, now: Now) {
+        self.bridges
+            .run(&mut self.client, &self.directory, &mut self.rng, now);
     }
 
     /// A dormant client fetches nothing, and one that wakes fetches at once.
@@ -660,7 +676,7 @@ fn socket_pair() -> io::Result<(PairSocket, UnixStream)> {
 }
 
 /// Both clocks now.
-pub(super) fn now() -> Now {
+fn now() -> Now {
     Now {
         mono: Instant::now(),
         wall: std::time::SystemTime::now(),
