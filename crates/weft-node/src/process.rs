@@ -9,7 +9,6 @@ pub(crate) mod cpu;
 pub mod daemon;
 pub mod exit;
 pub mod host;
-pub(crate) mod inherited;
 pub mod limits;
 pub(crate) mod machine;
 pub(crate) mod manager;

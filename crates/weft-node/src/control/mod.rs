@@ -24,6 +24,7 @@ pub(crate) mod events;
 mod fake;
 mod fields;
 mod info;
+pub(crate) mod inherited;
 mod keys;
 pub(crate) mod node_backend;
 mod onion;

@@ -32,11 +32,11 @@ use crate::control::events::Event;
 use crate::control::node_backend::{MainRequest, NodeBackend, NodeBackendEnds};
 use crate::control::view::NodeView;
 use crate::control::{
-    CommandError, ConfigCommand, ControlServer, ControlSocket, Shared, Signal, Standing,
+    CommandError, ConfigCommand, ControlServer, ControlSocket, Shared, Signal, Standing, inherited,
 };
 use crate::logging::log_all;
 use crate::notice;
-use crate::process::{inherited, machine};
+use crate::process::machine;
 
 /// Seconds whose traffic is remembered (N_BW_EVENTS_TO_CACHE).
 const RECENT: usize = 300;

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::control::ControlSocket;
+use super::server::ControlSocket;
 
 /// The connection behind a number of torrc, non-blocking. The descriptor with that number stays open as well: if the number
 /// is wrong, it may be one that this process uses. Programs of transports do not inherit it.
