@@ -20,7 +20,7 @@ use weft_log::RateLimit;
 use weft_proxy::transports::{Client, ExtOr, Progress, Refused};
 
 use crate::logging;
-use crate::thread::mesh::WakeUp;
+use crate::wake::WakeUp;
 
 /// Connections whose programs have not proved yet that they know the cookie, at most: for one more the oldest is closed.
 const MOST_STRANGERS: usize = 128;

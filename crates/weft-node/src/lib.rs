@@ -28,6 +28,7 @@ pub mod reachability;
 pub mod relay;
 mod thread;
 mod transports;
+mod wake;
 mod workers;
 
 pub use control::{VERSION, hash_password};

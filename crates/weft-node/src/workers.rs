@@ -23,7 +23,7 @@ use weft_sync::ring::{Receiver, Sender, ring};
 
 use crate::logging;
 use crate::process::sandbox::{Role, narrow};
-use crate::thread::mesh::WakeUp;
+use crate::wake::WakeUp;
 
 /// The size of a worker's ring, in jobs.
 pub(crate) const JOBS: usize = 8192;

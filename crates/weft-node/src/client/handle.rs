@@ -12,7 +12,7 @@ use super::messages::{END_PATIENCE, FromClient, Outgoing, ToClient};
 use super::settings::ClientSettings;
 use super::task::Task;
 use crate::logging;
-use crate::thread::mesh::WakeUp;
+use crate::wake::WakeUp;
 
 /// Events that may wait for the client.
 const EVENTS: usize = 8192;

@@ -17,7 +17,7 @@ use weft_dir::client::Network;
 use weft_dir::downloads::Downloads;
 
 use super::settings::ClientSettings;
-use crate::thread::mesh::WakeUp;
+use crate::wake::WakeUp;
 
 /// How long the client thread may take to end.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(2);

@@ -34,7 +34,7 @@ use super::view::{
     BootstrapView, CircuitView, LinkView, NodeView, StreamView, iso_time, long_name,
 };
 use crate::client::{Access, ClientNews, Inside};
-use crate::thread::mesh::WakeUp;
+use crate::wake::WakeUp;
 
 /// Events that a slow controller may have unread.
 const EVENTS: usize = 4096;

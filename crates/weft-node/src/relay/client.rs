@@ -13,7 +13,8 @@ use super::Relay;
 use super::error::{StartError, thread_ended};
 use crate::client::{Access, ClientSettings, ClientThread, FromClient, ToClient};
 use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
-use crate::thread::mesh::{ToThread, WakeUp};
+use crate::thread::mesh::ToThread;
+use crate::wake::WakeUp;
 use weft_datadir::keys::RelayKeys;
 use weft_datadir::state;
 

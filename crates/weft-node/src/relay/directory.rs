@@ -22,7 +22,7 @@ use crate::logging::{self, safe};
 use crate::metrics::{ListenerCounts, TypedConnections};
 use crate::notice;
 use crate::reachability::CircuitRequests;
-use crate::thread::mesh::WakeUp;
+use crate::wake::WakeUp;
 use weft_datadir::state;
 
 /// Protocols that C tor 0.4.9's authorities require of every relay and that one lacks where `DirCache` is off.

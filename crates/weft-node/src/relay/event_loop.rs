@@ -8,7 +8,7 @@ use mio::{Events, Poll};
 use weft_sync::wake::WakeFlag;
 
 use crate::thread::event_loop;
-use crate::thread::mesh::WakeUp;
+use crate::wake::WakeUp;
 
 /// How often the event loop returned since it is counted (`MainloopStats`; mainloop.c,
 /// `reset_main_loop_counters`).

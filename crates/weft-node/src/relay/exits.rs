@@ -27,7 +27,8 @@ use crate::exit::connect_errors::{end_reason, is_port_exhaustion, is_resource_ex
 use crate::exit::dns::{DnsConfig, DnsThread};
 use crate::logging::{self, safe};
 use crate::thread::edges::{AdoptEdge, AdoptKind, EdgeSocket};
-use crate::thread::mesh::{ToThread, WakeUp};
+use crate::thread::mesh::ToThread;
+use crate::wake::WakeUp;
 use weft_config::Options;
 use weft_log::RateLimit;
 use weft_policy::ExitPolicy;

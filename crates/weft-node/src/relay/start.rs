@@ -49,7 +49,7 @@ use crate::process::machine::{self, keep_pages_small};
 use crate::process::pid::PidFile;
 use crate::process::{restrict, sandbox, user};
 use crate::thread::host::Guest;
-use crate::thread::mesh::WakeUp;
+use crate::wake::WakeUp;
 use crate::workers::Workers;
 
 /// Onionskin workers at most, where `NumCPUs` sets their number.

@@ -14,6 +14,7 @@ use weft_sync::wake::WakeFlag;
 
 use super::Adopt;
 use super::edges::AdoptEdge;
+use crate::wake::WakeUp;
 
 /// Messages that a control lane holds.
 const CONTROL_LANE: usize = 4096;
@@ -31,25 +32,6 @@ pub(crate) struct CellBatch {
     pub cells: Vec<LaneMsg>,
     /// Memory that came from the receiver.
     pub empties: Empties,
-}
-
-/// How to wake a thread: a flag that shows whether it sleeps, and the system call if it does.
-#[derive(Clone, Debug)]
-pub(crate) struct WakeUp {
-    /// Whether the system call is needed.
-    pub flag: Arc<WakeFlag>,
-    /// Makes it.
-    pub waker: Arc<Waker>,
-}
-
-impl WakeUp {
-    /// Wakes the thread if it sleeps or is about to.
-    pub(crate) fn notify(&self) {
-        if self.flag.notify() {
-            // A full eventfd counter is the only failure, and it means that a wake-up is pending.
-            let _ = self.waker.wake();
-        }
-    }
 }
 
 /// The sending end toward one other thread.

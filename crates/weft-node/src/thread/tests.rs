@@ -23,9 +23,10 @@ use weft_sync::lease::LeasePool;
 use weft_sync::wake::WakeFlag;
 
 use super::edges::{AdoptEdge, AdoptKind, EDGES_PER_TURN, EdgeSocket};
-use super::mesh::{MainEnds, ThreadEnds, WakeUp, mesh};
+use super::mesh::{MainEnds, ThreadEnds, mesh};
 use super::reading::HANDSHAKES_PER_TURN;
 use super::*;
+use crate::wake::WakeUp;
 use weft_tls::{LinkLifetimes, LinkSession};
 
 /// A connection that a client has opened.
