@@ -22,11 +22,13 @@
 pub mod chaos;
 mod network;
 pub mod results;
+mod roles;
 pub mod scenario;
 pub mod setup;
 mod world;
 
 pub use results::Results;
+pub use roles::Roles;
 pub use scenario::{Estimate, FileKind, Files, Scenario, ScenarioError};
 pub use setup::Setup;
 pub use world::World;

@@ -14,7 +14,7 @@ use weft_policy::ExitPolicy;
 use weft_traffic::Model;
 use weft_world::Net;
 
-use crate::scenario::Roles;
+use crate::roles::Roles;
 
 /// A network before it runs.
 #[derive(Debug)]

@@ -8,8 +8,11 @@ use weft_sim::network::Relay as Listed;
 use weft_world::Net;
 
 use super::addresses::Addresses;
+use super::draft::{Draft, RelayDraft};
+use super::error::{Result, place, unusable};
 use super::geography::Geography;
-use super::{Draft, RelayDraft, Result, check_roles, place, relays, unusable};
+use super::relays;
+use crate::roles::check_roles;
 use crate::scenario::{Files, NetworkKind, Scenario};
 use crate::setup::{Host, Server};
 

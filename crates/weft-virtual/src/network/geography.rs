@@ -7,7 +7,8 @@ use rand_chacha::ChaCha12Rng;
 use weft_links::{Countries, CountryId, Loss, Rate};
 use weft_world::PathSettings;
 
-use super::{Purpose, Result, place, random};
+use super::error::{Result, place};
+use super::randomness::{Purpose, random};
 use crate::scenario::{Files, Scenario, ScenarioError};
 
 /// Places of hosts, as [`weft_world::Net`] numbers them.

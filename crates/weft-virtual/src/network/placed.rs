@@ -9,7 +9,11 @@ use weft_links::{LinkSettings, Rate, Topology, builtin};
 use weft_world::{Net, PathSettings};
 
 use super::addresses::Addresses;
-use super::{Draft, Purpose, RelayDraft, Result, check_roles, place, random, relays, unusable};
+use super::draft::{Draft, RelayDraft};
+use super::error::{Result, place, unusable};
+use super::randomness::{Purpose, random};
+use super::relays;
+use crate::roles::check_roles;
 use crate::scenario::{Files, HostSpec, PathSpec, RelaySpec, Scenario};
 use crate::setup::{Background, Host, Server};
 

@@ -5,7 +5,7 @@ use weft_policy::{ExitPolicy, PolicySettings};
 use weft_sim::network::{Flags, Network, PortPolicy, Relay as Listed};
 use weft_sim::{read, sample, synth};
 
-use crate::scenario::Roles;
+use crate::roles::Roles;
 
 /// Synthetic networks are samples of one of so many relays, as they were in 2021, or larger ones.
 const WHOLE: u32 = 6_500;

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use rand::SeedableRng as _;
+use rand_chacha::ChaCha12Rng;
 use weft_path::{ExitWanted, Path, Selector, TargetPort, Usage};
 use weft_sim::{synth, write};
 
 use super::*;
+use crate::roles::Roles;
 use crate::scenario::Files;
 
 const SMALL: &str = r#"duration = "60 s"

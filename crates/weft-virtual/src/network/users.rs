@@ -7,7 +7,10 @@ use rand::RngExt as _;
 use rand::seq::index;
 use weft_traffic::{Markov, MarkovModel, Model, Plan};
 
-use super::{Draft, Purpose, RelayDraft, Result, random, relays};
+use super::draft::{Draft, RelayDraft};
+use super::error::Result;
+use super::randomness::{Purpose, random};
+use super::relays;
 use crate::scenario::{Clients, Files, Scenario, ScenarioError, UserModel};
 use crate::setup::Client;
 

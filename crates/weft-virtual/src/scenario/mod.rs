@@ -19,13 +19,10 @@ pub use estimate::Estimate;
 pub use files::{FileKind, Files};
 pub use spec::{
     Arm, Clients, FaultSpec, HostSpec, NetworkKind, NetworkSpec, PathSpec, Places, RelaySpec,
-    Roles, Scenario, Servers, UserModel,
+    Scenario, Servers, UserModel,
 };
 #[cfg(test)]
 pub(crate) use tests::HOSTS;
-
-use crate::network;
-use crate::setup::Setup;
 
 impl Scenario {
     /// Reads and checks TOML; `file` names it in errors. The files that it names are not read.
@@ -48,21 +45,5 @@ impl Scenario {
     #[must_use]
     pub fn estimate(&self, files: &Files) -> Estimate {
         estimate::estimate(self, files)
-    }
-
-    /// The network of a repetition, with the settings of an arm: a place in [`Scenario::arms`]. Two arms have the
-    /// same network, users and randomness. Repetitions differ in what is drawn.
-    ///
-    /// # Errors
-    ///
-    /// A file is missing or damaged, or there is no network of what it holds.
-    pub fn setup(
-        &self,
-        files: &Files,
-        arm: usize,
-        repetition: u32,
-        seed: u64,
-    ) -> Result<Setup, ScenarioError> {
-        network::setup(self, files, arm, repetition, seed)
     }
 }

@@ -6,6 +6,7 @@ use weft_links::{Loss, QueueLimit, Rate};
 use weft_traffic::{ModelName, Pause};
 use weft_world::tcp::Algorithm;
 
+use crate::roles::Roles;
 use crate::setup::{Costs, NodeOptions};
 
 /// A network, what its users do and how its nodes are set. Lines, here and below, are those of the text, for errors.
@@ -159,15 +160,6 @@ pub struct RelaySpec {
     pub burst: Option<u64>,
     /// `bandwidth`, by which clients choose it. Default: its host's `up`.
     pub bandwidth: Option<Rate>,
-}
-
-/// What clients take a relay for. One that is neither is a middle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Roles {
-    /// The flag Guard.
-    pub guard: bool,
-    /// The flag Exit, and a policy that allows every port.
-    pub exit: bool,
 }
 
 /// Clients that are alike.

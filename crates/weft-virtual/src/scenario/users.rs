@@ -10,8 +10,8 @@ use weft_traffic::{MAX_BYTES, ModelName, Pause};
 
 use super::hosts::unknown_host;
 use super::read::{Reader, Result};
-use super::spec::{Clients, NetworkKind, RelaySpec, Roles, Scenario, Servers, UserModel};
-use crate::network::check_roles;
+use super::spec::{Clients, NetworkKind, RelaySpec, Scenario, Servers, UserModel};
+use crate::roles::{Roles, check_roles};
 
 /// The longest time from the beginning of a run, and the longest pause.
 pub(super) const MAX_TIME: Duration = Duration::from_secs(24 * 3_600);

@@ -2,7 +2,8 @@
 
 use weft_core::controller::Sharing;
 use weft_path::{Acceptance, CircuitSelection};
-use weft_virtual::scenario::{Arm, Roles};
+use weft_virtual::Roles;
+use weft_virtual::scenario::Arm;
 use weft_virtual::setup::{Client, MultipathEntry, MultipathOptions, NodeOptions, Relay};
 
 use crate::nodes::torrc::{Duty, path_lines};
