@@ -4,53 +4,13 @@ use std::time::Instant;
 
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
-use weft_core::origin::AppRefusal;
 use weft_traffic::records::Outcome;
-use weft_traffic::{ClientStream, Failure, FailureKind, StreamId};
+use weft_traffic::{Failure, FailureKind};
 
-use super::edges::{Edge, Edges, Outer};
+use super::app::{App, Finished};
+use super::edge::{Edge, Outer};
 use super::ground::Ground;
 use super::thread::Thread;
-
-/// A stream of the user's.
-#[derive(Debug)]
-pub(super) struct App {
-    pub(super) stream: StreamId,
-    pub(super) isolation: u32,
-    pub(super) traffic: ClientStream,
-    /// When it is looked at without anything having happened, in nanoseconds.
-    pub(super) timer: Option<u64>,
-}
-
-/// A stream of the user's that is over.
-#[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) app: Box<App>,
-    pub(super) outcome: Outcome,
-}
-
-impl Edges {
-    /// Looks at a user's stream again when it says. A time that has passed is no time to wait for: something else is.
-    pub(super) fn set_timer(&mut self, place: usize, now: u64) {
-        let Some(Edge {
-            outer: Outer::App(app),
-            ..
-        }) = self.all.get_mut(place)
-        else {
-            return;
-        };
-        let next = app.traffic.next_time();
-        let next = next.map(|at| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX));
-        let next = next.filter(|at| *at > now);
-        if next != app.timer {
-            if let Some(at) = app.timer {
-                self.timers.remove(&(at, place));
-            }
-            app.timer = next;
-            self.timers.extend(next.map(|at| (at, place)));
-        }
-    }
-}
 
 impl Thread {
     /// A stream of the user's, which waits for a circuit from now on.
@@ -171,22 +131,4 @@ impl Thread {
             })
             .collect()
     }
-}
-
-impl App {
-    pub(super) fn new(stream: StreamId, isolation: u32, traffic: ClientStream) -> App {
-        App {
-            stream,
-            isolation,
-            traffic,
-            timer: None,
-        }
-    }
-}
-
-pub(super) fn refusal(why: AppRefusal) -> Failure {
-    Failure::new(
-        FailureKind::Proxy,
-        format!("Tor refused the stream: {why:?}"),
-    )
 }

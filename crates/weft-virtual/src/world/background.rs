@@ -2,8 +2,7 @@
 
 use weft_world::{ConnId, End, HostId};
 
-use super::ground::{Ground, Listener, Owner};
-use super::thread::News;
+use super::ground::{Ground, Listener, News, Owner};
 use crate::setup::Background;
 
 /// Where they are read.

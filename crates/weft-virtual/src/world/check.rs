@@ -10,10 +10,10 @@ use weft_core::origin::OriginId;
 use weft_core::slots::SlotKey as _;
 use weft_world::{ConnId, End};
 
-use super::World;
 use super::ground::Owner;
 use super::link::Phase;
 use super::node::Node;
+use super::state::World;
 use super::thread::Thread;
 
 type Checked = Result<(), String>;

@@ -23,7 +23,7 @@ use weft_sim::compromise::abra::pools::Choice;
 use weft_traffic::records::Outcome;
 use weft_traffic::{Action, ClientStream, Model, Record, StreamEvent, User};
 
-use super::apps::{App, Finished};
+use super::app::{App, Finished};
 use super::choosing::Choosing;
 use super::measuring::Measuring;
 use super::pools::Recorder;

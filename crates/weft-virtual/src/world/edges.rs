@@ -1,192 +1,22 @@
-//! The outer ends of streams: an exit's connections to destinations, and the streams of a client's user.
+//! The edges of a thread: what is read from them and written to them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use slab::Slab;
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
-use weft_core::manager::LocalConnectionManager;
-use weft_core::slots::{EdgeKey, SlotKey as _};
-use weft_core::stream::edge::{EdgeNews, StreamAt};
-use weft_traffic::records::Outcome;
-use weft_world::{ConnId, End};
+use weft_core::edge::{EdgeNews, StreamAt};
+use weft_model::traffic::records::Outcome;
+use weft_model::hosts::{ConnId, End};
 
-use super::apps::{App, Finished, refusal};
-use super::ground::{Ground, Owner};
-use super::thread::{Around, News, Thread};
+use super::app::{Finished, refusal};
+use super::edge::{Edge, Outer, Socket};
+use super::ground::{Ground, News, Owner};
+use super::thread::{Around, Thread};
 
 /// Bytes read from one edge's socket in one turn.
 const READ_PER_TURN: usize = 64 * 1024;
 /// How long what waits for bandwidth waits at most.
 const PATIENCE: Duration = Duration::from_millis(250);
-
-/// A connection to a destination.
-#[derive(Debug)]
-pub(super) struct Socket {
-    conn: ConnId,
-    /// Its address, until it is connected.
-    connecting: Option<(IpAddr, u32)>,
-    readable: bool,
-    writable: bool,
-    broken: bool,
-}
-
-#[derive(Debug)]
-pub(super) enum Outer {
-    Socket(Socket),
-    App(Box<App>),
-}
-
-#[derive(Debug)]
-pub(super) struct Edge {
-    id: ConnectionId,
-    pub(super) key: EdgeKey,
-    pub(super) outer: Outer,
-    listed: bool,
-}
-
-/// The edges of a thread.
-#[derive(Debug, Default)]
-pub(super) struct Edges {
-    pub(super) all: Slab<Edge>,
-    by_id: BTreeMap<ConnectionId, usize>,
-    /// By the manager's slot.
-    by_edge: Vec<Option<usize>>,
-    to_read: VecDeque<usize>,
-    /// Edges that wait for bandwidth, or for the rate that the far end's XON set.
-    resting: Vec<(u64, usize)>,
-    /// When users' streams are looked at.
-    pub(super) timers: BTreeSet<(u64, usize)>,
-    pub(super) finished: Vec<Finished>,
-    /// Users take nothing.
-    pub(super) deaf: bool,
-    scratch: Vec<u8>,
-    writing: Vec<EdgeKey>,
-}
-
-impl Edges {
-    /// Some may be read at once.
-    pub(super) fn is_ready(&self) -> bool {
-        !self.to_read.is_empty()
-    }
-
-    /// When one needs a turn without anything having happened, in nanoseconds.
-    pub(super) fn next_time(&self) -> Option<u64> {
-        let timer = self.timers.first().map(|(at, _)| *at);
-        let resting = self.resting.iter().map(|(at, _)| *at).min();
-        timer.into_iter().chain(resting).min()
-    }
-
-    /// The streams of the user's that are over.
-    pub(super) fn take_finished(&mut self) -> Vec<Finished> {
-        std::mem::take(&mut self.finished)
-    }
-
-    pub(super) fn list(&mut self, place: usize) {
-        if let Some(edge) = self.all.get_mut(place)
-            && !edge.listed
-        {
-            edge.listed = true;
-            self.to_read.push_back(place);
-        }
-    }
-
-    fn place_of(&self, key: EdgeKey) -> Option<usize> {
-        self.by_edge.get(key.index()).copied().flatten()
-    }
-
-    pub(super) fn insert(&mut self, id: ConnectionId, key: EdgeKey, outer: Outer) -> usize {
-        let place = self.all.insert(Edge {
-            id,
-            key,
-            outer,
-            listed: false,
-        });
-        self.by_id.insert(id, place);
-        let index = key.index();
-        if self.by_edge.len() <= index {
-            self.by_edge.resize(index + 1, None);
-        }
-        if let Some(entry) = self.by_edge.get_mut(index) {
-            *entry = Some(place);
-        }
-        place
-    }
-
-    /// Takes an edge out.
-    pub(super) fn remove(&mut self, place: usize) -> Option<Outer> {
-        let edge = self.all.try_remove(place)?;
-        self.by_id.remove(&edge.id);
-        if let Some(entry) = self.by_edge.get_mut(edge.key.index())
-            && *entry == Some(place)
-        {
-            *entry = None;
-        }
-        if let Outer::App(app) = &edge.outer
-            && let Some(at) = app.timer
-        {
-            self.timers.remove(&(at, place));
-        }
-        Some(edge.outer)
-    }
-
-    /// Compares the edges with the manager's.
-    ///
-    /// # Errors
-    ///
-    /// What does not fit.
-    pub(super) fn check(&self, manager: &LocalConnectionManager) -> Result<(), String> {
-        for (place, edge) in &self.all {
-            let id = edge.id;
-            if self.by_id.get(&id) != Some(&place) || self.place_of(edge.key) != Some(place) {
-                return Err(format!(
-                    "the edge {id} is not known by its identifier and its key"
-                ));
-            }
-            if manager.edge_id(edge.key) != Some(id) {
-                return Err(format!("the edge {id} is not the manager's"));
-            }
-            if edge.listed && !self.to_read.contains(&place) {
-                return Err(format!("the edge {id} is listed to be read, and is not"));
-            }
-        }
-        let count = self.all.len();
-        let known = (self.by_id.len(), self.by_edge.iter().flatten().count());
-        if known != (count, count) || manager.edges() != count {
-            let edges = manager.edges();
-            return Err(format!(
-                "{count} edges, {known:?} known, the manager has {edges}"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Edges with sockets: the identifier, the connection, whether it is broken.
-    pub(super) fn sockets(&self) -> impl Iterator<Item = (ConnectionId, ConnId, bool)> {
-        self.all.iter().filter_map(|(_, edge)| match &edge.outer {
-            Outer::Socket(socket) => Some((edge.id, socket.conn, socket.broken)),
-            Outer::App(_) => None,
-        })
-    }
-
-    /// The connection of the edge at a place.
-    pub(super) fn conn(&self, place: usize) -> Option<ConnId> {
-        match &self.all.get(place)?.outer {
-            Outer::Socket(socket) => Some(socket.conn),
-            Outer::App(_) => None,
-        }
-    }
-
-    /// Streams of users.
-    pub(super) fn apps(&self) -> usize {
-        let edges = self.all.iter();
-        edges
-            .filter(|(_, edge)| matches!(edge.outer, Outer::App(_)))
-            .count()
-    }
-}
 
 impl Thread {
     /// Begins to connect to a stream's destination.
@@ -195,7 +25,7 @@ impl Thread {
         id: ConnectionId,
         at: StreamAt,
         (to, ttl): (std::net::SocketAddr, u32),
-        host: weft_world::HostId,
+        host: weft_model::hosts::HostId,
         ground: &mut Ground,
     ) {
         let now = ground.now();

@@ -9,10 +9,9 @@ use weft_core::memory::ledger::{Ledger, relieve};
 use weft_core::message::FromController;
 use weft_world::HostId;
 
-use super::World;
-use super::ground::{Listener, Wake};
+use super::ground::{Listener, News, Wake};
 use super::node::Node;
-use super::thread::News;
+use super::state::World;
 use crate::setup::Fault;
 
 impl World {

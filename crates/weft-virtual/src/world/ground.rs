@@ -21,6 +21,15 @@ pub(super) enum Owner {
     Background { from: u32, to: u32 },
 }
 
+/// What can happen to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Connected,
+    Readable,
+    Writable,
+    Broken,
+}
+
 /// Who takes connections at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listener {

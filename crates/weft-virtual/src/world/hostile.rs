@@ -4,9 +4,9 @@ use rand::{Rng as _, RngExt as _};
 use rand_chacha::ChaCha8Rng;
 use weft_cell::{Cell, ChanCmd};
 
-use super::World;
 use super::link::Phase;
 use super::record;
+use super::state::World;
 
 /// What it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -12,21 +12,20 @@ use weft_core::address::ThreadId;
 use weft_core::memory::cells::Empties;
 use weft_core::message::{Control, FromController, LaneMsg, ToController};
 
-use super::World;
 use super::ground::{Ground, Wake};
-use super::node::{Common, Node};
 
 /// A ring. What is due at the same moment leaves in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Lane {
+pub(super) enum Lane {
     FromController(ThreadId),
     Control(ThreadId, ThreadId),
     Cells(ThreadId, ThreadId),
     ToController(usize),
 }
 
+/// What waits in a ring.
 #[derive(Debug)]
-enum Message {
+pub(super) enum Message {
     Controls(Vec<Control>),
     Cells(Vec<LaneMsg>, Empties),
     ToController(Box<ToController>),
@@ -47,6 +46,23 @@ pub(super) struct Lag {
 }
 
 impl Lag {
+    /// Holds messages back until then, each for `most` at most. Times are nanoseconds.
+    pub(super) fn new(until: u64, most: u64, seed: u64) -> Lag {
+        Lag {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            until,
+            most,
+            lanes: BTreeMap::new(),
+            armed: None,
+        }
+    }
+
+    /// Holds messages back until then at least, each from now on for `most` at most.
+    pub(super) fn extend(&mut self, until: u64, most: u64) {
+        self.until = self.until.max(until);
+        self.most = most;
+    }
+
     fn push(&mut self, lane: Lane, message: Message, now: u64, not_before: u64) -> u64 {
         let drawn = match now < self.until {
             true => now + self.rng.random_range(0..=self.most),
@@ -104,8 +120,23 @@ impl Lag {
         fronts.map(|(at, _)| *at).min()
     }
 
+    /// Has what is held back arrive in time at the node with this number.
+    pub(super) fn wake(&mut self, node: u32, ground: &mut Ground) {
+        if let Some(at) = self.next_time()
+            && self.armed.is_none_or(|armed| at < armed)
+        {
+            self.armed = Some(at);
+            ground.wake(at, Wake::Lag { node });
+        }
+    }
+
+    /// A timer may have gone off.
+    pub(super) fn on_timer(&mut self, now: u64) {
+        self.armed = self.armed.filter(|armed| *armed > now);
+    }
+
     /// The next message that is due.
-    fn pop(&mut self, now: u64) -> Option<(Lane, Message)> {
+    pub(super) fn pop(&mut self, now: u64) -> Option<(Lane, Message)> {
         let due =
             |queue: &VecDeque<(u64, Message)>| queue.front().is_some_and(|(at, _)| *at <= now);
         let (lane, queue) = self.lanes.iter_mut().find(|(_, queue)| due(queue))?;
@@ -117,92 +148,9 @@ impl Lag {
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.values().all(VecDeque::is_empty)
     }
-}
 
-impl Node {
-    /// Holds messages back from now on, until then, each for so long at most. Times are nanoseconds.
-    pub(super) fn hold_back(&mut self, until: u64, most: u64, seed: u64) {
-        match &mut self.lag {
-            Some(lag) => {
-                lag.until = lag.until.max(until);
-                lag.most = most;
-            }
-            None => {
-                self.lag = Some(Box::new(Lag {
-                    rng: ChaCha8Rng::seed_from_u64(seed),
-                    until,
-                    most,
-                    lanes: BTreeMap::new(),
-                    armed: None,
-                }));
-            }
-        }
-    }
-
-    /// Has what is held back arrive in time.
-    pub(super) fn wake_lag(&mut self, ground: &mut Ground) {
-        let node = self.number;
-        if let Some(lag) = &mut self.lag
-            && let Some(at) = lag.next_time()
-            && lag.armed.is_none_or(|armed| at < armed)
-        {
-            lag.armed = Some(at);
-            ground.wake(at, Wake::Lag { node });
-        }
-    }
-
-    /// Hands out what is due.
-    pub(super) fn hand_out(&mut self, common: &Common, ground: &mut Ground) {
-        let (nanos, now) = (ground.nanos(), ground.now());
-        if let Some(lag) = &mut self.lag {
-            lag.armed = lag.armed.filter(|armed| *armed > nanos);
-        }
-        while let Some((lane, message)) = self.lag.as_mut().and_then(|lag| lag.pop(nanos)) {
-            let thread = match lane {
-                Lane::FromController(to) | Lane::Control(_, to) | Lane::Cells(_, to) => {
-                    self.threads.get_mut(usize::from(to.0))
-                }
-                Lane::ToController(_) => None,
-            };
-            match (message, thread) {
-                (Message::ToController(message), _) => {
-                    self.controller.handle(*message, now);
-                    self.act(common, ground);
-                }
-                (Message::Controls(controls), Some(thread)) => {
-                    thread.mail.controls.extend(controls);
-                    thread.ask_turn(nanos, ground);
-                }
-                (Message::Cells(cells, empties), Some(thread)) => {
-                    if let Lane::Cells(from, _) = lane {
-                        thread.mail.cells.push((from, cells, empties));
-                    }
-                    thread.ask_turn(nanos, ground);
-                }
-                (Message::FromController(message), Some(thread)) => {
-                    thread.mail.controller.push_back(*message);
-                    thread.ask_turn(nanos, ground);
-                }
-                (_, None) => {}
-            }
-        }
-        if self
-            .lag
-            .as_ref()
-            .is_some_and(|lag| lag.is_empty() && lag.until <= nanos)
-        {
-            self.lag = None;
-        }
-        self.wake_lag(ground);
-    }
-}
-
-impl World {
-    /// Messages of a node that were held back are due.
-    pub(super) fn end_lag(&mut self, number: u32) {
-        self.enter(number);
-        if let Some(node) = self.nodes.get_mut(number as usize) {
-            node.hand_out(&self.common, &mut self.ground);
-        }
+    /// Nothing is held back any longer.
+    pub(super) fn is_over(&self, now: u64) -> bool {
+        self.is_empty() && self.until <= now
     }
 }

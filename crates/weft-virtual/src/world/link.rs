@@ -9,9 +9,10 @@ use weft_core::handshake::{Established, LinkRole, PeerIdentity};
 use weft_core::slots::LinkKey;
 use weft_world::{ConnId, End};
 
-use super::node::Identities;
 use super::record;
-use super::thread::peer_of;
+
+/// The identity of each node, by its number.
+pub(super) type Identities = Vec<PeerIdentity>;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,4 +119,10 @@ impl Link {
             canonical: true,
         }))
     }
+}
+
+/// The identity of a node's peer.
+fn peer_of(identities: &Identities, node: Option<u32>) -> PeerIdentity {
+    let known = node.and_then(|node| identities.get(node as usize));
+    known.copied().unwrap_or(PeerIdentity::Unauthenticated)
 }

@@ -9,10 +9,10 @@ use weft_core::origin::LinkFailure;
 use weft_core::slots::{LinkKey, SlotKey as _};
 use weft_world::{ConnId, End};
 
-use super::ground::{Ground, Owner};
+use super::ground::{Ground, News, Owner};
 use super::link::{Link, Phase};
 use super::record;
-use super::thread::{Around, News, TICK, Thread};
+use super::thread::{Around, TICK, Thread};
 
 /// Bytes read from one link in one turn.
 const READ_PER_TURN: usize = 128 * 1024;

@@ -26,13 +26,11 @@ use weft_world::{ConnId, HostId};
 
 use super::client::ClientSide;
 use super::ground::{Ground, Wake};
-use super::lag::Lag;
+use super::lag::{Lag, Lane, Message};
 use super::limit::Limits;
+use super::link::Identities;
 use super::thread::{Around, Thread};
 use crate::setup::{Costs, NodeOptions};
-
-/// The identity of each node, by its number.
-pub(super) type Identities = Vec<PeerIdentity>;
 
 /// How often threads report to the controller.
 const REPORT: Duration = Duration::from_secs(1);
@@ -262,7 +260,9 @@ impl Node {
             }
         }
         self.act(common, ground);
-        self.wake_lag(ground);
+        if let Some(lag) = &mut self.lag {
+            lag.wake(self.number, ground);
+        }
     }
 
     /// Carries out what the controller and the client ask for, until they ask for nothing.
@@ -337,11 +337,60 @@ impl Node {
     pub(super) fn send(&mut self, to: ThreadId, message: FromController, ground: &mut Ground) {
         if let Some(lag) = &mut self.lag {
             lag.hold_from_controller(to, message, ground.nanos());
-            return self.wake_lag(ground);
+            return lag.wake(self.number, ground);
         }
         if let Some(thread) = self.threads.get_mut(usize::from(to.0)) {
             thread.mail.controller.push_back(message);
             thread.ask_turn(ground.nanos(), ground);
+        }
+    }
+
+    /// Holds messages back from now on, until then, each for so long at most. Times are nanoseconds.
+    pub(super) fn hold_back(&mut self, until: u64, most: u64, seed: u64) {
+        match &mut self.lag {
+            Some(lag) => lag.extend(until, most),
+            None => self.lag = Some(Box::new(Lag::new(until, most, seed))),
+        }
+    }
+
+    /// Hands out what was held back and is due.
+    pub(super) fn hand_out(&mut self, common: &Common, ground: &mut Ground) {
+        let (nanos, now) = (ground.nanos(), ground.now());
+        if let Some(lag) = &mut self.lag {
+            lag.on_timer(nanos);
+        }
+        while let Some((lane, message)) = self.lag.as_mut().and_then(|lag| lag.pop(nanos)) {
+            let thread = match lane {
+                Lane::FromController(to) | Lane::Control(_, to) | Lane::Cells(_, to) => {
+                    self.threads.get_mut(usize::from(to.0))
+                }
+                Lane::ToController(_) => None,
+            };
+            match (message, thread) {
+                (Message::ToController(message), _) => {
+                    self.controller.handle(*message, now);
+                    self.act(common, ground);
+                }
+                (Message::Controls(controls), Some(thread)) => {
+                    thread.mail.controls.extend(controls);
+                    thread.ask_turn(nanos, ground);
+                }
+                (Message::Cells(cells, empties), Some(thread)) => {
+                    if let Lane::Cells(from, _) = lane {
+                        thread.mail.cells.push((from, cells, empties));
+                    }
+                    thread.ask_turn(nanos, ground);
+                }
+                (Message::FromController(message), Some(thread)) => {
+                    thread.mail.controller.push_back(*message);
+                    thread.ask_turn(nanos, ground);
+                }
+                (_, None) => {}
+            }
+        }
+        self.lag.take_if(|lag| lag.is_over(nanos));
+        if let Some(lag) = &mut self.lag {
+            lag.wake(self.number, ground);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What relays did in each interval.
 
 use super::ground::Wake;
-use super::{World, nanos};
+use super::state::{World, nanos};
 use crate::results::RelayResults;
 
 impl World {

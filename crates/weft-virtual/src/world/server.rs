@@ -6,8 +6,7 @@ use slab::Slab;
 use weft_traffic::ServerStream;
 use weft_world::{ConnId, End, HostId};
 
-use super::ground::{Ground, Owner, Wake};
-use super::thread::News;
+use super::ground::{Ground, News, Owner, Wake};
 
 /// A stream's end.
 #[derive(Debug)]

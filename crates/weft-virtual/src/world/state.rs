@@ -1,0 +1,62 @@
+//! The state of a network that runs.
+
+use std::time::Duration;
+
+use super::ground::Ground;
+use super::node::{Common, Node};
+use super::server::Servers;
+use crate::results::RelayResults;
+
+/// The work of each second.
+pub(super) const SECOND: u64 = 1_000_000_000;
+
+/// A network that runs, in virtual time.
+#[derive(Debug)]
+pub struct World {
+    pub(super) ground: Ground,
+    pub(super) common: Common,
+    /// Relays in the setup's order, then clients.
+    pub(super) nodes: Vec<Node>,
+    pub(super) relays: usize,
+    pub(super) servers: Servers,
+    pub(super) interval: Duration,
+    /// What each relay did in the intervals that are over.
+    pub(super) series: Vec<RelayResults>,
+    /// What each relay had written at the last sample.
+    pub(super) before: Vec<u64>,
+    /// Since the beginning of the run: from then on is measured.
+    pub(super) began: Duration,
+    /// What relays had written to links by then.
+    pub(super) relayed_before: u64,
+    /// How relays are set, for those that begin anew.
+    pub(super) setups: Vec<crate::setup::Relay>,
+    /// Streams that got bytes that nobody sent, and the like, as far as they were looked for.
+    pub(super) defects: Vec<String>,
+    /// The node whose code ran last.
+    pub(super) touched: Option<u32>,
+}
+
+impl World {
+    /// The time since the beginning.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.ground.elapsed()
+    }
+
+    /// Discrete events of the network so far.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.ground.net.handled()
+    }
+
+    /// The code of a node runs now.
+    pub(super) fn enter(&mut self, number: u32) {
+        self.touched = Some(number);
+        self.ground.enter(number);
+    }
+}
+
+/// A time since the beginning in nanoseconds.
+pub(super) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
