@@ -11,6 +11,7 @@
 //! is logged once writing works again.
 
 mod domains;
+mod error;
 mod identity;
 mod levels;
 mod local_time;
@@ -18,10 +19,9 @@ mod output;
 mod scrub;
 mod subscriber;
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use error::LogError;
 pub use identity::{IdentityName, current, enter};
 pub(crate) use identity::{spawn, within};
 pub use levels::{log, log_all};
@@ -61,22 +61,6 @@ macro_rules! notice {
 
 #[doc(hidden)]
 pub use tracing;
-
-/// A log that cannot be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// A file cannot be opened or written.
-    #[error("cannot write log file \"{}\": {why}; free space, change its permissions, or change the Log option", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        why: io::Error,
-    },
-    /// The process has another log already.
-    #[error("cannot start logging: this process logs already")]
-    Twice,
-}
 
 /// Logs the error that ends the process. `c_tor_message` is C tor's line for it, where programs look for
 /// that one.

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::resource::{Resource, getrlimit};
-use weft_cell::identity::RsaIdentity;
+use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_config::client_bridges::PluginKind;
 use weft_config::{DirAuthority, Options};
 use weft_datadir::dir::{WrongMode, wrong_mode};
@@ -19,8 +19,9 @@ use weft_dir::cache;
 use weft_dir::listing::Listing;
 use weft_proxy::Route;
 
+use super::controller;
 use super::ports::{Port, all_at_once, ports};
-use super::{Ids, Scope, Tried, controller};
+use super::tried::Tried;
 use crate::process::machine::total_memory;
 use crate::reachability::reach;
 use crate::relay::{check, directories, has_host_names, key_config, own_addresses};
@@ -31,6 +32,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ASKED: usize = 3;
 /// How many guards and bridges are tried.
 const ENTRIES: usize = 8;
+
+/// The identities of a relay, as links prove them.
+type Ids = (RsaIdentity, Option<Ed25519Identity>);
+
+/// How much is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Other machines are asked, too. If not, only this one is.
+    pub network: bool,
+}
 
 /// What was found out.
 pub(super) struct Facts {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use weft_datadir::lock::Holder;
 
 use super::facts::{Consensus, Facts, Listed, Unasked, stamp};
-use super::{Finding, Tried, Verdict};
+use super::finding::{Finding, Verdict};
+use super::tried::Tried;
 use crate::VERSION;
 
 /// A clock that is off by more keeps a client from starting, and a relay from being listed (C tor's TIME_SKEW warnings: an

@@ -9,7 +9,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use weft_config::client_ports::{AppService, ListenAt};
 use weft_config::{Options, OrPort};
 
-use super::Tried;
+use super::tried::Tried;
 
 /// How long a port may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(2);

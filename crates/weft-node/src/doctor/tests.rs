@@ -9,7 +9,8 @@ use weft_datadir::lock::Holder;
 use super::facts::{Consensus, Facts, Keys, Listed, Unasked};
 use super::judge::findings;
 use super::ports::Port;
-use super::{Finding, Scope, Tried, Verdict};
+use super::tried::Tried;
+use super::{Finding, Scope, Verdict};
 
 /// C tor's version that Weft follows, as a consensus has it.
 fn followed() -> &'static str {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use weft_config::log_options::{Destination, LogLine, SeverityMask};
 use weft_log::Severity;
 
-use super::LogError;
+use super::error::LogError;
 
 /// The socket of the syslog daemon.
 const SYSLOG_SOCKET: &str = "/dev/log";

@@ -13,8 +13,8 @@ use weft_config::log_options::{Destination, Domains, LogLine, SeverityMask};
 use weft_config::options::LogOptions;
 use weft_log::Severity;
 
-use super::LogError;
 use super::domains::domain_of;
+use super::error::LogError;
 use super::identity::{self, IdentityName};
 use super::levels::{LINE_TARGET, NOTICE_FIELD, TARGET_FIELD, severity_of};
 use super::local_time::LocalTime;

@@ -9,33 +9,17 @@
 //! thing alone narrow it down for themselves ([`narrow`]).
 
 mod calls;
+mod rules;
 mod trap;
 
-use std::collections::BTreeMap;
-
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch, apply_filter,
-    apply_filter_all_threads,
+    BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter, apply_filter_all_threads,
 };
 
+use rules::{Rules, failed};
+
+pub(crate) use rules::{Role, SandboxError};
 pub(crate) use trap::denied;
-
-/// The kernel does not restrict the process.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "Sandbox 1: failed to create the filter of system calls: {0}. Set Sandbox 0 if this kernel, or what Weft runs in, has \
-     no seccomp"
-)]
-pub struct SandboxError(String);
-
-/// A thread that needs less than the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Owns sockets of links and streams.
-    Connections,
-    /// Computes.
-    Worker,
-}
 
 /// Restricts the process. Call it while it has one thread, before others start.
 ///
@@ -78,13 +62,6 @@ pub(crate) fn narrow(role: Role) {
         tracing::warn!("A thread has the whole process's system calls: {why}");
     }
 }
-
-fn failed(why: impl std::fmt::Display) -> SandboxError {
-    SandboxError(why.to_string())
-}
-
-/// Which calls, each with the arguments that it may have: any of the rules; none: any arguments.
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn program(
     rules: Rules,

@@ -6,14 +6,14 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mio::unix::pipe::Receiver;
-use mio::{Interest, Registry};
+use mio::{Interest, Registry, Token};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use weft_proxy::transports::{Program, Stream};
 
-use super::PIPES;
-
+/// The event that a program has printed something.
+pub(crate) const PIPES: Token = Token(usize::MAX - 3);
 /// Bytes that are read of one pipe in one turn: more than a pipe holds. The rest is read in the next turn, at once.
 const READ_AT_ONCE: usize = 256 << 10;
 /// A process that was asked to end is killed after this.

@@ -8,14 +8,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Instant;
 
-use mio::{Registry, Token};
+use mio::Registry;
 use weft_proxy::transports::{Action, Environment, Managed, Program, Role, Side, State, Transport};
 
 use crate::logging::log;
 use child::{Child, Ending};
 
-/// The event that a program has printed something.
-pub(crate) const PIPES: Token = Token(usize::MAX - 3);
+pub(crate) use child::PIPES;
 
 /// A program that torrc asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use seccompiler::{SeccompCmpArgLen as Len, SeccompCmpOp as Is, SeccompCondition, SeccompRule};
 
-use super::{Role, Rules, SandboxError, failed};
+use super::rules::{Role, Rules, SandboxError, failed};
 
 /// Numbers with their names.
 macro_rules! calls {
