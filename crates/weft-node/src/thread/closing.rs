@@ -6,10 +6,11 @@ use time::macros::format_description;
 use weft_core::handshake::{ErrorClass, Validity};
 use weft_core::slots::SlotKey as _;
 
+use super::ConnectionThread;
 use super::clock::wall_clock;
 use super::close_reason::CloseReason;
 use super::connection::{Connection, Phase, Proxying};
-use super::{ConnectionThread, ThreadParams};
+use super::params::ThreadParams;
 use crate::logging::safe;
 use weft_tls::LinkTlsError;
 use weft_tls::records::RecordError;

@@ -16,7 +16,7 @@ use weft_core::message::Totals;
 use weft_core::routable;
 use weft_sync::lease::Lease;
 
-use super::ThreadParams;
+use super::params::ThreadParams;
 
 /// An empty bucket of a connection's own is asked again when it holds this many bytes.
 const WORTH_IT: u64 = 4096;

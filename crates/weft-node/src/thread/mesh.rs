@@ -12,8 +12,9 @@ use weft_core::message::{Control, FromController, LaneMsg, ToController};
 use weft_sync::ring::{Receiver, Sender, ring};
 use weft_sync::wake::WakeFlag;
 
-use super::Adopt;
+use super::adopt::Adopt;
 use super::edges::AdoptEdge;
+use super::params::ThreadParams;
 use crate::wake::WakeUp;
 
 /// Messages that a control lane holds.
@@ -132,7 +133,7 @@ pub(crate) enum ToThread {
     /// The link certificate and identity were renewed.
     Renewed(Arc<weft_tls::LinkTls>),
     /// New parameters of torrc and consensus.
-    Params(Box<super::ThreadParams>),
+    Params(Box<ThreadParams>),
     /// End.
     Stop,
 }

@@ -14,6 +14,7 @@
 
 #![cfg_attr(not(test), deny(clippy::disallowed_types, clippy::disallowed_methods))]
 
+mod adopt;
 mod audit;
 mod clock;
 mod close_reason;
@@ -35,7 +36,6 @@ mod tests;
 mod writing;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,7 @@ use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use weft_cell::CELL_LEN;
 use weft_cell::reason::DestroyReason;
-use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::handshake::Role;
+use weft_core::address::ThreadId;
 use weft_core::manager::{Expiry, LocalConnectionManager};
 use weft_core::message::FromController;
 use weft_core::params::RelayParams;
@@ -54,7 +53,6 @@ use weft_core::params::RelayParams;
 use weft_core::scheduler::RunTimes;
 use weft_core::slots::SlotKey as _;
 use weft_log::RateLimit;
-use weft_proxy::Proxy;
 use weft_sync::lease::Lease;
 use weft_tls::LinkTls;
 
@@ -68,6 +66,7 @@ use reporting::Reports;
 use sockets::LinkSockets;
 use writing::Writing;
 
+pub(crate) use adopt::Adopt;
 pub(crate) use params::ThreadParams;
 
 /// Event-loop token of the wake-up.
@@ -85,23 +84,6 @@ const ADOPTED_PER_TURN: usize = 64;
 const EVENTS: usize = 1024;
 /// How soon a full ring is tried again.
 const RETRY: Duration = Duration::from_millis(1);
-
-/// A connection that a thread is given.
-#[derive(Debug)]
-pub(crate) struct Adopt {
-    /// Its identifier.
-    pub id: ConnectionId,
-    /// The socket, non-blocking; perhaps still connecting.
-    pub socket: std::net::TcpStream,
-    /// The other end.
-    pub peer: SocketAddr,
-    /// The role, with the identity that the peer must have if we opened the connection.
-    pub role: Role,
-    /// The proxy that the socket leads to, which is to connect to `peer`.
-    pub proxy: Option<Arc<Proxy>>,
-    /// A program of transports handed it over.
-    pub handed_over: bool,
-}
 
 /// What a connection thread starts with.
 #[derive(Debug)]

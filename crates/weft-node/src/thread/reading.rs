@@ -12,10 +12,11 @@ use weft_core::origin::LinkFailure;
 use weft_core::scheduler::kist::KnownLimit;
 use weft_share::{PreviousHop, Shares};
 
+use super::adopt::Adopt;
 use super::close_reason::CloseReason;
 use super::connection::{Connection, Handshaking, Phase, Proxying};
 use super::limit::{Allowance, Direction};
-use super::{Adopt, ConnectionThread, TICK, clock};
+use super::{ConnectionThread, TICK, clock};
 use crate::logging::safe;
 use weft_tls::records::{self, Content, MAX_RECORD};
 

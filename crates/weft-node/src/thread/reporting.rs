@@ -10,11 +10,12 @@ use weft_core::memory::ledger::Ledger;
 use weft_core::message::{Activity, ConnectionBytes, Report, RingDepths, ToController, Totals};
 use weft_counts::extrainfo::{Directions, PortTraffic};
 
+use super::ConnectionThread;
 use super::closing::protocol_warning;
 use super::connection::Connection;
 use super::limit::{Allowance, Direction};
 use super::mesh::ToPeer;
-use super::{ConnectionThread, ThreadParams};
+use super::params::ThreadParams;
 use crate::logging::safe;
 use crate::process::cpu;
 

@@ -4,16 +4,16 @@ mod hosting;
 mod moving;
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::time::SystemTime;
 
 use rand_chacha::ChaCha12Rng;
 use weft_cell::frame::{self, Frame};
 use weft_cell::{Cell, ChanCmd};
-use weft_core::address::{HalfAddr, StreamAddr};
+use weft_core::address::{ConnectionId, HalfAddr, StreamAddr};
 use weft_core::flow::Terms;
-use weft_core::handshake::{EphemeralKeys, HANDSHAKE_TIMEOUT, LinkHandshake};
+use weft_core::handshake::{EphemeralKeys, HANDSHAKE_TIMEOUT, LinkHandshake, Role};
 use weft_core::message::ToController;
 use weft_core::origin::LinkStep;
 use weft_core::slots::HalfKey;

@@ -11,9 +11,10 @@ use weft_core::slots::{LinkKey, SlotKey as _};
 use super::close_reason::CloseReason;
 use super::connection::{Connection, Phase};
 use super::limit::Direction;
+use super::params::ThreadParams;
 use super::reading::TOUCHED;
 use super::sockets::LinkSockets;
-use super::{ConnectionThread, TICK, ThreadParams, tcp};
+use super::{ConnectionThread, TICK, tcp};
 
 /// Bytes written to one socket in one turn.
 const WRITE_PER_TURN: usize = 1024 * 1024;

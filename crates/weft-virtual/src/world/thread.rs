@@ -1,19 +1,18 @@
 //! A connection thread in virtual time: what `weft-node/src/thread/` is to sockets, this is to the connections of
-//! [`weft_model::hosts::Net`]. What is decided is decided by the same [`LocalConnectionManager`].
+//! [`weft_world::Net`]. What is decided is decided by the same [`LocalConnectionManager`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use slab::Slab;
 use weft_core::address::{ConnectionId, ThreadId};
-use weft_core::cells::Empties;
-use weft_core::load::Load;
+use weft_core::link::load::Load;
 use weft_core::manager::{ControllerLoad, LocalConnectionManager};
 use weft_core::memory::cells::Empties;
 use weft_core::message::{Control, FromController, LaneMsg, Report, RingDepths, ToController};
 use weft_core::scheduler::RunTimes;
 use weft_core::slots::LinkKey;
-use weft_model::hosts::{ConnId, End};
+use weft_world::{ConnId, End};
 
 use super::edge::Edges;
 use super::ground::{Ground, Wake};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weft_core::loss::TcpCounters;
+use weft_core::link::loss::TcpCounters;
 use weft_core::scheduler::kist;
 use weft_core::slots::{LinkKey, SlotKey as _};
 use weft_world::Socket;
