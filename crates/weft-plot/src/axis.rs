@@ -8,6 +8,14 @@ pub(crate) struct Axis {
     is_log: bool,
 }
 
+/// The axes of a panel; none where there is nothing to be drawn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scales {
+    pub(crate) up: Option<Axis>,
+    /// Of curves alone.
+    pub(crate) across: Option<Axis>,
+}
+
 /// Of a logarithmic axis: what is least does not lie on its end.
 const ROOM: f64 = 0.8;
 /// The least number of a logarithmic axis; the most is its inverse.

@@ -1,12 +1,13 @@
 //! A figure on its sheet: title, legend, panels in rows, footnotes.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
-use crate::axis::{Axis, hides};
+use crate::axis::{Axis, Scales, hides};
 use crate::canvas::{Canvas, FAINT, Font, HPos, INK, VPos, svg};
 use crate::legend::Legend;
 use crate::model::{Figure, Kind, Panel, Scale};
-use crate::panel::{Place, Rect};
+use crate::place::{Place, Rect};
+use crate::sheet::Sheet;
 use crate::style::Style;
 use crate::text::wrap;
 
@@ -19,80 +20,8 @@ pub struct Drawn {
     pub caption: String,
 }
 
-/// Sizes of what is on a figure, in units of the layout.
-pub(crate) struct Sheet {
-    pub(crate) style: Style,
-    pub(crate) width: f64,
-    pub(crate) margin: f64,
-    /// The same of panels.
-    edge: f64,
-    /// Of panels.
-    height: f64,
-    /// Panels in a row at most.
-    columns: usize,
-    /// Letters of the legend.
-    pub(crate) legend: f64,
-    /// Letters of a panel's title.
-    pub(crate) title: f64,
-    /// Letters on bars.
-    pub(crate) number: f64,
-    /// Lines of series.
-    pub(crate) stroke: f64,
-    /// A marker's radius.
-    pub(crate) marker: f64,
-}
-
-/// A panel needs so much for its axis and its numbers.
-const NARROWEST: f64 = 300.0;
-/// The most panels of a figure that is drawn.
-const PANELS: usize = 400;
-/// The most series and curves of a figure that is drawn.
-const SERIES: usize = 5000;
-/// The most letters of each text of a figure that is drawn.
-const LETTERS: usize = 10_000;
 /// From one line of footnotes to the next.
 const FOOTER_LINE: f64 = 18.0;
-
-impl Sheet {
-    pub(crate) fn of(style: Style, columns: usize) -> Sheet {
-        let width = style.width();
-        match style {
-            Style::Screen => Sheet {
-                style,
-                width,
-                margin: 24.0,
-                edge: 16.0,
-                height: 300.0,
-                columns,
-                legend: 13.0,
-                title: 14.0,
-                number: 11.0,
-                stroke: 2.0,
-                marker: 5.0,
-            },
-            Style::Paper { .. } => {
-                let columns = columns.clamp(1, ((width / NARROWEST) as usize).max(1));
-                Sheet {
-                    style,
-                    width,
-                    margin: 2.0,
-                    edge: 0.0,
-                    height: (width / columns as f64 * 0.62).clamp(170.0, 300.0),
-                    columns,
-                    legend: 12.0,
-                    title: 12.0,
-                    number: 10.0,
-                    stroke: 1.5,
-                    marker: 3.5,
-                }
-            }
-        }
-    }
-
-    fn panel_width(&self) -> f64 {
-        (self.width - 2.0 * self.edge) / self.columns as f64
-    }
-}
 
 impl Figure {
     /// The figure as SVG, for a screen.
@@ -215,48 +144,6 @@ impl Figure {
         Ok(())
     }
 
-    fn check(&self) -> Result<()> {
-        ensure!(!self.panels.is_empty(), "it has no panels");
-        ensure!(
-            self.panels.len() <= PANELS,
-            "it has {} panels; {PANELS} at most are drawn",
-            self.panels.len()
-        );
-        let drawn = self.panels.iter();
-        let drawn: usize = drawn.map(|one| one.series.len() + one.curves.len()).sum();
-        ensure!(
-            drawn <= SERIES,
-            "it has {drawn} series and curves; {SERIES} at most are drawn"
-        );
-        let texts = self.footer.iter().chain([&self.title, &self.subtitle]);
-        check_texts(texts)?;
-        for panel in &self.panels {
-            panel.check()?;
-        }
-        let values = self.panels.iter().flat_map(|panel| &panel.series);
-        let mut values = values.flat_map(|one| one.values.iter().flatten());
-        ensure!(
-            self.whiskers.is_some() || values.all(|value| value.whisker.is_none()),
-            "values have whiskers, and nothing states what these are"
-        );
-        Ok(())
-    }
-
-    /// What whiskers are, if there are any to be seen.
-    pub(crate) fn whisker_words(&self) -> Option<String> {
-        let panels = self.panels.iter();
-        let panels = panels.filter(|panel| matches!(panel.kind, Kind::Bars | Kind::Lines));
-        let series = panels.flat_map(|panel| &panel.series);
-        // Dashed lines have none.
-        let series = series.filter(|one| !one.look.dashed);
-        let values = series.flat_map(|one| one.values.iter().flatten());
-        let counts = values.filter_map(|value| Some(value.whisker?.n));
-        let (least, most) = counts.fold((usize::MAX, 0), |(least, most), n| {
-            (least.min(n), most.max(n))
-        });
-        (most > 0).then(|| self.whiskers.as_ref().map(|what| what.words((least, most))))?
-    }
-
     /// The axes of each panel.
     fn scales(&self, style: Style) -> Vec<Scales> {
         let all = || self.panels.iter().flat_map(Panel::heights);
@@ -331,21 +218,4 @@ fn axis(numbers: &[f64], is_log: bool, above: f64) -> Option<Axis> {
         true => Axis::log(least, most),
         false => Axis::linear(most, above),
     })
-}
-
-/// The axes of a panel; none where there is nothing to be drawn.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Scales {
-    pub(crate) up: Option<Axis>,
-    /// Of curves alone.
-    pub(crate) across: Option<Axis>,
-}
-
-pub(crate) fn check_texts<'a>(texts: impl IntoIterator<Item = &'a String>) -> Result<()> {
-    let mut texts = texts.into_iter();
-    ensure!(
-        texts.all(|text| text.len() <= LETTERS),
-        "a text has more than {LETTERS} bytes"
-    );
-    Ok(())
 }

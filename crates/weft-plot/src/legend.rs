@@ -3,8 +3,8 @@
 use anyhow::Result;
 
 use crate::canvas::{Canvas, Font, HPos, INK, VPos};
-use crate::figure::Sheet;
 use crate::model::{Figure, Kind, Look};
+use crate::sheet::Sheet;
 use crate::text::{fit, widest, wrap};
 
 /// What stands before a name.

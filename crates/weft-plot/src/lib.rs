@@ -7,6 +7,7 @@
 
 mod axis;
 mod canvas;
+mod check;
 mod figure;
 mod flame;
 mod folder;
@@ -14,7 +15,9 @@ mod legend;
 mod model;
 mod panel;
 mod pie;
+mod place;
 mod render;
+mod sheet;
 mod style;
 #[cfg(test)]
 mod tests;

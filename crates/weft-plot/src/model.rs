@@ -325,6 +325,25 @@ impl Panel {
     pub fn scaled(self, scale: Scale) -> Panel {
         Panel { scale, ..self }
     }
+
+    /// All numbers of the vertical axis.
+    pub(crate) fn heights(&self) -> impl Iterator<Item = f64> {
+        let values = self.series.iter().flat_map(|one| &one.values);
+        let values = values.flatten().flat_map(|value| {
+            // A deviation that nearly reaches zero would make a logarithmic axis long.
+            let low = value.whisker.map(|whisker| whisker.low);
+            let low = low.filter(|low| *low >= value.mid / 10.0);
+            [value.mid, value.high()].into_iter().chain(low)
+        });
+        let points = self.curves.iter().flat_map(|one| &one.points);
+        values.chain(points.map(|(_, y)| *y))
+    }
+
+    /// All numbers of the horizontal axis of curves.
+    pub(crate) fn widths(&self) -> impl Iterator<Item = f64> {
+        let points = self.curves.iter().flat_map(|one| &one.points);
+        points.map(|(x, _)| *x)
+    }
 }
 
 /// A whole plot.
@@ -346,4 +365,21 @@ pub struct Figure {
     pub same_scale: bool,
     /// The legend shows the series of all panels; without it each panel must explain itself.
     pub legend: bool,
+}
+
+impl Figure {
+    /// What whiskers are, if there are any to be seen.
+    pub(crate) fn whisker_words(&self) -> Option<String> {
+        let panels = self.panels.iter();
+        let panels = panels.filter(|panel| matches!(panel.kind, Kind::Bars | Kind::Lines));
+        let series = panels.flat_map(|panel| &panel.series);
+        // Dashed lines have none.
+        let series = series.filter(|one| !one.look.dashed);
+        let values = series.flat_map(|one| one.values.iter().flatten());
+        let counts = values.filter_map(|value| Some(value.whisker?.n));
+        let (least, most) = counts.fold((usize::MAX, 0), |(least, most), n| {
+            (least.min(n), most.max(n))
+        });
+        (most > 0).then(|| self.whiskers.as_ref().map(|what| what.words((least, most))))?
+    }
 }

@@ -1,40 +1,18 @@
 //! One set of axes with what is drawn in it: bars, lines, curves.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
-use crate::axis::{Axis, number_of, tick};
+use crate::axis::{Axis, Scales, number_of, tick};
 use crate::canvas::{Canvas, FAINT, Font, GRID, HPos, INK, Point, VPos};
-use crate::figure::{Scales, Sheet, check_texts};
 use crate::model::{Group, Kind, Panel, Value};
+use crate::place::{LETTER, LINE, Place, Rect};
+use crate::sheet::Sheet;
 use crate::text::{fit, widest, width_of, wrap};
 
-/// Letters of axes.
-pub(crate) const LETTER: f64 = 12.0;
-/// From one line of labels to the next.
-pub(crate) const LINE: f64 = 16.0;
 /// The longest line that is read from below.
 const TURNED: f64 = 96.0;
 /// A number on the horizontal axis has so much room.
 const TICK: f64 = 60.0;
-
-/// A part of the figure.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rect {
-    pub(crate) left: f64,
-    pub(crate) top: f64,
-    pub(crate) right: f64,
-    pub(crate) bottom: f64,
-}
-
-/// Where a panel is drawn.
-pub(crate) struct Place<'a, 'c> {
-    pub(crate) canvas: &'a Canvas<'c>,
-    pub(crate) sheet: &'a Sheet,
-    pub(crate) rect: Rect,
-    /// What is left of the vertical axis, the same in all panels of a figure.
-    pub(crate) left: f64,
-    pub(crate) has_title: bool,
-}
 
 /// Axes that are drawn: where numbers are.
 struct Plot {
@@ -75,50 +53,6 @@ impl Labels {
 }
 
 impl Panel {
-    pub(crate) fn check(&self) -> Result<()> {
-        let groups = self.groups.len();
-        let title = &self.title;
-        ensure!(
-            self.series.iter().all(|one| one.values.len() == groups),
-            "panel {title:?}: a value for each group, or none, is wanted"
-        );
-        let values = self.series.iter().flat_map(|one| &one.values);
-        let values = values.flatten().flat_map(Value::numbers);
-        let points = self.curves.iter().flat_map(|one| &one.points);
-        let points = points.flat_map(|(x, y)| [*x, *y]);
-        let mut numbers = values
-            .chain(points)
-            .chain(self.groups.iter().map(|group| group.at));
-        ensure!(
-            numbers.all(f64::is_finite),
-            "panel {title:?}: a number is infinite or none"
-        );
-        let names = self.series.iter().map(|one| &one.name);
-        let names = names.chain(self.curves.iter().map(|one| &one.name));
-        let labels = self.groups.iter().map(|group| &group.label);
-        check_texts([title, &self.x_label, &self.y_label])?;
-        check_texts(names.chain(labels))
-    }
-
-    /// All numbers of the vertical axis.
-    pub(crate) fn heights(&self) -> impl Iterator<Item = f64> {
-        let values = self.series.iter().flat_map(|one| &one.values);
-        let values = values.flatten().flat_map(|value| {
-            // A deviation that nearly reaches zero would make a logarithmic axis long.
-            let low = value.whisker.map(|whisker| whisker.low);
-            let low = low.filter(|low| *low >= value.mid / 10.0);
-            [value.mid, value.high()].into_iter().chain(low)
-        });
-        let points = self.curves.iter().flat_map(|one| &one.points);
-        values.chain(points.map(|(_, y)| *y))
-    }
-
-    /// All numbers of the horizontal axis of curves.
-    pub(crate) fn widths(&self) -> impl Iterator<Item = f64> {
-        let points = self.curves.iter().flat_map(|one| &one.points);
-        points.map(|(x, _)| *x)
-    }
-
     fn y_lines(&self, sheet: &Sheet) -> Vec<String> {
         // About the height between the axes.
         let room = match sheet.style.is_paper() {
@@ -209,20 +143,6 @@ impl Panel {
             _ => ((last - first) * 0.08).max(0.1),
         };
         Axis::between(first - beside, last + beside)
-    }
-
-    /// Draws the panel's title and "not measured".
-    pub(crate) fn nothing(&self, place: &Place<'_, '_>) -> Result<()> {
-        let Rect {
-            left,
-            top,
-            right,
-            bottom,
-        } = place.rect;
-        let at = (f64::midpoint(left, right), f64::midpoint(top, bottom));
-        let font = Font::new(13.0, FAINT).at(HPos::Center, VPos::Center);
-        let text = format!("{}: not measured", self.title);
-        place.canvas.text(text.trim_start_matches(": "), font, at)
     }
 
     /// Its title, which begins above the vertical axis.

@@ -7,7 +7,7 @@ use plotters::style::{Color as _, WHITE};
 
 use crate::canvas::{Font, HPos, INK, Point, VPos};
 use crate::model::Panel;
-use crate::panel::{LETTER, LINE, Place, Rect};
+use crate::place::{LETTER, LINE, Place, Rect};
 use crate::text::{fit, width_of, wrap};
 
 /// Units of a circle between two points of a slice's edge, about.
