@@ -132,14 +132,6 @@ impl Net {
         }
     }
 
-    pub(crate) fn send_reset(&mut self, conn: ConnId, end: End) {
-        self.send(Packet {
-            conn,
-            to: end.other(),
-            kind: Kind::Reset,
-        });
-    }
-
     /// What the kernel knows of an end.
     pub fn socket(&mut self, conn: ConnId, end: End) -> Option<Socket> {
         let connection = self.connection(conn)?;
@@ -159,5 +151,37 @@ impl Net {
     /// The host of an end.
     pub fn host_of(&mut self, conn: ConnId, end: End) -> Option<HostId> {
         Some(*self.connection(conn)?.hosts.of(end))
+    }
+
+    /// Every connection with the ends that have not closed: the opener's, the accepter's.
+    pub fn connections(&self) -> impl Iterator<Item = (ConnId, [bool; 2])> + '_ {
+        (0..)
+            .zip(&self.connections)
+            .filter_map(|(index, connection)| {
+                let connection = connection.as_ref()?;
+                let generation = connection.generation;
+                let lives = [
+                    !connection.is_closed.opener,
+                    connection.is_open.accepter && !connection.is_closed.accepter,
+                ];
+                Some((ConnId { index, generation }, lives))
+            })
+    }
+
+    /// Something has happened that [`Net::next`] has not returned yet.
+    pub fn has_happened(&self) -> bool {
+        !self.happened.is_empty()
+    }
+
+    /// Whether a connection is there, as far as one end knows.
+    pub fn knows(&self, conn: ConnId) -> bool {
+        self.hosts_of(conn).is_some()
+    }
+
+    /// The hosts of a connection: the opener's, the accepter's.
+    pub fn hosts_of(&self, conn: ConnId) -> Option<[HostId; 2]> {
+        let connection = self.connections.get(conn.index())?.as_ref()?;
+        let hosts = connection.hosts;
+        (connection.generation == conn.generation).then_some([hosts.opener, hosts.accepter])
     }
 }

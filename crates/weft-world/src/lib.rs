@@ -29,6 +29,7 @@ mod calls;
 mod connection;
 mod events;
 mod faults;
+mod inject;
 mod net;
 mod packet;
 mod socket;

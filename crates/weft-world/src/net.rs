@@ -272,6 +272,14 @@ impl Net {
         self.at(sent.plus(delay).nanos(), Event::AtLine(packet));
     }
 
+    pub(crate) fn send_reset(&mut self, conn: ConnId, end: End) {
+        self.send(Packet {
+            conn,
+            to: end.other(),
+            kind: Kind::Reset,
+        });
+    }
+
     /// Sends a packet over the next link of a topology.
     fn forward(&mut self, mut packet: Forwarded) {
         let now = Moment::from_nanos(self.now);
@@ -421,6 +429,46 @@ impl Net {
                 }
             }
             Event::Timer(tag) => self.happened.push_back(Happening::Timer(tag)),
+        }
+    }
+
+    /// A connection breaks, and both ends hear of it at once.
+    pub fn break_both(&mut self, conn: ConnId) {
+        let Some(connection) = self.connection(conn) else {
+            return;
+        };
+        let closed = connection.is_closed;
+        // One that nobody has accepted yet is known at one end alone.
+        let known = connection.is_open.accepter;
+        self.forget(conn);
+        if !closed.opener {
+            self.happened
+                .push_back(Happening::Broken(conn, End::Opener));
+        }
+        if known && !closed.accepter {
+            self.happened
+                .push_back(Happening::Broken(conn, End::Accepter));
+        }
+    }
+
+    /// An end has heard nothing for too long.
+    fn give_up(&mut self, conn: ConnId, end: End) {
+        let Some(connection) = self.connection(conn) else {
+            return;
+        };
+        let was_closed = *connection.is_closed.of(end);
+        *connection.is_closed.of_mut(end) = true;
+        *connection.is_gone.of_mut(end) = true;
+        let other_knows = match end {
+            End::Opener => connection.is_open.accepter && !connection.is_gone.accepter,
+            End::Accepter => !connection.is_gone.opener,
+        };
+        match other_knows {
+            true => self.forget_if_done(conn),
+            false => self.forget(conn),
+        }
+        if !was_closed {
+            self.happened.push_back(Happening::Broken(conn, end));
         }
     }
 
