@@ -44,6 +44,7 @@ mod markov;
 mod model;
 mod plan;
 pub mod records;
+mod seconds;
 mod stream;
 mod user;
 
@@ -52,7 +53,7 @@ pub use markov::{MarkovModel, Observation, Step, Walk};
 pub use model::{Markov, Model, ModelName, Pause};
 pub use plan::{Burst, MAX_BURSTS, Pacer, Plan, Schedule};
 pub use records::Record;
-pub use stream::{ClientStream, Failure, FailureKind, MAX_BYTES, ServerStream};
+pub use stream::{ClientStream, Failure, FailureKind, MAX_BYTES, Mark, ServerStream, Times, Way};
 pub use user::{Action, StreamEvent, StreamId, User};
 /// A text that is no traffic model, with the place.
 pub use weft_graphml::GraphError as ModelError;

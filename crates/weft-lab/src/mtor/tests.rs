@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use weft_sim::network::Flags;
 use weft_sim::{read, synth};
-use weft_traffic::records::{Outcome, Times};
-use weft_traffic::{Failure, FailureKind, Record};
+use weft_traffic::records::Outcome;
+use weft_traffic::{Failure, FailureKind, Record, Times};
 use weft_virtual::results::RelayResults;
 use weft_virtual::{Results as Measured, Scenario};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weft_traffic::Record;
-use weft_traffic::records::{Outcome as StreamOutcome, Times};
-use weft_traffic::{Failure, FailureKind};
+use weft_traffic::records::Outcome as StreamOutcome;
+use weft_traffic::{Failure, FailureKind, Times};
 use weft_virtual::results::{CircuitResults, RelayResults};
 
 use super::jobs::{Job, Measured};

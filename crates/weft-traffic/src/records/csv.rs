@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Outcome, Record, seconds};
+use super::{Outcome, Record};
+use crate::seconds;
 
 const HEAD: &str = "client,model,stream,isolation,started_s,opened_s,rtt_s,ttfb_s,ttlb_s,ended_s,\
     down_wanted,down_bytes,up_wanted,up_bytes,goodput_mbit,longest_gap_s,outcome,message\n";

@@ -4,10 +4,8 @@
 //! [`Summary`] for tables.
 
 mod csv;
-mod seconds;
 mod summary;
 mod tgen;
-mod times;
 
 use std::time::Duration;
 
@@ -16,9 +14,9 @@ use serde::{Deserialize, Serialize};
 pub use csv::csv;
 pub use summary::{Figure, Summary};
 pub use tgen::{EPOCH, tgen_analysis};
-pub use times::{Mark, Times, Way};
 
-use crate::stream::Failure;
+use crate::seconds;
+use crate::stream::{Failure, Times};
 
 /// How a stream ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::times::{Way, tenth_of};
-use super::{Outcome, Record, seconds};
+use super::{Outcome, Record};
+use crate::seconds;
+use crate::stream::{Way, tenth_of};
 
 /// 2000-01-01 00:00 UTC in Unix seconds: when Shadow's time, and so tornettools', begins.
 pub const EPOCH: u64 = 946_684_800;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::pattern::Pattern;
+use super::times::Times;
 use super::{ANSWER, CHUNK, Failure, FailureKind, RECEIPT, Request};
 use crate::plan::{Pacer, Plan};
-use crate::records::Times;
 
 /// The client's end of a stream.
 ///

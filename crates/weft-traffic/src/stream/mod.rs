@@ -11,12 +11,15 @@ mod failure;
 mod pattern;
 mod request;
 mod server;
+mod times;
 
 pub use client::ClientStream;
 pub use failure::{Failure, FailureKind};
 pub use request::MAX_BYTES;
 use request::Request;
 pub use server::ServerStream;
+pub(crate) use times::tenth_of;
+pub use times::{Mark, Times, Way};
 
 /// What the server answers to a request.
 const ANSWER: u8 = b'!';

@@ -221,8 +221,8 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use weft_traffic::records::{Outcome, Times};
-    use weft_traffic::{Failure, FailureKind};
+    use weft_traffic::records::Outcome;
+    use weft_traffic::{Failure, FailureKind, Times};
 
     use super::*;
     use crate::machine::{Machine, Versions};

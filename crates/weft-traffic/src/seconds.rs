@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 
 /// Seconds, to the microsecond.
-pub(super) fn of(time: Duration) -> f64 {
+pub(crate) fn of(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }
 
@@ -18,30 +18,30 @@ fn to_duration<E: serde::de::Error>(seconds: f64) -> Result<Duration, E> {
         .map_err(E::custom)
 }
 
-pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     of(*time).serialize(to)
 }
 
-pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     to_duration(f64::deserialize(from)?)
 }
 
 /// The same for a time that may be missing.
-pub(super) mod optional {
+pub(crate) mod optional {
     use super::*;
 
     #[allow(
         clippy::ref_option,
         reason = "serde hands over a reference to the field"
     )]
-    pub(in crate::records) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         time: &Option<Duration>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
         time.map(of).serialize(to)
     }
 
-    pub(in crate::records) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<Duration>, D::Error> {
         Option::<f64>::deserialize(from)?

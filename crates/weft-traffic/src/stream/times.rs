@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::seconds;
+use crate::seconds;
 
 /// The numbers of bytes at which `tgentools` wants times (`analysis.py`).
 const PARTIALS: [u64; 9] = [
@@ -100,20 +100,20 @@ impl Way {
     }
 
     /// When so many bytes had moved, if that is one of the marks.
-    pub(super) fn at(&self, bytes: u64) -> Option<Duration> {
+    pub(crate) fn at(&self, bytes: u64) -> Option<Duration> {
         let mark = self.marks.iter().find(|mark| mark.bytes == bytes);
         mark.map(|mark| mark.at)
     }
 
     /// The marks at the sizes that `tgentools` has.
-    pub(super) fn partials(&self) -> impl Iterator<Item = Mark> {
+    pub(crate) fn partials(&self) -> impl Iterator<Item = Mark> {
         let marks = self.marks.iter().copied();
         marks.filter(|mark| PARTIALS.contains(&mark.bytes))
     }
 }
 
 /// How many bytes so many tenths are.
-pub(super) fn tenth_of(bytes: u64, tenth: u64) -> u64 {
+pub(crate) fn tenth_of(bytes: u64, tenth: u64) -> u64 {
     // In two parts, which cannot overflow.
     (bytes / 10) * tenth + ((bytes % 10) * tenth).div_ceil(10)
 }
