@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Outcome, Record};
+use super::record::{Outcome, Record};
 use crate::seconds;
 
 const HEAD: &str = "client,model,stream,isolation,started_s,opened_s,rtt_s,ttfb_s,ttlb_s,ended_s,\

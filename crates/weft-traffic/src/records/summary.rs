@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weft_stats::{Spread, quantile};
 
-use super::{Outcome, Record};
+use super::record::{Outcome, Record};
 
 /// One quantity over many streams. They depend on each other, so there is no interval of the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

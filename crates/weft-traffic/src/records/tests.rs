@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::stream::FailureKind;
+use crate::stream::{Failure, FailureKind, Times};
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{Outcome, Record};
+use super::record::{Outcome, Record};
 use crate::seconds;
 use crate::stream::{Way, tenth_of};
 

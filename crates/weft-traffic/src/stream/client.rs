@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::pattern::Pattern;
+use super::answer::{ANSWER, RECEIPT};
+use super::failure::{Failure, FailureKind};
+use super::pattern::{CHUNK, Pattern};
+use super::request::Request;
 use super::times::Times;
-use super::{ANSWER, CHUNK, Failure, FailureKind, RECEIPT, Request};
 use crate::plan::{Pacer, Plan};
 
 /// The client's end of a stream.

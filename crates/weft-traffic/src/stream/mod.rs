@@ -6,6 +6,7 @@
 //! arrived, and whether these were the right bytes. With it the stream is complete. Neither end closes before,
 //! because C tor ends a stream when the application half-closes it.
 
+mod answer;
 mod client;
 mod failure;
 mod pattern;
@@ -16,17 +17,9 @@ mod times;
 pub use client::ClientStream;
 pub use failure::{Failure, FailureKind};
 pub use request::MAX_BYTES;
-use request::Request;
 pub use server::ServerStream;
 pub(crate) use times::tenth_of;
 pub use times::{Mark, Times, Way};
-
-/// What the server answers to a request.
-const ANSWER: u8 = b'!';
-/// The receipt: a big-endian number of bytes, and 1 if they were right, else 0.
-const RECEIPT: usize = 9;
-/// How many bytes of payload are made at a time.
-const CHUNK: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,9 @@
 //! with another seed or direction has others: bytes that are lost, doubled or swapped between streams are
 //! found.
 
+/// How many bytes of payload are made at a time.
+pub(super) const CHUNK: usize = 16 * 1024;
+
 /// One direction of one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {

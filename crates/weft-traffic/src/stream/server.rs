@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::pattern::Pattern;
+use super::answer::ANSWER;
+use super::failure::{Failure, FailureKind};
+use super::pattern::{CHUNK, Pattern};
 use super::request::{Parsed, Request};
-use super::{ANSWER, CHUNK, Failure, FailureKind};
 use crate::plan::Pacer;
 
 /// The longest request: what a whole one may need.

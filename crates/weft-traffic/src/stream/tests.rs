@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::request::Request;
 use super::*;
 use crate::plan::{Burst, Plan, Schedule};
 
