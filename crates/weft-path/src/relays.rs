@@ -62,7 +62,7 @@ impl Row {
     }
 
     /// A bridge, which the consensus has not.
-    pub(crate) fn of_bridge(hop: Hop) -> Self {
+    fn of_bridge(hop: Hop) -> Self {
         Self {
             hop,
             fast: true,
@@ -218,7 +218,35 @@ impl Relays {
         )
     }
 
-    pub(crate) fn from_rows(
+    /// Relays of a consensus, if there is one, and bridges.
+    #[must_use]
+    pub fn with_bridges(consensus: Option<&Self>, bridges: &[Bridge]) -> Self {
+        let mut relays = match consensus {
+            Some(relays) => relays.clone(),
+            None => Self::from_rows(
+                Vec::new(),
+                HashSet::new(),
+                SystemTime::UNIX_EPOCH,
+                GuardParams::default(),
+                CbtParams::default(),
+            ),
+        };
+        for bridge in bridges {
+            if let (Some(rsa), Some(hop)) = (bridge.rsa, &bridge.hop) {
+                let addrs = vec![bridge.addr];
+                let hop = Hop {
+                    rsa,
+                    addrs,
+                    ..hop.clone()
+                };
+                relays.put_bridge(Row::of_bridge(hop), &bridge.family);
+            }
+        }
+        relays.bridges = bridges.to_vec();
+        relays
+    }
+
+    fn from_rows(
         rows: Vec<Row>,
         listed_guards: HashSet<RsaIdentity>,
         valid_until: SystemTime,
@@ -249,7 +277,7 @@ impl Relays {
     }
 
     /// Adds a bridge; one that the consensus lists is from now on a bridge alone.
-    pub(crate) fn put_bridge(&mut self, mut bridge: Row, stated: &StatedFamily) {
+    fn put_bridge(&mut self, mut bridge: Row, stated: &StatedFamily) {
         let known = self.by_rsa.get(&bridge.hop.rsa);
         if let Some(row) = known.and_then(|index| self.rows.get_mut(*index)) {
             row.hop = bridge.hop;
@@ -271,10 +299,6 @@ impl Relays {
         self.by_rsa.insert(bridge.hop.rsa, index);
         self.by_ed25519.insert(bridge.hop.ed25519, index);
         self.rows.push(bridge);
-    }
-
-    pub(crate) fn set_bridges(&mut self, bridges: Vec<Bridge>) {
-        self.bridges = bridges;
     }
 
     /// Bridges of ours, with or without a descriptor.
@@ -530,3 +554,6 @@ impl Families {
         numbers.into_iter().collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
