@@ -17,7 +17,9 @@ use crate::host::Host;
 use crate::isolation::Fields;
 use crate::now::Now;
 use crate::output::Output;
-use crate::rewritten::{Checked, Refused, Rewritten, Verdict, answer_kind, check, plaintext_line};
+use crate::refused::Refused;
+use crate::rewritten::Rewritten;
+use crate::rules::{Checked, Verdict, answer_kind, check, plaintext_line};
 use crate::stream::{Stream, StreamKind};
 
 use crate::virtual_addresses::Virtual;
