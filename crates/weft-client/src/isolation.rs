@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppCredentials, AppProtocol};
 
-use crate::host::Host;
+use crate::addresses::Host;
 
 /// A set of the fields by which streams can be kept apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -28,7 +28,7 @@
     )
 )]
 
-mod address_map;
+mod addresses;
 mod bootstrap;
 mod bridges;
 mod chooser;
@@ -40,7 +40,6 @@ mod events;
 mod first_hops;
 mod guard_events;
 mod hop;
-mod host;
 mod isolation;
 mod launches;
 mod now;
@@ -55,10 +54,9 @@ mod rules;
 mod sets;
 mod stream;
 mod tracked;
-mod virtual_addresses;
 mod weights;
 
-pub use address_map::{AddressMap, MapSource};
+pub use addresses::{AddressMap, Host, MapSource, Virtual};
 pub use bootstrap::{Progress, Via};
 pub use bridges::{BridgeTask, Bridges, DescribedBridge, Transports};
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
@@ -72,12 +70,10 @@ pub use events::{
 };
 pub use guard_events::guard_events;
 pub use hop::Hop;
-pub use host::Host;
 pub use isolation::{Fields, Isolation};
 pub use now::Now;
 pub use output::{ControlError, DirectoryTarget, Output};
 pub use paths::{PathParams, Paths};
 pub use sets::{ConfluxParams, TunnelCounts};
-pub use virtual_addresses::Virtual;
 pub use weft_config::options::{MultipathEntry, MultipathOptions};
 pub use weights::StatementCounts;

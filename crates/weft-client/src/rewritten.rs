@@ -6,8 +6,7 @@ use weft_cell::identity::RsaIdentity;
 use weft_log::Line;
 use weft_path::RelayName;
 
-use crate::address_map::AddressMap;
-use crate::host::Host;
+use crate::addresses::{AddressMap, Host};
 use crate::refused::Refused;
 
 /// The exit that a stream is for.

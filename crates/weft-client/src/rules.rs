@@ -11,14 +11,13 @@ use weft_core::routable::is_public;
 use weft_log::Line;
 use weft_path::TargetPort;
 
+use crate::addresses::{Host, Virtual};
 use crate::circuit::Circuit;
 use crate::config::{ClientConfig, ListenerConfig};
 use crate::events::StreamEnd;
-use crate::host::Host;
 use crate::refused::Refused;
 use crate::rewritten::Rewritten;
 use crate::stream::{Stream, StreamKind};
-use crate::virtual_addresses::Virtual;
 
 /// The TTL of an answer that needs no exit, in seconds.
 const LITERAL_TTL: u32 = 3600;

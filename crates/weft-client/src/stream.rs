@@ -9,9 +9,9 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{EndedBy, OriginId};
 use weft_path::TargetPort;
 
+use crate::addresses::Host;
 use crate::config::ListenerConfig;
 use crate::events::{StreamInfo, StreamPurpose, StreamStatus};
-use crate::host::Host;
 use crate::isolation::Fields;
 use crate::rewritten::{ExitChoice, Rewritten};
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weft_cell::identity::RsaIdentity;
 
-use crate::host::Host;
+use crate::addresses::Host;
 
 /// Destinations that are remembered at most.
 const MAX_TRACKED: usize = 4096;

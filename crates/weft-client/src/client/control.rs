@@ -6,12 +6,11 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, AppProtocol, AppRefusal, AppRequest, OriginCommand, OriginId};
 use weft_path::{ExitWanted, PathError, RelayName, TargetPort, Usage};
 
+use crate::addresses::{Host, Virtual};
 use crate::chooser::Chooser;
 use crate::circuit::Circuit;
 use crate::events::{CircuitPurpose, EndOfCircuit, StreamEnd};
 use crate::hop::Hop;
-use crate::host::Host;
-use crate::virtual_addresses::Virtual;
 use weft_config::VirtualNetworks;
 
 use crate::now::Now;

@@ -9,11 +9,11 @@ use weft_core::origin::AppProtocol;
 use weft_log::Line;
 use weft_path::{RelayName, Usage};
 
+use crate::addresses::Host;
 use crate::chooser::Chooser;
 use crate::config::ListenerConfig;
 use crate::events::{CircuitEnd, CircuitPurpose, StreamEnd, StreamNews};
 use crate::hop::Hop;
-use crate::host::Host;
 use crate::isolation::{Fields, Isolation};
 
 use crate::circuit::Circuit;

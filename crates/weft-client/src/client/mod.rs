@@ -31,7 +31,7 @@ use weft_core::origin::{LinkState, OriginCommand, OriginEvent, OriginId};
 use weft_log::{Line, RateLimit};
 use weft_path::TargetPort;
 
-use crate::address_map::AddressMap;
+use crate::addresses::AddressMap;
 use crate::chooser::Chooser;
 use crate::circuit::Circuit;
 use crate::config::ClientConfig;

@@ -10,10 +10,10 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{AppOpening, AppProtocol, AppRefusal, AppRequest, OriginCommand, OriginId};
 use weft_log::Line;
 
+use crate::addresses::{Host, Virtual};
 use crate::chooser::Chooser;
 use crate::circuit::Circuit;
 use crate::events::{ClientEvent, RemapSource, StreamEnd, StreamInfo, StreamNews};
-use crate::host::Host;
 use crate::isolation::Fields;
 use crate::now::Now;
 use crate::output::Output;
@@ -21,8 +21,6 @@ use crate::refused::Refused;
 use crate::rewritten::Rewritten;
 use crate::rules::{Checked, Verdict, answer_kind, check, plaintext_line};
 use crate::stream::{Stream, StreamKind};
-
-use crate::virtual_addresses::Virtual;
 
 use super::{Client, MAX_STREAMS};
 

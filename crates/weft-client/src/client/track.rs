@@ -4,8 +4,8 @@ use weft_cell::identity::RsaIdentity;
 use weft_core::address::ConnectionId;
 use weft_core::origin::OriginId;
 
+use crate::addresses::Host;
 use crate::chooser::Chooser;
-use crate::host::Host;
 use crate::rewritten::{ExitChoice, Rewritten};
 
 use crate::now::Now;

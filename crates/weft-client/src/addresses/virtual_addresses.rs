@@ -7,7 +7,7 @@ use rand::{Rng, RngExt as _};
 
 use weft_config::VirtualNetworks;
 
-use crate::host::Host;
+use super::host::Host;
 
 /// Characters of a name before `.virtual`.
 const NAME: usize = 10;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use rand::Rng;
 
-use crate::host::Host;
-use crate::virtual_addresses::Virtual;
+use super::host::Host;
+use super::virtual_addresses::Virtual;
 use weft_config::{Automap, VirtualNetworks};
 
 /// Replacements in a row at most: maps may lead in circles.
