@@ -7,9 +7,8 @@ use rand::rngs::StdRng;
 use weft_cell::identity::RsaIdentity;
 use weft_path::{GuardUse, Outcome, PathError, RelayName, Usage};
 
-use crate::hop::Hop;
+use crate::circuits::{ConfluxParams, Hop};
 use crate::now::Now;
-use crate::sets::ConfluxParams;
 
 /// A path to build.
 #[derive(Debug)]

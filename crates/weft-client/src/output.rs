@@ -6,8 +6,8 @@ use weft_core::origin::OriginCommand;
 use weft_log::Line;
 use weft_path::PathError;
 
+use crate::circuits::Hop;
 use crate::events::ClientEvent;
-use crate::hop::Hop;
 
 /// An action or event for the caller.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use weft_path::{
 };
 
 use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
+use crate::circuits::ConfluxParams;
 use crate::now::Now;
-use crate::sets::ConfluxParams;
 
 /// The parameters of a consensus that path selection needs beside the relays.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,7 +12,7 @@ use weft_log::Line;
 use weft_path::TargetPort;
 
 use crate::addresses::{Host, Virtual};
-use crate::circuit::Circuit;
+use crate::circuits::Circuit;
 use crate::config::{ClientConfig, ListenerConfig};
 use crate::events::StreamEnd;
 use crate::refused::Refused;

@@ -13,17 +13,13 @@ use weft_log::Line;
 use weft_path::{GuardUse, Outcome, PathError, Usage};
 
 use crate::chooser::{BuildNews, Chooser};
+use crate::circuits::{BuildError, Circuit, Hop, HopHandshake, Leg, Plan, Silence, Stage, extend2};
 use crate::events::{
     CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus, ClientEvent, EndOfCircuit,
 };
-use crate::first_hops::Silence;
-use crate::hop::{BuildError, Hop, HopHandshake, extend2};
 use crate::isolation::CircuitIsolation;
 
-use crate::circuit::{Circuit, Stage};
 use crate::now::Now;
-use crate::plan::Plan;
-use crate::sets::Leg;
 
 use super::Client;
 

@@ -12,9 +12,9 @@ use weft_log::Line;
 use weft_path::{CircuitSelection, ExitWanted, LegWanted, PathError, RelayName, TargetPort, Usage};
 
 use crate::chooser::{Chooser, Chosen};
+use crate::circuits::{ConfluxParams, Numbered, Set, SetPolicy};
 use crate::events::CircuitPurpose;
 use crate::now::Now;
-use crate::sets::{ConfluxParams, Numbered, Set, SetPolicy};
 use crate::stream::{Stream, StreamKind, StreamState};
 
 use super::Client;

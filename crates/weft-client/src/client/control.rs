@@ -8,14 +8,12 @@ use weft_path::{ExitWanted, PathError, RelayName, TargetPort, Usage};
 
 use crate::addresses::{Host, Virtual};
 use crate::chooser::Chooser;
-use crate::circuit::Circuit;
+use crate::circuits::{Circuit, Hop, MAX_HOPS};
 use crate::events::{CircuitPurpose, EndOfCircuit, StreamEnd};
-use crate::hop::Hop;
 use weft_config::VirtualNetworks;
 
 use crate::now::Now;
 use crate::output::ControlError;
-use crate::plan::MAX_HOPS;
 use crate::stream::StreamState;
 
 use super::requests::NotSent;

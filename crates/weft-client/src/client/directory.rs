@@ -11,15 +11,13 @@ use weft_path::{RelayName, Usage};
 
 use crate::addresses::Host;
 use crate::chooser::Chooser;
+use crate::circuits::{Circuit, Hop, Plan};
 use crate::config::ListenerConfig;
 use crate::events::{CircuitEnd, CircuitPurpose, StreamEnd, StreamNews};
-use crate::hop::Hop;
 use crate::isolation::{Fields, Isolation};
 
-use crate::circuit::Circuit;
 use crate::now::Now;
 use crate::output::DirectoryTarget;
-use crate::plan::Plan;
 use crate::stream::{Stream, StreamKind, StreamState};
 
 use super::{Client, MAX_STREAMS};

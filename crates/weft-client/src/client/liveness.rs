@@ -8,7 +8,7 @@ use weft_cell::identity::RsaIdentity;
 use weft_core::origin::{EndedBy, LinkState, OriginEvent};
 
 use crate::chooser::{BuildNews, Chooser};
-use crate::circuit::Circuit;
+use crate::circuits::Circuit;
 use crate::now::Now;
 use crate::stream::{Stream, StreamKind, StreamState};
 

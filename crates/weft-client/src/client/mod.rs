@@ -33,20 +33,16 @@ use weft_path::TargetPort;
 
 use crate::addresses::AddressMap;
 use crate::chooser::Chooser;
-use crate::circuit::Circuit;
+use crate::circuits::{Circuit, FirstHops, Launches, Set, TunnelCounts, Weights};
 use crate::config::ClientConfig;
 use crate::dormancy::{Dormancy, Remembered};
 use crate::events::{CircuitInfo, ClientEvent, StreamInfo};
-use crate::first_hops::FirstHops;
-use crate::launches::Launches;
 use crate::now::Now;
 use crate::outage::Outage;
 use crate::output::Output;
 use crate::predicted::Predicted;
-use crate::sets::{Set, TunnelCounts};
 use crate::stream::{Stream, StreamEnded, StreamKind};
 use crate::tracked::Tracked;
-use crate::weights::Weights;
 
 pub use probing::ProbeCounts;
 

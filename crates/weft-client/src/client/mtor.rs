@@ -14,10 +14,10 @@ use weft_log::Line;
 use weft_path::{ExitWanted, LegKind, LegWanted, PathError, RelayName, TargetPort, Usage};
 
 use crate::chooser::{Chooser, Chosen};
+use crate::circuits::{Leg, MAX_LEGS, MtorSet, Numbered, Set, SetPolicy, TunnelCounts};
 use crate::events::CircuitPurpose;
 use crate::isolation::CircuitIsolation;
 use crate::now::Now;
-use crate::sets::{Leg, MAX_LEGS, MtorSet, Numbered, Set, SetPolicy, TunnelCounts};
 use crate::stream::{Stream, StreamKind, StreamState};
 
 use super::Client;

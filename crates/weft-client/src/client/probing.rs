@@ -9,7 +9,7 @@ use weft_core::origin::{OriginCommand, OriginId};
 use weft_log::Line;
 
 use crate::chooser::{BuildNews, Chooser};
-use crate::circuit::Stage;
+use crate::circuits::Stage;
 use crate::events::{CircuitPurpose, EndOfCircuit};
 use crate::now::Now;
 

@@ -12,7 +12,7 @@ use weft_log::Line;
 
 use crate::addresses::{Host, Virtual};
 use crate::chooser::Chooser;
-use crate::circuit::Circuit;
+use crate::circuits::Circuit;
 use crate::events::{ClientEvent, RemapSource, StreamEnd, StreamInfo, StreamNews};
 use crate::isolation::Fields;
 use crate::now::Now;

@@ -7,11 +7,10 @@ use weft_log::Line;
 use weft_path::{Candidate, CircuitSelection, choose};
 
 use crate::chooser::Chooser;
-use crate::circuit::Circuit;
+use crate::circuits::{Circuit, StatementCounts};
 use crate::events::CircuitPurpose;
 use crate::now::Now;
 use crate::stream::StreamKind;
-use crate::weights::StatementCounts;
 
 use super::Client;
 

@@ -10,13 +10,10 @@ use weft_core::origin::{OriginCommand, OriginId};
 use weft_log::Line;
 
 use crate::chooser::{BuildNews, Chooser, Chosen};
-use crate::circuit::{Circuit, Stage};
+use crate::circuits::{Circuit, Hop, Leg, Plan, Set, Stage};
 use crate::events::{CircuitPurpose, EndOfCircuit};
-use crate::hop::Hop;
 use crate::isolation::CircuitIsolation;
 use crate::now::Now;
-use crate::plan::Plan;
-use crate::sets::{Leg, Set};
 
 use super::Client;
 

@@ -18,7 +18,7 @@ use crate::events::{CircuitPurpose, ClientEvent, RemapSource, StreamEnd, StreamN
 use crate::isolation::Fields;
 use crate::rewritten::ExitChoice;
 
-use crate::circuit::Circuit;
+use crate::circuits::Circuit;
 use crate::now::Now;
 use crate::output::Output;
 use crate::stream::{Stream, StreamKind, StreamState};

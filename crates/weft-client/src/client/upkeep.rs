@@ -8,8 +8,7 @@ use weft_log::Line;
 use crate::chooser::{BuildNews, Chooser};
 use crate::events::{CircuitPurpose, ClientEvent, EndOfCircuit, StreamEnd};
 
-use crate::circuit::Stage;
-use crate::first_hops;
+use crate::circuits::{Stage, first_hops};
 use crate::now::Now;
 
 use super::Client;

@@ -7,8 +7,8 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{OriginEvent, OriginId, TunnelKind};
 
 use super::world::{Exits, Links, Manner, World, rsa};
+use crate::circuits::TunnelCounts;
 use crate::events::{CircuitInfo, CircuitPurpose};
-use crate::sets::TunnelCounts;
 use crate::{ListenerConfig, MultipathEntry};
 
 /// A network whose exits serve tunnels, and a listener whose connections get them.

@@ -8,8 +8,8 @@ use weft_core::origin::{OriginEvent, OriginId};
 use weft_path::{CircuitSelection, RelayName};
 
 use super::world::{World, rsa};
+use crate::circuits::StatementCounts;
 use crate::events::CircuitPurpose;
-use crate::weights::StatementCounts;
 
 /// A client that chooses by weight, with some circuits ready. Signatures are not checked: those of statements have tests of
 /// their own (`weft_core::extensions::abra`).

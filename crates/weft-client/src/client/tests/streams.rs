@@ -9,11 +9,11 @@ use weft_log::SafeLogging;
 use weft_path::{Outcome, RelayName};
 
 use super::world::{Exits, Manner, World, rsa};
+use crate::circuits::Hop;
 use crate::config::{ClientConfig, ListenerConfig};
 use crate::events::{
     CircuitPurpose, ClientEvent, RemapSource, StreamEnd, StreamNews, StreamStatus,
 };
-use crate::hop::Hop;
 use crate::isolation::Isolation;
 use crate::{ControlError, DirectoryTarget, Output};
 

@@ -8,11 +8,11 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::OriginId;
 use weft_path::TargetPort;
 
+use super::hop::{Hop, HopHandshake};
+use super::sets::Leg;
+use super::weights::Places;
 use crate::events::{CircuitInfo, CircuitPurpose, CircuitStatus};
-use crate::hop::{Hop, HopHandshake};
 use crate::isolation::CircuitIsolation;
-use crate::sets::Leg;
-use crate::weights::Places;
 
 /// How far a circuit has come.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_core::extensions::abra::{AbraError, MAX_AGE, Memo};
 use weft_path::Candidate;
 
-use crate::hop::Hop;
+use super::hop::Hop;
 use crate::now::Now;
 
 /// What became of relays' statements, for metrics.

@@ -1,6 +1,6 @@
 //! The relays of a circuit that is about to be built.
 
-use crate::hop::Hop;
+use super::hop::Hop;
 
 /// Hops that a circuit of ours has at most: RELAY_EARLY cells do for eight extensions
 /// (tor-spec 5.6).
