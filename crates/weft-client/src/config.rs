@@ -7,8 +7,8 @@ use weft_config::{Automap, VirtualNetworks};
 use weft_core::origin::DesiredUx;
 use weft_path::CircuitSelection;
 
-use crate::dormancy::DormancyOptions;
 use crate::isolation::Isolation;
+use crate::network::DormancyOptions;
 
 /// The settings of a client. [`Default`] has C tor's.
 #[derive(Clone, Debug, PartialEq)]

@@ -29,18 +29,14 @@
 )]
 
 mod addresses;
-mod bootstrap;
-mod bridges;
 mod chooser;
 mod circuits;
 mod client;
 mod config;
-mod dormancy;
 mod events;
-mod guard_events;
 mod isolation;
+mod network;
 mod now;
-mod outage;
 mod output;
 mod paths;
 mod predicted;
@@ -51,20 +47,20 @@ mod stream;
 mod tracked;
 
 pub use addresses::{AddressMap, Host, MapSource, Virtual};
-pub use bootstrap::{Progress, Via};
-pub use bridges::{BridgeTask, Bridges, DescribedBridge, Transports};
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 pub use circuits::{ConfluxParams, Hop, StatementCounts, TunnelCounts};
 pub use client::{Client, ProbeCounts};
 pub use config::{ClientConfig, ListenerConfig};
-pub use dormancy::{DormancyOptions, Remembered};
 pub use events::{
     Bootstrap, BootstrapProblem, CircuitEnd, CircuitInfo, CircuitPurpose, CircuitStatus,
     ClientEvent, EndOfCircuit, RemapSource, StreamEnd, StreamInfo, StreamNews, StreamPurpose,
     StreamStatus,
 };
-pub use guard_events::guard_events;
 pub use isolation::{Fields, Isolation};
+pub use network::{
+    BridgeTask, Bridges, DescribedBridge, DormancyOptions, Progress, Remembered, Transports, Via,
+    guard_events,
+};
 pub use now::Now;
 pub use output::{ControlError, DirectoryTarget, Output};
 pub use paths::{PathParams, Paths};
