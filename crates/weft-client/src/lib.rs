@@ -39,12 +39,7 @@ mod network;
 mod now;
 mod output;
 mod paths;
-mod predicted;
-mod refused;
-mod rewritten;
-mod rules;
-mod stream;
-mod tracked;
+mod streams;
 
 pub use addresses::{AddressMap, Host, MapSource, Virtual};
 pub use chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};

@@ -15,7 +15,7 @@ use crate::chooser::{Chooser, Chosen};
 use crate::circuits::{ConfluxParams, Numbered, Set, SetPolicy};
 use crate::events::CircuitPurpose;
 use crate::now::Now;
-use crate::stream::{Stream, StreamKind, StreamState};
+use crate::streams::{Stream, StreamKind, StreamState};
 
 use super::Client;
 

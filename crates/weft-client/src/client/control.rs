@@ -14,7 +14,7 @@ use weft_config::VirtualNetworks;
 
 use crate::now::Now;
 use crate::output::ControlError;
-use crate::stream::StreamState;
+use crate::streams::StreamState;
 
 use super::requests::NotSent;
 use super::{Client, MAX_STREAMS};

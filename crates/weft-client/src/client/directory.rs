@@ -18,7 +18,7 @@ use crate::isolation::{Fields, Isolation};
 
 use crate::now::Now;
 use crate::output::DirectoryTarget;
-use crate::stream::{Stream, StreamKind, StreamState};
+use crate::streams::{Stream, StreamKind, StreamState};
 
 use super::{Client, MAX_STREAMS};
 

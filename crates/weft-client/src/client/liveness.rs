@@ -10,7 +10,7 @@ use weft_core::origin::{EndedBy, LinkState, OriginEvent};
 use crate::chooser::{BuildNews, Chooser};
 use crate::circuits::Circuit;
 use crate::now::Now;
-use crate::stream::{Stream, StreamKind, StreamState};
+use crate::streams::{Stream, StreamKind, StreamState};
 
 use super::Client;
 

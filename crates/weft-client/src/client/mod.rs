@@ -39,9 +39,7 @@ use crate::events::{CircuitInfo, ClientEvent, StreamInfo};
 use crate::network::{Dormancy, Outage, Remembered};
 use crate::now::Now;
 use crate::output::Output;
-use crate::predicted::Predicted;
-use crate::stream::{Stream, StreamEnded, StreamKind};
-use crate::tracked::Tracked;
+use crate::streams::{Predicted, Stream, StreamEnded, StreamKind, Tracked};
 
 pub use probing::ProbeCounts;
 

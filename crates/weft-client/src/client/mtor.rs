@@ -18,7 +18,7 @@ use crate::circuits::{Leg, MAX_LEGS, MtorSet, Numbered, Set, SetPolicy, TunnelCo
 use crate::events::CircuitPurpose;
 use crate::isolation::CircuitIsolation;
 use crate::now::Now;
-use crate::stream::{Stream, StreamKind, StreamState};
+use crate::streams::{Stream, StreamKind, StreamState};
 
 use super::Client;
 

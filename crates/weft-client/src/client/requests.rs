@@ -17,10 +17,9 @@ use crate::events::{ClientEvent, RemapSource, StreamEnd, StreamInfo, StreamNews}
 use crate::isolation::Fields;
 use crate::now::Now;
 use crate::output::Output;
-use crate::refused::Refused;
-use crate::rewritten::Rewritten;
-use crate::rules::{Checked, Verdict, answer_kind, check, plaintext_line};
-use crate::stream::{Stream, StreamKind};
+use crate::streams::{
+    Checked, Refused, Rewritten, Stream, StreamKind, Verdict, answer_kind, check, plaintext_line,
+};
 
 use super::{Client, MAX_STREAMS};
 

@@ -14,7 +14,7 @@ use crate::chooser::Chooser;
 use crate::events::{CircuitPurpose, RemapSource, StreamEnd, StreamNews};
 
 use crate::now::Now;
-use crate::stream::{Stream, StreamEnded, StreamKind, StreamState};
+use crate::streams::{Stream, StreamEnded, StreamKind, StreamState};
 
 use super::Client;
 

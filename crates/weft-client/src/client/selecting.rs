@@ -10,7 +10,7 @@ use crate::chooser::Chooser;
 use crate::circuits::{Circuit, StatementCounts};
 use crate::events::CircuitPurpose;
 use crate::now::Now;
-use crate::stream::StreamKind;
+use crate::streams::StreamKind;
 
 use super::Client;
 

@@ -16,12 +16,11 @@ use crate::chooser::Chooser;
 use crate::config::ListenerConfig;
 use crate::events::{CircuitPurpose, ClientEvent, RemapSource, StreamEnd, StreamNews};
 use crate::isolation::Fields;
-use crate::rewritten::ExitChoice;
+use crate::streams::{ExitChoice, Stream, StreamKind, StreamState};
 
 use crate::circuits::Circuit;
 use crate::now::Now;
 use crate::output::Output;
-use crate::stream::{Stream, StreamKind, StreamState};
 
 use super::Client;
 

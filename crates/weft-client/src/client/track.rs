@@ -6,11 +6,9 @@ use weft_core::origin::OriginId;
 
 use crate::addresses::Host;
 use crate::chooser::Chooser;
-use crate::rewritten::{ExitChoice, Rewritten};
+use crate::streams::{ExitChoice, Rewritten, StreamKind, is_tracked};
 
 use crate::now::Now;
-use crate::stream::StreamKind;
-use crate::tracked::is_tracked;
 
 use super::Client;
 

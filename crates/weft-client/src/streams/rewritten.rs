@@ -6,8 +6,8 @@ use weft_cell::identity::RsaIdentity;
 use weft_log::Line;
 use weft_path::RelayName;
 
+use super::refused::Refused;
 use crate::addresses::{AddressMap, Host};
-use crate::refused::Refused;
 
 /// The exit that a stream is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

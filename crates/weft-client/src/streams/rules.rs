@@ -11,13 +11,13 @@ use weft_core::routable::is_public;
 use weft_log::Line;
 use weft_path::TargetPort;
 
+use super::refused::Refused;
+use super::rewritten::Rewritten;
+use super::stream::{Stream, StreamKind};
 use crate::addresses::{Host, Virtual};
 use crate::circuits::Circuit;
 use crate::config::{ClientConfig, ListenerConfig};
 use crate::events::StreamEnd;
-use crate::refused::Refused;
-use crate::rewritten::Rewritten;
-use crate::stream::{Stream, StreamKind};
 
 /// The TTL of an answer that needs no exit, in seconds.
 const LITERAL_TTL: u32 = 3600;

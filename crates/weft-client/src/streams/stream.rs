@@ -9,11 +9,11 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{EndedBy, OriginId};
 use weft_path::TargetPort;
 
+use super::rewritten::{ExitChoice, Rewritten};
 use crate::addresses::Host;
 use crate::config::ListenerConfig;
 use crate::events::{StreamInfo, StreamPurpose, StreamStatus};
 use crate::isolation::Fields;
-use crate::rewritten::{ExitChoice, Rewritten};
 
 /// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
