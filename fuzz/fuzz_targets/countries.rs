@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_links::{Access, Countries, DrawError, Topology};
+use weft_model::links::{Access, Countries, DrawError, Topology};
 
 fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use weft_traffic::{ClientStream, Plan};
+use weft_model::traffic::{ClientStream, Plan};
 
 /// What the client counts, and whether it is complete; or that it gave up.
 fn receive(input: &[u8], piece: usize, bytes: u64) -> Option<(u64, bool)> {

@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
-use weft_traffic::MarkovModel;
+use weft_model::traffic::MarkovModel;
 
 fuzz_target!(|input: &[u8]| {
     let text = String::from_utf8_lossy(input);

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use weft_traffic::ServerStream;
+use weft_model::traffic::ServerStream;
 
 /// The first bytes that the server sends, and whether it gave up.
 fn receive(input: &[u8], piece: usize) -> (Vec<u8>, bool) {

@@ -8,10 +8,10 @@ use numpy::{Element, IntoPyArray as _, PyArray1, PyArray2, PyArrayMethods as _};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use weft_model::traffic::Record;
+use weft_model::traffic::records::Outcome;
 use weft_sim::read;
 use weft_stats::bounds::{Bounds, SEED};
-use weft_traffic::Record;
-use weft_traffic::records::Outcome;
 use weft_virtual::results::{CircuitResults, RelayResults};
 use weft_virtual::{Files, Results, Scenario as Parsed, World};
 

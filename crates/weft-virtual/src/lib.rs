@@ -3,7 +3,7 @@
 //! A [`Setup`] has hosts, what runs on each, and the documents that clients choose relays from. A [`World`] runs it:
 //! relays are [`weft_core::controller::RelayController`]s with one or more
 //! [`weft_core::manager::LocalConnectionManager`]s, exits are [`weft_exit::Exits`], clients are [`weft_client::Client`]s with guards,
-//! timeouts and prediction, users are those of `weft-traffic`. Between hosts are the TCP connections that [`weft_world`]
+//! timeouts and prediction, users are those of `weft-model`. Between hosts are the TCP connections that [`weft_model::hosts`]
 //! models. Link TLS is bytes and round trips: nothing is decided there. What comes of a run is [`Results`].
 //!
 //! There is no I/O, clock or ambient randomness: one seed gives one course of events.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weft_model::traffic::Record;
 use weft_sim::compromise::abra::pools::Choice;
-use weft_traffic::Record;
 
 /// What was measured. Times are since the beginning of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

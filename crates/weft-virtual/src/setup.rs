@@ -9,10 +9,10 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_client::{ClientConfig, PathParams};
 pub use weft_client::{MultipathEntry, MultipathOptions};
 use weft_core::controller::Sharing;
+use weft_model::hosts::Net;
+use weft_model::traffic::Model;
 use weft_path::{BuildTimesOptions, PathOptions};
 use weft_policy::ExitPolicy;
-use weft_traffic::Model;
-use weft_world::Net;
 
 use crate::roles::Roles;
 
@@ -21,7 +21,7 @@ use crate::roles::Roles;
 pub struct Setup {
     /// Hosts with their lines, and what is between them.
     pub net: Net,
-    /// What [`weft_world::HostId`]s stand for, in order.
+    /// What [`weft_model::hosts::HostId`]s stand for, in order.
     pub hosts: Vec<Host>,
     /// Relays, one on a host at most.
     pub relays: Vec<Relay>,
@@ -122,7 +122,7 @@ pub struct Background {
     pub to: u32,
 }
 
-/// A destination that answers as `weft-traffic`'s server does.
+/// A destination that answers as `weft-model`'s server does.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// The place in [`Setup::hosts`].

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use weft_links::Rate;
+use weft_model::links::Rate;
 use weft_stats::bounds::{Bounds, SEED};
 
 use super::plan::Choice;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
+use weft_model::traffic::Record;
 use weft_stats::Spread;
-use weft_traffic::Record;
 
 use super::aggregate::Aggregate;
 use super::plan::Network;
@@ -157,7 +157,7 @@ impl Client {
             client.ttlb_ms.extend(last.map(milliseconds));
             client.failed += usize::from(matches!(
                 record.outcome,
-                weft_traffic::records::Outcome::Failed(_)
+                weft_model::traffic::records::Outcome::Failed(_)
             ));
             bytes += record.times.down.bytes;
             // A stream that waited for its circuit until the end counts as open all that time.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use weft_links::Topology;
-use weft_traffic::Record;
+use weft_model::links::Topology;
+use weft_model::traffic::Record;
 
 use super::command::Options;
 use super::plan::Network;

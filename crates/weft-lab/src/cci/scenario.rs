@@ -5,8 +5,8 @@ use std::fmt;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use weft_links::{Topology, builtin};
-use weft_traffic::Model;
+use weft_model::links::{Topology, builtin};
+use weft_model::traffic::Model;
 
 use crate::overlay::User;
 

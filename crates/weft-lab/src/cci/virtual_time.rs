@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use weft_traffic::Record;
+use weft_model::traffic::Record;
 use weft_virtual::{Files, World};
 
 use super::command::Options;
@@ -200,7 +200,7 @@ const TOPOLOGY: &str = "topology.toml";
 
 /// The scenario of a cell: what runs on the hosts of its topology.
 fn scenario_text(
-    topology: &weft_links::Topology,
+    topology: &weft_model::links::Topology,
     network: &Network,
     traffic: Traffic,
     options: &Options,

@@ -1,7 +1,7 @@
 //! Arms of a scenario by name, or with keys of their own.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use weft_links::is_name;
+use weft_model::links::is_name;
 
 /// Keys of an `[[arm]]` of a scenario, with their values as TOML has them.
 type Keys = &'static [(&'static str, &'static str)];

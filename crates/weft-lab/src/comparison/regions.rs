@@ -71,7 +71,7 @@ pub(crate) fn graph() -> String {
 
 #[cfg(test)]
 mod tests {
-    use weft_links::Countries;
+    use weft_model::links::Countries;
 
     use super::*;
 

@@ -8,8 +8,8 @@ use mio::{Events, Interest, Poll, Token};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use slab::Slab;
-use weft_traffic::records::Outcome;
-use weft_traffic::{Action, ClientStream, Record, StreamEvent, StreamId, Times, User};
+use weft_model::traffic::records::Outcome;
+use weft_model::traffic::{Action, ClientStream, Record, StreamEvent, StreamId, Times, User};
 
 use super::connection::{Connection, Turn};
 use super::socket::CHUNK;

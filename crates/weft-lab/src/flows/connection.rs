@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mio::net::TcpStream;
+use weft_model::traffic::{ClientStream, Failure, FailureKind, Plan};
 use weft_proxy::{Credentials, Protocol, Request, Secret};
-use weft_traffic::{ClientStream, Failure, FailureKind, Plan};
 
 use super::socket::{self, Reading, TURNS};
 

@@ -1,4 +1,4 @@
-//! Users of the traffic models (`weft-traffic`) on real sockets: [`run`] drives any number of them through
+//! Users of the traffic models (`weft-model`) on real sockets: [`run`] drives any number of them through
 //! SOCKS ports, or straight, against a [`FlowServer`], for a bounded time.
 //!
 //! A few threads wait in epoll for all streams; nothing has a thread of its own. What a user does is a
@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use weft_traffic::{Model, Record};
+use weft_model::traffic::{Model, Record};
 
 use crate::net::Host;
 use crate::stop::Stop;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
-use weft_traffic::ServerStream;
+use weft_model::traffic::ServerStream;
 
 use super::BEAT;
 use super::socket::{self, CHUNK, Reading, TURNS};

@@ -3,8 +3,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 
 use super::*;
-use weft_traffic::records::{Outcome, Summary};
-use weft_traffic::{FailureKind, Pause, Plan, Schedule};
+use weft_model::traffic::records::{Outcome, Summary};
+use weft_model::traffic::{FailureKind, Pause, Plan, Schedule};
 
 fn loopback() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))

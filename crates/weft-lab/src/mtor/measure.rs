@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use weft_traffic::Record;
-use weft_traffic::records::Outcome;
+use weft_model::traffic::Record;
+use weft_model::traffic::records::Outcome;
 use weft_virtual::Results;
 use weft_virtual::results::{RelayResults, TunnelResults};
 

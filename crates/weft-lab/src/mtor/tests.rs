@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use weft_model::traffic::records::Outcome;
+use weft_model::traffic::{Failure, FailureKind, Record, Times};
 use weft_sim::network::Flags;
 use weft_sim::{read, synth};
-use weft_traffic::records::Outcome;
-use weft_traffic::{Failure, FailureKind, Record, Times};
 use weft_virtual::results::RelayResults;
 use weft_virtual::{Results as Measured, Scenario};
 

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use weft_links::Topology;
+use weft_model::links::Topology;
 
 use super::host::Host;
 

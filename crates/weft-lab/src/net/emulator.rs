@@ -1,4 +1,4 @@
-//! The thread that carries packets between hosts: it reads their devices, asks `weft-links` when each packet
+//! The thread that carries packets between hosts: it reads their devices, asks `weft-model` when each packet
 //! arrives, and writes it then.
 
 use std::fs::File;
@@ -17,7 +17,9 @@ use nix::sys::timer::{Expiration, TimerSetTimeFlags};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 use nix::time::{ClockId as Clock, clock_gettime};
 use serde::Serialize;
-use weft_links::{Counters, HostId, MAX_PACKET, Moment, Network, OtherShape, Topology, Totals};
+use weft_model::links::{
+    Counters, HostId, MAX_PACKET, Moment, Network, OtherShape, Topology, Totals,
+};
 
 use super::priority;
 

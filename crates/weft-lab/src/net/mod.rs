@@ -2,7 +2,7 @@
 //!
 //! [`Testbed::start`] makes a network namespace for each host of a [`Topology`], with one TUN device that
 //! takes everything that the host sends. One thread, the emulator, reads the packets of all devices, lets
-//! `weft-links` decide when each arrives, and writes it to the device of its destination then. The kernel's
+//! `weft-model` decide when each arrives, and writes it to the device of its destination then. The kernel's
 //! own TCP runs at both ends; no kernel module beyond `tun` is needed, and the same seed loses the same
 //! packets on every kernel.
 //!
@@ -34,7 +34,7 @@ pub use host::Host;
 pub use place::{Cleaned, clean, down};
 pub use privileges::missing;
 pub use testbed::{Options, Testbed};
-pub use weft_links::{
+pub use weft_model::links::{
     Access, Countries, CountryId, DrawError, Rate, Topology, UnknownCountry, builtin, star,
 };
 

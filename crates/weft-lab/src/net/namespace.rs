@@ -84,7 +84,7 @@ impl Namespace {
                  addr add {address}/32 dev {DEVICE}\n\
                  link set {DEVICE} mtu {mtu} txqueuelen {DEVICE_QUEUE} up\n\
                  route add default dev {DEVICE} src {address}\n",
-                mtu = weft_links::MAX_PACKET,
+                mtu = weft_model::links::MAX_PACKET,
             ))?;
             Ok(file)
         })?;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde::Serialize;
-use weft_links::{LinkSettings, MAX_PACKET, Topology};
+use weft_model::links::{LinkSettings, MAX_PACKET, Topology};
 use weft_plot::Style;
 use weft_stats::bounds::{Bounds, SEED};
 
@@ -170,7 +170,7 @@ impl Probe {
             .iter()
             .filter_map(|link| {
                 let [first, second] = link.ends.map(|end| self.topology.as_host(end));
-                let host = |host: weft_links::HostId| testbed.hosts().get(host.index());
+                let host = |host: weft_model::links::HostId| testbed.hosts().get(host.index());
                 Some((host(first?)?, host(second?)?, &link.directions))
             })
             .collect();

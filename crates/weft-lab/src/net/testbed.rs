@@ -1,7 +1,7 @@
 //! A testbed that is up.
 
 use anyhow::{Context as _, Result, ensure};
-use weft_links::Topology;
+use weft_model::links::Topology;
 
 use super::background::Background;
 use super::emulator::{Emulator, Snapshot};

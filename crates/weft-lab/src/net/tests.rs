@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_links::Topology;
+use weft_model::links::Topology;
 
 use super::{Options, Testbed, clean, down, missing};
 use crate::guardian::Guardian;
@@ -86,14 +86,14 @@ fn exactly_those_packets_are_lost_that_the_seed_loses() {
     }
     let topology = pair("loss = \"0.1 %\"\n");
     let server = topology.host("server").unwrap().address();
-    let mut model = weft_links::Network::new(topology.clone(), 1);
+    let mut model = weft_model::links::Network::new(topology.clone(), 1);
     let mut packet = [0; 32];
     packet[0] = 0x45;
     packet[16..20].copy_from_slice(&server.octets());
     let client = topology.hosts().next().unwrap();
     let arrives: Vec<bool> = (0..PACKETS)
         .map(|_| {
-            let start = weft_links::Moment::START;
+            let start = weft_model::links::Moment::START;
             let sent = model.send(start, client, &packet);
             model.deliver(start);
             sent.is_ok()

@@ -3,7 +3,7 @@
 //!
 //! What runs on a host follows from its name: `client…`, `entry…`, `middle…`, `exit…`, `authority` and `server`.
 //! Every circuit of a client goes through the entry that it has a link to, the middle relay and the exit; the
-//! server is what users of the traffic models (`weft-traffic`) talk to.
+//! server is what users of the traffic models (`weft-model`) talk to.
 //!
 //! All nodes are run by one program, and an authority by Weft, which needs no C tor and less time.
 
@@ -13,8 +13,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use weft_links::Topology;
-use weft_traffic::{Model, Record};
+use weft_model::links::Topology;
+use weft_model::traffic::{Model, Record};
 
 use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
 use crate::net::{Options, Testbed};

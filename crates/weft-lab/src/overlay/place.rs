@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use weft_links::Topology;
+use weft_model::links::Topology;
 
 pub(crate) use crate::nodes::AUTHORITY;
 use crate::nodes::torrc::{Duty, path_lines};
@@ -166,7 +166,7 @@ pub(crate) fn client() -> Duty {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_links::builtin;
+    use weft_model::links::builtin;
 
     #[test]
     fn roles_follow_from_names_and_entries_from_links() {

@@ -1,8 +1,8 @@
 //! The results of all jobs, by arm and model.
 
 use serde::Serialize;
-use weft_traffic::Record;
-use weft_traffic::records::{Figure, Summary};
+use weft_model::traffic::Record;
+use weft_model::traffic::records::{Figure, Summary};
 use weft_virtual::results::CircuitResults;
 
 use super::results::{Outcome, Results};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
-use weft_traffic::Record;
+use weft_model::traffic::Record;
 
 use super::jobs::Job;
 use super::results::{Outcome, Results};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
-use weft_traffic::Record;
-use weft_traffic::records::{Summary, from_json_lines, json_lines};
+use weft_model::traffic::Record;
+use weft_model::traffic::records::{Summary, from_json_lines, json_lines};
 
 use super::aggregate::{Circuits, OfArm, Streams};
 use super::jobs::{Job, Measured};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use weft_links::nearest;
+use weft_model::links::nearest;
 use weft_sim::read;
 use weft_virtual::{Files, Scenario};
 

@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use weft_model::traffic::records::{Figure, Outcome as StreamOutcome, Summary};
 use weft_plot::Folder;
-use weft_traffic::records::{Figure, Outcome as StreamOutcome, Summary};
 
 use super::aggregate::{Circuits, OfArm};
 use super::figures;

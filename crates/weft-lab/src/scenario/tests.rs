@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use weft_traffic::Record;
-use weft_traffic::records::Outcome as StreamOutcome;
-use weft_traffic::{Failure, FailureKind, Times};
+use weft_model::traffic::Record;
+use weft_model::traffic::records::Outcome as StreamOutcome;
+use weft_model::traffic::{Failure, FailureKind, Times};
 use weft_virtual::results::{CircuitResults, RelayResults};
 
 use super::jobs::{Job, Measured};

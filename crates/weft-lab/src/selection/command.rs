@@ -220,19 +220,19 @@ impl Experiment for Options {
 /// Clients that measure.
 const MEASURED: Bounds<u32> = Bounds::new(0, 100_000);
 /// What they download.
-const SIZE: Bounds<u64> = Bounds::new(1, weft_traffic::MAX_BYTES).of("bytes");
+const SIZE: Bounds<u64> = Bounds::new(1, weft_model::traffic::MAX_BYTES).of("bytes");
 /// What a processor may take for one handshake.
 const HANDSHAKE: Bounds<Duration> = Bounds::new(Duration::ZERO, Duration::from_secs(1));
 
 fn handshake(text: &str) -> Result<Duration, String> {
-    let time = weft_links::parse_time(text, HANDSHAKE.most()).ok();
+    let time = weft_model::links::parse_time(text, HANDSHAKE.most()).ok();
     time.filter(|time| HANDSHAKE.allow(*time))
         .ok_or_else(|| format!("{HANDSHAKE}, as in \"2 ms\""))
 }
 
 fn size(text: &str) -> Result<u64, String> {
     let bytes = text.parse().ok();
-    let bytes = bytes.or_else(|| weft_links::parse_bytes(text).ok());
+    let bytes = bytes.or_else(|| weft_model::links::parse_bytes(text).ok());
     bytes
         .filter(|bytes| SIZE.allow(*bytes))
         .ok_or_else(|| format!("{SIZE}, or a number with a unit, as in \"5 MB\""))

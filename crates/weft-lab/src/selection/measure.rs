@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
+use weft_model::traffic::Record;
+use weft_model::traffic::records::Outcome;
 use weft_sim::compromise::abra::pools::{Network, Pools, Relay};
-use weft_traffic::Record;
-use weft_traffic::records::Outcome;
 use weft_virtual::Results;
 use weft_virtual::results::MeasuredCircuit;
 

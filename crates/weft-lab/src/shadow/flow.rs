@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use weft_model::traffic::records::json_lines;
+use weft_model::traffic::{MAX_BYTES, Model, ModelName, Pause, Plan};
 use weft_stats::bounds::{Bounds, SEED};
-use weft_traffic::records::json_lines;
-use weft_traffic::{MAX_BYTES, Model, ModelName, Pause, Plan};
 
 use crate::args::LASTS;
 use crate::flows::{self, FlowClient, FlowServer, FlowSettings};
@@ -111,7 +111,7 @@ pub fn server(args: &ServerArgs, stop: &Stop) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use weft_traffic::records::from_json_lines;
+    use weft_model::traffic::records::from_json_lines;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use weft_links::{HostId, LinkSettings, Path, Paths, QueueLimit, Rate, Topology};
+use weft_model::links::{HostId, LinkSettings, Path, Paths, QueueLimit, Rate, Topology};
 
 /// The least latency of an edge, which Shadow wants above 0. It is Shadow's step, too (`runahead`): what arrives sooner
 /// would arrive at the end of the step.

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use rand_chacha::ChaCha20Rng;
 use weft_datadir::keys::{KeyConfig, RelayKeys};
 use weft_dir::private_authority::AuthorityKeys;
-use weft_links::Topology;
+use weft_model::links::Topology;
 
 use super::graph;
 use super::yaml::Yaml;

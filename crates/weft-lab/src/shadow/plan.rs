@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use weft_links::Topology;
+use weft_model::links::Topology;
 
 use crate::cci::{Arm, Links, Traffic};
 use crate::experiment::json;

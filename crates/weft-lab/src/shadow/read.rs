@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use weft_traffic::Record;
+use weft_model::traffic::Record;
 
 use super::network::{CONFIGURATION, DATA, HOSTS};
 use super::plan::{Plan, PlannedUser, Simulation};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rand_chacha::ChaCha20Rng;
-use weft_links::{NodeId, Topology};
+use weft_model::links::{NodeId, Topology};
 
 use super::network::{
     ALL_LINES, END, INTERVAL, Network, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES, apart,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use weft_links::{Topology, builtin};
+use weft_model::links::{Topology, builtin};
 
 use super::graph::{self, Rates};
 use super::plan::{Choice, FILE, Plan};

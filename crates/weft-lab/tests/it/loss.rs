@@ -9,8 +9,8 @@ use weft_lab::net::{Options, Topology};
 use weft_lab::network::Program;
 use weft_lab::overlay::{Cast, Overlay, User};
 use weft_lab::stop::Stop;
+use weft_model::traffic::Model;
 use weft_testing::not_run;
-use weft_traffic::Model;
 
 /// Users, each on a client of its own.
 const USERS: usize = 6;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_core::controller;
-use weft_traffic::{Burst, Model, Pause, Plan, Schedule};
+use weft_model::traffic::{Burst, Model, Pause, Plan, Schedule};
 
 use super::round::{Client, Role, Round, Sharing, Traffic};
 use crate::scenario::{Files, Scenario, ScenarioError};

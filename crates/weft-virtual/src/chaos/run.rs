@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use weft_links::Moment;
-use weft_traffic::Record;
-use weft_traffic::records::Outcome;
+use weft_model::links::Moment;
+use weft_model::traffic::Record;
+use weft_model::traffic::records::Outcome;
 
 use super::round::{Fault, FaultKind, Round};
 use crate::world::{Attack, Remains, World};

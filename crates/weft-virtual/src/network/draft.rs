@@ -1,7 +1,7 @@
 //! A network before its relays have keys and it has documents.
 
+use weft_model::hosts::Net;
 use weft_sim::network::Relay as Listed;
-use weft_world::Net;
 
 use crate::setup::{Background, Host, Server};
 

@@ -3,9 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use weft_links::{LinkSettings, Rate};
+use weft_model::hosts::Net;
+use weft_model::links::{LinkSettings, Rate};
 use weft_sim::network::Relay as Listed;
-use weft_world::Net;
 
 use super::addresses::Addresses;
 use super::draft::{Draft, RelayDraft};

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use rand::RngExt as _;
 use rand_chacha::ChaCha12Rng;
-use weft_links::{Countries, CountryId, Loss, Rate};
-use weft_world::PathSettings;
+use weft_model::hosts::PathSettings;
+use weft_model::links::{Countries, CountryId, Loss, Rate};
 
 use super::error::{Result, place};
 use super::randomness::{Purpose, random};
 use crate::scenario::{Files, Scenario, ScenarioError};
 
-/// Places of hosts, as [`weft_world::Net`] numbers them.
+/// Places of hosts, as [`weft_model::hosts::Net`] numbers them.
 pub(super) struct Geography {
     /// What is between hosts where there are no countries.
     alike: PathSettings,

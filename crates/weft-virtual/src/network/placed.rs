@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use rand::RngExt as _;
 use rand_chacha::ChaCha12Rng;
-use weft_links::source::{TextError, unknown};
-use weft_links::{LinkSettings, Rate, Topology, builtin};
-use weft_world::{Net, PathSettings};
+use weft_model::hosts::{Net, PathSettings};
+use weft_model::links::source::{TextError, unknown};
+use weft_model::links::{LinkSettings, Rate, Topology, builtin};
 
 use super::addresses::Addresses;
 use super::draft::{Draft, RelayDraft};
@@ -134,7 +134,7 @@ fn background(topology: &Topology) -> Vec<Background> {
 
 /// The rate of the fastest link of each host.
 fn fastest(topology: &Topology) -> Vec<Rate> {
-    let rate = |host: weft_links::HostId| {
+    let rate = |host: weft_model::links::HostId| {
         let links = topology.links().iter();
         let own = links.filter(|link| link.ends.contains(&host.node()));
         own.flat_map(|link| &link.directions)

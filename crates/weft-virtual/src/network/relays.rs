@@ -1,6 +1,6 @@
 //! Relays as clients know them: of a synthetic network, of a consensus, with the roles of a scenario.
 
-use weft_links::Rate;
+use weft_model::links::Rate;
 use weft_policy::{ExitPolicy, PolicySettings};
 use weft_sim::network::{Flags, Network, PortPolicy, Relay as Listed};
 use weft_sim::{read, sample, synth};

@@ -258,9 +258,9 @@ fn exits_may_have_lines_of_their_own() {
     );
     let setup = made(&text, &Files::default(), 1);
     for relay in &setup.relays {
-        let line = setup.net.line(weft_world::HostId(relay.host));
+        let line = setup.net.line(weft_model::hosts::HostId(relay.host));
         let [up, _] = line.expect("a line");
-        let is_own = up.rate.map(weft_links::Rate::bits) == Some(3_000_000_000);
+        let is_own = up.rate.map(weft_model::links::Rate::bits) == Some(3_000_000_000);
         assert_eq!(
             (is_own, relay.limit.is_none()),
             (relay.roles.exit, relay.roles.exit)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use rand::seq::index;
-use weft_traffic::{Markov, MarkovModel, Model, Plan};
+use weft_model::traffic::{Markov, MarkovModel, Model, Plan};
 
 use super::draft::{Draft, RelayDraft};
 use super::error::Result;

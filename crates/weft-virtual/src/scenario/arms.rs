@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weft_client::MultipathEntry;
 use weft_core::controller::Sharing;
-use weft_links::source::{Entries, Value};
+use weft_model::links::source::{Entries, Value};
 use weft_path::{Acceptance, CircuitSelection};
 
 use super::read::{Reader, Result};

@@ -1,7 +1,7 @@
 //! Why a scenario is no network.
 
-use weft_links::source::TextError;
-use weft_links::{DrawError, UnknownCountry};
+use weft_model::links::source::TextError;
+use weft_model::links::{DrawError, UnknownCountry};
 use weft_sim::read::ReadError;
 
 /// Why a scenario is no network, with the place.
@@ -19,7 +19,7 @@ pub enum ScenarioError {
         /// The file.
         file: String,
         /// What is wrong, with the line in it.
-        error: weft_traffic::ModelError,
+        error: weft_model::traffic::ModelError,
     },
     /// A country that the graph has not.
     #[error("{place}: {error}")]

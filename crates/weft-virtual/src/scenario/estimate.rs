@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_traffic::{Model, Pause, Plan};
+use weft_model::traffic::{Model, Pause, Plan};
 
 use super::files::Files;
 use super::spec::{NetworkKind, Scenario, UserModel};

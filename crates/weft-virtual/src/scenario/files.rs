@@ -57,7 +57,7 @@ pub(super) fn named(scenario: &Scenario) -> Vec<(&str, FileKind)> {
     };
     match &scenario.network.kind {
         NetworkKind::Consensus { file, .. } => add(file.as_str(), FileKind::Consensus),
-        NetworkKind::Topology { file } if weft_links::builtin::text(file).is_none() => {
+        NetworkKind::Topology { file } if weft_model::links::builtin::text(file).is_none() => {
             add(file, FileKind::Topology);
         }
         NetworkKind::Topology { .. }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use weft_links::source::{Value, unknown};
-use weft_links::{Loss, QueueLimit, Rate};
+use weft_model::links::source::{Value, unknown};
+use weft_model::links::{Loss, QueueLimit, Rate};
 
 use super::read::{MAX_DELAY, MAX_DURATION, Reader, Result};
 use super::spec::{FaultSpec, HostSpec, NetworkKind, PathSpec, Scenario, named};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
-use weft_links::source::{Entries, Source, TextError, Value, shorten, unknown};
-use weft_links::{Loss, Rate, is_name, parse_time};
-use weft_world::tcp::Algorithm;
+use weft_model::hosts::tcp::Algorithm;
+use weft_model::links::source::{Entries, Source, TextError, Value, shorten, unknown};
+use weft_model::links::{Loss, Rate, is_name, parse_time};
 
 use super::error::ScenarioError;
 use super::spec::{NetworkKind, NetworkSpec, Places, Scenario};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use weft_links::{Loss, QueueLimit, Rate};
-use weft_traffic::{ModelName, Pause};
-use weft_world::tcp::Algorithm;
+use weft_model::hosts::tcp::Algorithm;
+use weft_model::links::{Loss, QueueLimit, Rate};
+use weft_model::traffic::{ModelName, Pause};
 
 use crate::roles::Roles;
 use crate::setup::{Costs, NodeOptions};

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use weft_client::{MultipathEntry, MultipathOptions};
 use weft_core::controller::Sharing;
+use weft_model::hosts::tcp::Algorithm;
+use weft_model::traffic::{ModelName, Pause};
 use weft_path::{Acceptance, CircuitSelection};
-use weft_traffic::{ModelName, Pause};
-use weft_world::tcp::Algorithm;
 
 use super::*;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use toml::de::DeValue;
-use weft_links::source::{TextError, Value, unknown};
-use weft_links::{Rate, parse_bytes};
-use weft_traffic::{MAX_BYTES, ModelName, Pause};
+use weft_model::links::source::{TextError, Value, unknown};
+use weft_model::links::{Rate, parse_bytes};
+use weft_model::traffic::{MAX_BYTES, ModelName, Pause};
 
 use super::hosts::unknown_host;
 use super::read::{Reader, Result};

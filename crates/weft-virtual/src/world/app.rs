@@ -1,8 +1,8 @@
 //! A stream of a client's user.
 
 use weft_core::origin::AppRefusal;
-use weft_traffic::records::Outcome;
-use weft_traffic::{ClientStream, Failure, FailureKind, StreamId};
+use weft_model::traffic::records::Outcome;
+use weft_model::traffic::{ClientStream, Failure, FailureKind, StreamId};
 
 /// A stream of the user's.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
-use weft_traffic::records::Outcome;
-use weft_traffic::{Failure, FailureKind};
+use weft_model::traffic::records::Outcome;
+use weft_model::traffic::{Failure, FailureKind};
 
 use super::app::{App, Finished};
 use super::edge::{Edge, Outer};

@@ -1,6 +1,6 @@
 //! TCP streams that fill links: what else there is in a network.
 
-use weft_world::{ConnId, End, HostId};
+use weft_model::hosts::{ConnId, End, HostId};
 
 use super::ground::{Ground, Listener, News, Owner};
 use crate::setup::Background;

@@ -8,7 +8,7 @@ use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::manager::LocalConnectionManager;
 use weft_core::origin::OriginId;
 use weft_core::slots::SlotKey as _;
-use weft_world::{ConnId, End};
+use weft_model::hosts::{ConnId, End};
 
 use super::ground::Owner;
 use super::link::Phase;

@@ -18,10 +18,10 @@ use weft_core::origin::traffic::CircuitReport;
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRequest, OriginCommand, OriginEvent, OriginId,
 };
+use weft_model::traffic::records::Outcome;
+use weft_model::traffic::{Action, ClientStream, Model, Record, StreamEvent, User};
 use weft_path::{CircuitSelection, RelayName, Relays};
 use weft_sim::compromise::abra::pools::Choice;
-use weft_traffic::records::Outcome;
-use weft_traffic::{Action, ClientStream, Model, Record, StreamEvent, User};
 
 use super::app::{App, Finished};
 use super::choosing::Choosing;

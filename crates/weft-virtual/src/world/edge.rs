@@ -8,7 +8,7 @@ use slab::Slab;
 use weft_core::address::ConnectionId;
 use weft_core::manager::LocalConnectionManager;
 use weft_core::slots::{EdgeKey, SlotKey as _};
-use weft_world::ConnId;
+use weft_model::hosts::ConnId;
 
 use super::app::{App, Finished};
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use weft_cell::reason::EndReason;
 use weft_core::address::ConnectionId;
 use weft_core::stream::edge::{EdgeNews, StreamAt};
-use weft_world::{ConnId, End};
-use weft_traffic::records::Outcome;
+use weft_model::hosts::{ConnId, End};
+use weft_model::traffic::records::Outcome;
 
 use super::app::{Finished, refusal};
 use super::edge::{Edge, Outer, Socket};
@@ -25,7 +25,7 @@ impl Thread {
         id: ConnectionId,
         at: StreamAt,
         (to, ttl): (std::net::SocketAddr, u32),
-        host: weft_world::HostId,
+        host: weft_model::hosts::HostId,
         ground: &mut Ground,
     ) {
         let now = ground.now();

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weft_links::Moment;
-use weft_traffic::FailureKind;
-use weft_traffic::records::Outcome;
-use weft_world::{ConnId, End, Happening, HostId};
+use weft_model::hosts::{ConnId, End, Happening, HostId};
+use weft_model::links::Moment;
+use weft_model::traffic::FailureKind;
+use weft_model::traffic::records::Outcome;
 
 use super::app::Finished;
 use super::background;

@@ -7,7 +7,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use weft_core::address::ThreadId;
 use weft_core::memory::ledger::{Ledger, relieve};
 use weft_core::message::FromController;
-use weft_world::HostId;
+use weft_model::hosts::HostId;
 
 use super::ground::{Listener, News, Wake};
 use super::node::Node;
@@ -48,7 +48,7 @@ impl World {
             // One that is on its way to another thread, perhaps.
             let links = links.chain(thread.sent_away);
             let edges = thread.edges.sockets();
-            let edges = edges.map(|(_, conn, _)| (conn, weft_world::End::Opener));
+            let edges = edges.map(|(_, conn, _)| (conn, weft_model::hosts::End::Opener));
             for (conn, end) in links.chain(edges) {
                 match silent {
                     true => self.ground.net.vanish(conn, end),

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime};
 
 use weft_client::Now;
-use weft_links::Moment;
-use weft_world::{ConnId, End, HostId, Net};
+use weft_model::hosts::{ConnId, End, HostId, Net};
+use weft_model::links::Moment;
 
 /// The owner of an end of a TCP connection: events of that end go to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

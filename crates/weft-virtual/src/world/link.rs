@@ -7,7 +7,7 @@ use weft_cell::identity::RsaIdentity;
 use weft_core::address::ConnectionId;
 use weft_core::handshake::{Established, LinkRole, PeerIdentity};
 use weft_core::slots::LinkKey;
-use weft_world::{ConnId, End};
+use weft_model::hosts::{ConnId, End};
 
 use super::record;
 

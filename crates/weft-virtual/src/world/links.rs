@@ -7,7 +7,7 @@ use weft_core::address::ConnectionId;
 use weft_core::manager::Arrival;
 use weft_core::origin::LinkFailure;
 use weft_core::slots::{LinkKey, SlotKey as _};
-use weft_world::{ConnId, End};
+use weft_model::hosts::{ConnId, End};
 
 use super::ground::{Ground, News, Owner};
 use super::link::{Link, Phase};
@@ -29,7 +29,7 @@ impl Thread {
         to: SocketAddr,
         rsa: weft_cell::identity::RsaIdentity,
         ground: &mut Ground,
-        host: weft_world::HostId,
+        host: weft_model::hosts::HostId,
     ) {
         let place = self.links.vacant_key();
         let conn = ground.connect(host, to, self.owner(place));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weft_client::CircuitInfo;
 use weft_core::address::ConnectionId;
 use weft_core::origin::{AppRequest, OriginId};
-use weft_traffic::Record;
+use weft_model::traffic::Record;
 
 use crate::results::MeasuredCircuit;
 

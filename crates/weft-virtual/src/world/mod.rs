@@ -2,7 +2,7 @@
 //!
 //! [`World::run_until`] hands events, in order of time, to the nodes and servers that they concern. A node
 //! is a [`weft_core::controller::RelayController`] and as many [`weft_core::manager::LocalConnectionManager`]s as it has
-//! threads, joined by queues, as in `weft-node`; what there is a system call, here is a call of [`weft_world::Net`].
+//! threads, joined by queues, as in `weft-node`; what there is a system call, here is a call of [`weft_model::hosts::Net`].
 //!
 //! ```text
 //! start, events, results   how a run begins, goes on and is measured

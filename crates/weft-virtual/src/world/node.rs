@@ -22,7 +22,7 @@ use weft_core::message::{FromController, StreamAsk, StreamRequest, ToController}
 use weft_core::params::RelayParams;
 use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
 use weft_exit::{DnsAnswer, DnsError, ExitAction, ExitSettings, Exits, PreviousKind};
-use weft_world::{ConnId, HostId};
+use weft_model::hosts::{ConnId, HostId};
 
 use super::client::ClientSide;
 use super::ground::{Ground, Wake};
@@ -406,7 +406,7 @@ impl Node {
     ) {
         let accepted = self.controller.accepted(from, ground.now());
         let Some((id, thread)) = accepted else {
-            return ground.net.reset(conn, weft_world::End::Accepter);
+            return ground.net.reset(conn, weft_model::hosts::End::Accepter);
         };
         if let Some(thread) = self.threads.get_mut(usize::from(thread.0)) {
             thread.accept(id, conn, from, node, ground);

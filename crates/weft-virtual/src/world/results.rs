@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weft_traffic::records::Outcome;
+use weft_model::traffic::records::Outcome;
 
 use super::client::ClientResults;
 use super::node::Node;

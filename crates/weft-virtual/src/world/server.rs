@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use slab::Slab;
-use weft_traffic::ServerStream;
-use weft_world::{ConnId, End, HostId};
+use weft_model::hosts::{ConnId, End, HostId};
+use weft_model::traffic::ServerStream;
 
 use super::ground::{Ground, News, Owner, Wake};
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use weft_core::handshake::PeerIdentity;
+use weft_model::hosts::HostId;
 use weft_path::Relays;
-use weft_world::HostId;
 
 use super::background;
 use super::client::{ClientSide, Parts};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weft_traffic::records::Outcome;
+use weft_model::traffic::records::Outcome;
 
 use super::World;
 use crate::{Files, Results, Scenario};
@@ -79,7 +79,7 @@ fn a_download_crosses_three_relays() {
         eprintln!("{stream:?}");
     }
     assert!(complete(&results) >= 10, "{:?}", results.streams.len());
-    let failed = |one: &&weft_traffic::Record| matches!(one.outcome, Outcome::Failed(_));
+    let failed = |one: &&weft_model::traffic::Record| matches!(one.outcome, Outcome::Failed(_));
     assert_eq!(results.streams.iter().filter(failed).count(), 0);
     // The request and the first byte cross four paths each way.
     let first = results.streams.first().expect("a stream");
@@ -232,7 +232,7 @@ fn streams_are_spread_over_the_legs_of_conflux_sets() {
     let results = world.into_results();
     eprintln!("{sets} legs, {uses} uses, {} streams", complete(&results));
     assert!(sets > 20 && uses > 20, "{sets} {uses}");
-    let failed = |one: &&weft_traffic::Record| matches!(one.outcome, Outcome::Failed(_));
+    let failed = |one: &&weft_model::traffic::Record| matches!(one.outcome, Outcome::Failed(_));
     assert_eq!(results.streams.iter().filter(failed).count(), 0);
     assert!(complete(&results) > 20, "{}", complete(&results));
 }
@@ -267,7 +267,7 @@ fn streams_of_clients_with_tunnels_are_spread_over_their_legs() {
     assert!(tunnels.begun >= 2 && tunnels.legs >= 6, "{tunnels:?}");
     assert_eq!(tunnels.without, 0);
     assert!(tunnels.reorder_bytes_max > 0, "{tunnels:?}");
-    let failed = |one: &&weft_traffic::Record| matches!(one.outcome, Outcome::Failed(_));
+    let failed = |one: &&weft_model::traffic::Record| matches!(one.outcome, Outcome::Failed(_));
     assert_eq!(results.streams.iter().filter(failed).count(), 0);
     assert!(complete(&results) > 20, "{}", complete(&results));
 }

@@ -1,5 +1,5 @@
 //! A connection thread in virtual time: what `weft-node/src/thread/` is to sockets, this is to the connections of
-//! [`weft_world::Net`]. What is decided is decided by the same [`LocalConnectionManager`].
+//! [`weft_model::hosts::Net`]. What is decided is decided by the same [`LocalConnectionManager`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use weft_core::memory::cells::Empties;
 use weft_core::message::{Control, FromController, LaneMsg, Report, RingDepths, ToController};
 use weft_core::scheduler::RunTimes;
 use weft_core::slots::LinkKey;
-use weft_world::{ConnId, End};
+use weft_model::hosts::{ConnId, End};
 
 use super::edge::Edges;
 use super::ground::{Ground, Wake};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use weft_core::link::loss::TcpCounters;
 use weft_core::scheduler::kist;
 use weft_core::slots::{LinkKey, SlotKey as _};
-use weft_world::Socket;
+use weft_model::hosts::Socket;
 
 use super::ground::Ground;
 use super::link::{Link, Phase};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use weft_model::traffic::Record;
 use weft_plot::{Curve, Figure, Folder, Look, Panel};
-use weft_traffic::Record;
 
 use super::results::Results;
 

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use weft_model::traffic::{Markov, MarkovModel, Model, ModelName};
 use weft_stats::bounds::Bounds;
-use weft_traffic::{Markov, MarkovModel, Model, ModelName};
 
 /// The name of the models that are read from files.
 const MARKOV: &str = "markov";

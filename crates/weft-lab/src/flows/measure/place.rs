@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use weft_links::Topology;
+use weft_model::links::Topology;
 
 use super::command::Options;
 use super::mix::Users;
@@ -274,7 +274,7 @@ fn named(users: &[Users], repetitions: u32, repetition: u32) -> Vec<(String, &Us
 
 #[cfg(test)]
 mod tests {
-    use weft_traffic::Model;
+    use weft_model::traffic::Model;
 
     use super::*;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use weft_traffic::Record;
-use weft_traffic::records::{Outcome, Summary};
+use weft_model::traffic::Record;
+use weft_model::traffic::records::{Outcome, Summary};
 
 use super::command::Options;
 use crate::experiment::Session;

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow, bail};
-use weft_traffic::Record;
+use weft_model::traffic::Record;
 
 use super::command::Options;
 use super::place::Place;

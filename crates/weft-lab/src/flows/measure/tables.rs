@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use weft_model::traffic::Record;
+use weft_model::traffic::records::{Figure, Summary, tgen_analysis};
 use weft_plot::Folder;
-use weft_traffic::Record;
-use weft_traffic::records::{Figure, Summary, tgen_analysis};
 
 use super::figures;
 use super::results::{OfModel, Results};
@@ -221,8 +221,8 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use weft_traffic::records::Outcome;
-    use weft_traffic::{Failure, FailureKind, Times};
+    use weft_model::traffic::records::Outcome;
+    use weft_model::traffic::{Failure, FailureKind, Times};
 
     use super::*;
     use crate::machine::{Machine, Versions};

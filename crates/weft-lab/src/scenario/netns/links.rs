@@ -2,18 +2,18 @@
 //!
 //! In virtual time a packet goes through its sender's line, then the path between the two hosts, then the receiver's
 //! line. The same here: each host has a link to a switch of its own, which has the rates and queues, and each two
-//! switches have a link, which has the delay and the loss. Both testbeds have their links from `weft-links`, so a packet
+//! switches have a link, which has the delay and the loss. Both testbeds have their links from `weft-model`, so a packet
 //! of one length takes as long on both.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
-use weft_links::{Rate, Topology, builtin};
+use weft_model::hosts::HostId;
+use weft_model::hosts::tcp::Algorithm;
+use weft_model::links::{Rate, Topology, builtin};
 use weft_virtual::scenario::NetworkKind;
 use weft_virtual::{Scenario, Setup};
-use weft_world::HostId;
-use weft_world::tcp::Algorithm;
 
 use super::super::source::Source;
 
@@ -162,7 +162,7 @@ fn place_of(scenario: &Scenario, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weft_links::Loss;
+    use weft_model::links::Loss;
     use weft_virtual::Files;
 
     use super::*;

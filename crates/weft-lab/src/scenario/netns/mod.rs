@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
-use weft_traffic::Record;
+use weft_model::traffic::Record;
 use weft_virtual::scenario::Arm;
 use weft_virtual::{Results, Scenario, Setup};
 

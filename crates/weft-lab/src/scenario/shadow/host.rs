@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
-use weft_traffic::Model;
-use weft_traffic::records::json_lines;
+use weft_model::traffic::Model;
+use weft_model::traffic::records::json_lines;
 use weft_virtual::results::RelayResults;
 
 use super::super::netns::circuits::Watch;

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use weft_traffic::Model;
+use weft_model::traffic::Model;
 
 use super::jobs::{Job, Measured, Meter};
 use super::netns::{check_arms, links};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
-use weft_links::Topology;
+use weft_model::links::Topology;
 use weft_virtual::Setup;
 
 use super::super::jobs::Job;

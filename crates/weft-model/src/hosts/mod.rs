@@ -1,0 +1,35 @@
+//! A network of hosts in virtual time.
+//!
+//! A [`Net`] has hosts with access lines, paths between them with delay and loss (or the links of a [topology](crate::links),
+//! [`Net::of_topology`]), and TCP connections that carry bytes: [`Net::connect`], [`Net::write`], [`Net::read`] and [`Net::close`] are what sockets do, [`Net::next`] lets time
+//! pass until something happens, and [`Net::socket`] has what a scheduler asks the kernel for. All of it is discrete
+//! events in integer nanoseconds from one seed: the same calls give the same course of events, on every machine.
+//!
+//! TCP is a model ([`tcp`]): slow start with HyStart, CUBIC or Reno, selective acknowledgements with RACK, probes of the
+//! tail, timeouts, delayed acknowledgements, a receive buffer that grows, bytes in order alone. What is not in it: windows
+//! that shrink, ECN, Nagle's algorithm, checksums, and packets of headers on top of acknowledgements that data
+//! carry back.
+//!
+//! It is the ground of the testbed `virtual`: `weft-virtual` runs nodes on it.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "times, rates and windows are integers of the same width, reckoned in a wider one"
+)]
+
+mod bytes;
+mod calls;
+mod connection;
+mod events;
+mod faults;
+mod inject;
+mod net;
+mod packet;
+mod socket;
+pub mod tcp;
+#[cfg(test)]
+mod tests;
+mod ways;
+
+pub use connection::{End, HostId, MSS};
+pub use net::Net;
+pub use socket::{ConnId, Happening, PathSettings, Socket};

@@ -1,0 +1,92 @@
+//! How one stream went.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::traffic::seconds;
+use crate::traffic::stream::{Failure, Times};
+
+/// How a stream ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// All bytes arrived, and were the right ones.
+    Complete,
+    /// It was open when the measurement ended.
+    Unfinished,
+    /// It failed.
+    Failed(Failure),
+}
+
+/// How one stream went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The client that opened it.
+    pub client: String,
+    /// What the client's model is called.
+    pub model: String,
+    /// The client's number for it, from 0.
+    pub stream: u32,
+    /// Its streams of one number may share a circuit.
+    pub isolation: u32,
+    /// When it began, since the beginning of the experiment. Every other time is counted from here.
+    #[serde(rename = "started_s", with = "seconds")]
+    pub started: Duration,
+    /// What was measured on the way.
+    #[serde(flatten)]
+    pub times: Times,
+    /// When it ended, since it began.
+    #[serde(rename = "ended_s", with = "seconds")]
+    pub ended: Duration,
+    /// How.
+    pub outcome: Outcome,
+}
+
+impl Record {
+    /// Whether all bytes arrived.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.outcome == Outcome::Complete
+    }
+
+    /// From the beginning of the connection to the first byte of payload that arrived; of an upload, to
+    /// the receipt.
+    #[must_use]
+    pub fn time_to_first_byte(&self) -> Option<Duration> {
+        match self.times.down.wanted {
+            0 => self.times.receipt,
+            _ => self.times.down.first,
+        }
+    }
+
+    /// From the beginning of the connection to the last byte: of the download, or of what confirms the
+    /// upload where that is all there is. `None` unless the stream is complete.
+    #[must_use]
+    pub fn time_to_last_byte(&self) -> Option<Duration> {
+        if !self.is_complete() {
+            return None;
+        }
+        match self.times.down.wanted {
+            0 => self.times.receipt,
+            _ => self.times.down.last,
+        }
+    }
+
+    /// From the request to the server's answer: the circuit there and back, as it was before the payload.
+    #[must_use]
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.times.answered?.checked_sub(self.times.opened?)
+    }
+
+    /// Payload megabits (10⁶) per second from the request to the end, both ways together; of a stream that
+    /// did not complete, of what arrived until then.
+    #[must_use]
+    pub fn goodput_mbit(&self) -> Option<f64> {
+        let opened = self.times.opened?;
+        let end = self.time_to_last_byte().unwrap_or(self.ended);
+        let seconds = end.checked_sub(opened)?.as_secs_f64();
+        let bytes = self.times.down.bytes.saturating_add(self.times.up.bytes);
+        (seconds > 0.0).then(|| bytes as f64 * 8e-6 / seconds)
+    }
+}
