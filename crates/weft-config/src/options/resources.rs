@@ -23,7 +23,8 @@ pub struct ResourceOptions {
     /// `NumCPUs`: how many threads do onionskins (`None`: as many as there are cores).
     pub num_cpus: Option<u32>,
     /// `ConnectionThreads` (Weft's own): threads that own links. `None`: the cores that the process
-    /// may use. `Some(0)`: everything on the main thread. At most [`MAX_CONNECTION_THREADS`].
+    /// may use. `Some(0)`: everything on the main thread. At most
+    /// [`MAX_CONNECTION_THREADS`](crate::table::known::MAX_CONNECTION_THREADS).
     pub connection_threads: Option<u32>,
     /// `UseAllThreads` (Weft's own): all of those get links, at any load.
     pub use_all_threads: bool,
