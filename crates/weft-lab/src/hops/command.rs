@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use weft_stats::bounds::{Bounds, SEED};
 
 use super::figures;
+use super::options::Options;
 use super::results::Results;
 use super::run;
 use crate::args::{CONNECTION_THREADS, MEGABYTES, REPETITIONS, Switch, weft_program};
@@ -66,31 +67,6 @@ pub struct Args {
 
     #[command(flatten)]
     folder: FolderArgs,
-}
-
-/// The settings.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The `weft` that is measured.
-    pub weft: PathBuf,
-    /// Numbers of relays between sink and seeder, in order.
-    pub hops: Vec<usize>,
-    /// Numbers of circuits at once, in order.
-    pub circuits: Vec<usize>,
-    /// Without congestion control of circuits, with it, or both, in order.
-    pub congestion_control: Vec<bool>,
-    /// 10⁶ bytes of one transfer, over all its circuits together.
-    pub megabytes: u64,
-    /// How often everything is measured.
-    pub repetitions: u32,
-    /// Connection threads of each node.
-    pub threads: u32,
-    /// Data and the order of measurements are functions of this.
-    pub seed: u64,
-    /// Whether py-ipv8's tunnels are measured, where they are installed.
-    pub ipv8: bool,
-    /// The Python that has them, if not the one on PATH.
-    pub python: Option<PathBuf>,
 }
 
 /// Relays between sink and seeder.

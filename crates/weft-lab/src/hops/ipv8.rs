@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use weft_stats::Summary;
 
-use super::results::{Bar, Role, ci95, many};
+use super::results::{TunnelRole, Tunnels, ci95};
 use crate::guardian::Guardian;
 use crate::network::find;
 use crate::stop::Stop;
@@ -29,9 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const BEAT: Duration = Duration::from_millis(100);
 /// 10⁶ bytes of a transfer at most: tunnels are slower.
 const MOST_MEGABYTES: u64 = 40;
-/// What Weft is held to: so many times the throughput, and so many times less processor time.
-const THROUGHPUT_BAR: f64 = 2.0;
-const CPU_BAR: f64 = 3.0;
 
 /// A Python that has the packages.
 #[derive(Clone, Debug)]
@@ -79,43 +76,6 @@ struct Line {
 struct RoleLine {
     role: String,
     cpu_s_per_gb: f64,
-}
-
-/// A role in a tunnel of so many hops.
-#[derive(Clone, Debug, Serialize)]
-pub struct TunnelRole {
-    /// Relays and exit between sink and seeder.
-    pub hops: usize,
-    /// Circuits at once.
-    pub circuits: usize,
-    /// `sink`, `relay` or `exit`.
-    pub role: String,
-    /// Processor seconds for 10⁹ bytes, the median of the repetitions; of relays the mean of one's.
-    pub cpu_s_per_gb: f64,
-    /// Their range.
-    pub cpu_s_per_gb_range: Summary,
-    /// 10⁶ bits a second, the median of the repetitions.
-    pub mbit: f64,
-    /// Their range.
-    pub mbit_range: Summary,
-    /// Half the 95 % confidence interval of their mean; none of one repetition.
-    pub mbit_ci95: Option<f64>,
-    /// Of each repetition: processor seconds for 10⁹ bytes, and 10⁶ bits a second.
-    #[serde(skip)]
-    pub(super) measured: Vec<(f64, f64)>,
-}
-
-/// What was measured of the tunnels.
-#[derive(Clone, Debug, Serialize)]
-pub struct Tunnels {
-    /// The packages.
-    pub versions: String,
-    /// 10⁶ bytes of one transfer.
-    pub megabytes: u64,
-    /// What was found.
-    pub roles: Vec<TunnelRole>,
-    #[serde(skip)]
-    lines: Vec<Line>,
 }
 
 /// What to measure.
@@ -195,23 +155,18 @@ pub(super) fn measure(
             }
         })
         .context("starting a thread")?;
-    let mut tunnels = Tunnels {
-        versions: order.python.versions.clone(),
-        megabytes,
-        roles: Vec::new(),
-        lines: Vec::new(),
-    };
+    let mut lines: Vec<Line> = Vec::new();
     let all = order.hops.len() * order.circuits.len() * order.repetitions as usize;
     let mut heard = Instant::now();
-    while tunnels.lines.len() < all && !stop.is_requested() {
+    while lines.len() < all && !stop.is_requested() {
         let why = || fs::read_to_string(&log).unwrap_or_default();
         match receiver.recv_timeout(BEAT) {
             Ok(line) => {
                 let line = serde_json::from_str(&line)
                     .with_context(|| format!("the tunnels printed {line:?}"))?;
-                tunnels.lines.push(line);
+                lines.push(line);
                 heard = Instant::now();
-                each(tunnels.lines.len(), all);
+                each(lines.len(), all);
             }
             Err(RecvTimeoutError::Timeout) if heard.elapsed() < PATIENCE => {}
             Err(RecvTimeoutError::Timeout) => bail!("the tunnels do nothing: {}", why()),
@@ -219,8 +174,11 @@ pub(super) fn measure(
         }
     }
     drop(process);
-    tunnels.roles = roles(&tunnels.lines);
-    Ok(tunnels)
+    Ok(Tunnels {
+        versions: order.python.versions.clone(),
+        megabytes,
+        roles: roles(&lines),
+    })
 }
 
 /// Transfers of the same hops and circuits together.
@@ -257,79 +215,9 @@ fn roles(lines: &[Line]) -> Vec<TunnelRole> {
         .collect()
 }
 
-/// Weft beside the tunnels: throughput over each number of hops and circuits, and the processor time of each role
-/// where the tunnels are nearest.
-pub(super) fn bars(weft: &[Role], tunnels: &[TunnelRole]) -> Vec<Bar> {
-    let mut bars = throughput(weft, tunnels);
-    let mut least: BTreeMap<(usize, &str), f64> = BTreeMap::new();
-    for tunnel in tunnels {
-        // The only relay of one hop is compared with the exit, which is the tunnel's.
-        let same = |weft: &str| match &*tunnel.role {
-            "relay" => weft == "entry" || weft == "middle",
-            "exit" => weft == "exit" || weft == "relay",
-            role => weft == role,
-        };
-        for one in like(weft, tunnel) {
-            if same(one.role) && one.cpu_s_per_gb > 0.0 {
-                let times = tunnel.cpu_s_per_gb / one.cpu_s_per_gb;
-                let least = least.entry((tunnel.hops, &tunnel.role)).or_insert(times);
-                *least = least.min(times);
-            }
-        }
-    }
-    bars.extend(least.into_iter().map(|((hops, role), times)| {
-        let what = format!(
-            "processor time of ipv8-rust-tunnels' {role} of {}, times Weft's, at least",
-            many(hops, "hop")
-        );
-        bar(what, times, CPU_BAR)
-    }));
-    bars
-}
-
-/// Weft's nodes at the tunnel's hops and circuits.
-fn like<'a>(weft: &'a [Role], tunnel: &'a TunnelRole) -> impl Iterator<Item = &'a Role> {
-    weft.iter()
-        .filter(|one| one.is_node() && (one.hops, one.circuits) == (tunnel.hops, tunnel.circuits))
-}
-
-fn throughput(weft: &[Role], tunnels: &[TunnelRole]) -> Vec<Bar> {
-    let mut bars = Vec::new();
-    for tunnel in tunnels.iter().filter(|one| one.role == "exit") {
-        let mut done = Vec::new();
-        for one in like(weft, tunnel) {
-            // All roles have the throughput of the whole.
-            if done.contains(&one.congestion_control) {
-                continue;
-            }
-            done.push(one.congestion_control);
-            let what = format!(
-                "throughput over {}, {}{}, times ipv8-rust-tunnels'",
-                many(one.hops, "hop"),
-                many(one.circuits, "circuit"),
-                match one.congestion_control {
-                    Some(true) => ", with congestion control",
-                    Some(false) => ", without congestion control",
-                    None => "",
-                }
-            );
-            bars.push(bar(what, one.mbit / tunnel.mbit, THROUGHPUT_BAR));
-        }
-    }
-    bars
-}
-
-fn bar(what: String, found: f64, at_least: f64) -> Bar {
-    Bar {
-        what,
-        found,
-        at_least,
-        met: found >= at_least,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::bars::tunnel_bars;
     use super::*;
 
     fn line(hops: usize, mbit: f64, cpu: f64) -> Line {
@@ -352,9 +240,9 @@ mod tests {
     #[test]
     fn roles_are_compared_with_their_like() {
         let weft =
-            super::super::results::tests::roles_of(&[(2, "sink"), (2, "exit"), (1, "relay")]);
+            super::super::aggregate::tests::roles_of(&[(2, "sink"), (2, "exit"), (1, "relay")]);
         let tunnels = roles(&[line(1, 50.0, 8.0), line(2, 100.0, 3.0)]);
-        let bars: Vec<_> = bars(&weft, &tunnels)
+        let bars: Vec<_> = tunnel_bars(&weft, &tunnels)
             .into_iter()
             .map(|bar| (bar.what, bar.found, bar.met))
             .collect();

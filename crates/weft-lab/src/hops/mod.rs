@@ -7,7 +7,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `command` | the command and its settings |
+//! | `command`, `options` | the command and its settings |
 //! | `run` | the network, and the measured intervals |
 //! | `transfer` | seeder and sink |
 //! | [`profile`] | the sampling profiler within a process, and its orders over a socket |
@@ -15,13 +15,17 @@
 //! | [`group`] | which group and function a sample counts for |
 //! | `stages` | counters of a node's steps |
 //! | `ipv8`, `tunnels.py` | the same data over py-ipv8, where it is installed |
+//! | `aggregate`, `bars` | intervals of a role together, and the bars that they must meet |
 //! | `results`, `table`, `figures` | the numbers, and how they are shown |
 
+mod aggregate;
+mod bars;
 mod command;
 mod figures;
 pub mod group;
 mod ipv8;
 mod name;
+mod options;
 pub mod profile;
 mod results;
 mod run;
@@ -29,7 +33,7 @@ mod stages;
 mod table;
 mod transfer;
 
-pub use command::{Args, Options};
-pub use ipv8::{TunnelRole, Tunnels};
-pub use results::{Bar, Function, Results, Role, SCHEMA};
+pub use command::Args;
+pub use options::Options;
+pub use results::{Bar, Function, Results, Role, SCHEMA, TunnelRole, Tunnels};
 pub use stages::Stages;

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::command::Options;
+use super::aggregate::Sample;
 use super::group::Program;
 use super::ipv8::{self, Order, Python};
+use super::options::Options;
 use super::profile::{FREQUENCY, Remote, SOCKET, Sampler};
-use super::results::{LAB, Results, SCHEMA, SINK, Sample, Settings, many};
+use super::results::{LAB, Results, SCHEMA, SINK, Settings, many};
 use super::stages::Counted;
 use super::transfer::{Seeder, Sink, block, take_all};
 use crate::bench;
