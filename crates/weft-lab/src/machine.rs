@@ -119,6 +119,11 @@ impl Machine {
             cpu,
         }
     }
+
+    /// All of its memory, in words.
+    pub(crate) fn memory_in_words(&self) -> String {
+        format!("{:.1} GB", self.memory_bytes as f64 * 1e-9)
+    }
 }
 
 /// What was measured, by version.
@@ -160,6 +165,18 @@ impl Versions {
             dirty: git(&["status", "--porcelain", "--", ".", ":!bench/results"])
                 .is_none_or(|changes| !changes.is_empty()),
             built_here,
+        }
+    }
+
+    /// The checkout's commit, in words.
+    pub(crate) fn commit_in_words(&self) -> String {
+        let Some(commit) = &self.commit else {
+            return "unknown".to_owned();
+        };
+        let short = commit.get(..10).unwrap_or(commit);
+        match self.dirty {
+            true => format!("{short} with changes"),
+            false => short.to_owned(),
         }
     }
 

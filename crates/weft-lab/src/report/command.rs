@@ -8,7 +8,7 @@ use weft_plot::{Folder, KEPT, Style};
 use super::compare::{Comparison, Named};
 use super::invocation::{Invocation, quote};
 use super::model::Run;
-use super::{html, read, text};
+use super::{html, read};
 use crate::experiment::{NewFile, Progress, Watcher, perform};
 use crate::scenario;
 use crate::stop::Stop;
@@ -78,7 +78,7 @@ fn refresh(folder: &Path, style: Option<Style>) -> Result<String> {
     html::write_page(&run, &place)?;
     Ok(format!(
         "{}\nThe report is {}.\n",
-        text::run(&run),
+        run.text(),
         folder.join(html::FILE).display()
     ))
 }
@@ -138,11 +138,11 @@ fn compare(folders: &[PathBuf], out: &Path) -> Result<String> {
     let names = names(folders).into_iter();
     let runs = names.zip(runs?).map(|(name, run)| Named { name, run });
     let comparison = Comparison::of(runs.collect())?;
-    let page = html::comparison(&comparison);
+    let page = comparison.page();
     NewFile::create(out)?.write(&page)?;
     Ok(format!(
         "{}\nThe comparison is {}.\n",
-        text::comparison(&comparison),
+        comparison.text(),
         out.display()
     ))
 }

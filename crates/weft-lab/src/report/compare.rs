@@ -154,18 +154,6 @@ pub fn change(base: &Values, other: &Values, better: Better) -> Option<Change> {
 }
 
 impl Comparison {
-    /// As text for a terminal.
-    #[must_use]
-    pub fn text(&self) -> String {
-        super::text::comparison(self)
-    }
-
-    /// As a page of its own, HTML.
-    #[must_use]
-    pub fn page(&self) -> String {
-        super::html::comparison(self)
-    }
-
     /// Of these.
     ///
     /// # Errors
@@ -225,7 +213,7 @@ fn machines(runs: &[Named]) -> Vec<Differing> {
     let of = [
         differs(runs, "processor", |run| run.machine.cpu.clone()),
         differs(runs, "cores", |run| run.machine.cores.to_string()),
-        differs(runs, "memory", |run| super::text::memory(&run.machine)),
+        differs(runs, "memory", |run| run.machine.memory_in_words()),
         differs(runs, "kernel", |run| run.machine.kernel.clone()),
         differs(runs, "governor", |run| {
             run.machine
@@ -244,7 +232,7 @@ fn others_that_differ(runs: &[Named]) -> Vec<Differing> {
     let known = |version: &Option<String>| version.clone().unwrap_or_else(|| "none".to_owned());
     let of = [
         differs(runs, "Weft", |run| known(&run.versions.weft)),
-        differs(runs, "commit", |run| super::text::commit(&run.versions)),
+        differs(runs, "commit", |run| run.versions.commit_in_words()),
         differs(runs, "C tor", |run| known(&run.versions.tor)),
     ];
     let mut names: Vec<&str> = Vec::new();

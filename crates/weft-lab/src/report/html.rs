@@ -31,8 +31,24 @@ pub(crate) fn write_page(run: &Run, folder: &Folder) -> Result<()> {
     folder.write(FILE, page(run, folder.path()))
 }
 
+impl Run {
+    /// Its report, HTML, with the plots of this folder.
+    #[must_use]
+    pub fn page(&self, folder: &Path) -> String {
+        page(self, folder)
+    }
+}
+
+impl Comparison {
+    /// As a page of its own, HTML.
+    #[must_use]
+    pub fn page(&self) -> String {
+        comparison(self)
+    }
+}
+
 /// The report of a run whose files are in this folder.
-pub(crate) fn page(run: &Run, folder: &Path) -> String {
+fn page(run: &Run, folder: &Path) -> String {
     let mut body = String::new();
     header(&mut body, run);
     body += "<h2>Results</h2>\n";
@@ -75,7 +91,7 @@ pub(crate) fn page(run: &Run, folder: &Path) -> String {
 }
 
 /// The page of a comparison.
-pub(crate) fn comparison(comparison: &Comparison) -> String {
+fn comparison(comparison: &Comparison) -> String {
     let mut body = String::new();
     let (title, experiment) = match comparison.runs.first() {
         Some(named) => (named.run.title.as_str(), named.run.experiment.as_str()),
@@ -107,7 +123,7 @@ pub(crate) fn comparison(comparison: &Comparison) -> String {
                 escape(&text::moment(&run.started_at)),
                 text::duration(run.seconds),
                 escape(run.versions.weft.as_deref().unwrap_or("unknown")),
-                escape(&text::commit(&run.versions)),
+                escape(&run.versions.commit_in_words()),
                 escape(&run.machine.cpu)
             ),
         );
@@ -336,7 +352,7 @@ fn machine(body: &mut String, run: &Run) {
             "cores",
             format!("{}, {} processors", machine.cores, machine.logical_cpus),
         ),
-        ("memory", text::memory(machine)),
+        ("memory", machine.memory_in_words()),
         ("kernel", machine.kernel.clone()),
         ("governor", known(&machine.governor)),
         (

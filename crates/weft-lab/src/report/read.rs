@@ -30,18 +30,6 @@ pub(crate) const LARGEST_PLOT_DATA: u64 = 16 << 20;
 const LARGEST_CAPTION: u64 = 64 << 10;
 
 impl Run {
-    /// As text for a terminal.
-    #[must_use]
-    pub fn text(&self) -> String {
-        super::text::run(self)
-    }
-
-    /// Its report, HTML, with the plots of this folder.
-    #[must_use]
-    pub fn page(&self, folder: &Path) -> String {
-        super::html::page(self, folder)
-    }
-
     /// The run of this folder.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::html::{self, escape};
+use super::html::escape;
 use super::*;
 use crate::machine::{Machine, Versions};
 
@@ -181,7 +181,7 @@ fn folder_with_plot() -> tempfile::TempDir {
 #[test]
 fn a_report_is_one_valid_page_that_loads_nothing() {
     let folder = folder_with_plot();
-    let page = html::page(&run(), folder.path());
+    let page = run().page(folder.path());
     check_html(&page);
     check_self_contained(&page);
     for words in [
@@ -206,7 +206,7 @@ fn a_report_is_one_valid_page_that_loads_nothing() {
 #[test]
 fn every_text_is_escaped() {
     let nowhere = Path::new("/nonexistent");
-    let page = html::page(&hostile(), nowhere);
+    let page = hostile().page(nowhere);
     check_html(&page);
     check_self_contained(&page);
     assert!(page.contains(&escape(HOSTILE)));
@@ -217,11 +217,11 @@ fn every_text_is_escaped() {
     let mut other = named(HOSTILE);
     other.run.settings[0].value += "x";
     let compared = Comparison::of(vec![named("a"), other]).expect("of one experiment");
-    let page = html::comparison(&compared);
+    let page = compared.page();
     check_html(&page);
     check_self_contained(&page);
-    assert!(!text::run(&hostile()).contains('\u{7}'), "the bell rings");
-    assert!(!text::comparison(&compared).contains('\u{7}'));
+    assert!(!hostile().text().contains('\u{7}'), "the bell rings");
+    assert!(!compared.text().contains('\u{7}'));
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn the_banner_shows_what_is_partial_or_missed() {
     let banner = |ending, passed| {
         let mut run = run();
         (run.ending, run.passed) = (ending, passed);
-        html::page(&run, Path::new("/nonexistent"))
+        run.page(Path::new("/nonexistent"))
     };
     for ending in [Ending::Running, Ending::Stopped, Ending::Incomplete] {
         assert!(banner(ending, false).contains("<strong>PARTIAL</strong>"));
@@ -237,7 +237,7 @@ fn the_banner_shows_what_is_partial_or_missed() {
     assert!(banner(Ending::Complete, false).contains("<strong>BAR MISSED</strong>"));
     let mut stopped = run();
     stopped.ending = Ending::Stopped;
-    assert!(text::run(&stopped).contains("PARTIAL"));
+    assert!(stopped.text().contains("PARTIAL"));
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn what_differs_comes_first_and_other_machines_are_a_warning() {
             ("arti", false, true)
         ]
     );
-    let text = text::comparison(&compared);
+    let text = compared.text();
     let at = |words: &str| {
         text.find(words)
             .unwrap_or_else(|| panic!("{words} in {text}"))
@@ -419,11 +419,7 @@ fn what_would_make_a_page_without_bounds_is_refused() {
     // What is long, and allowed, does not widen every line of the text.
     let mut long = run();
     long.tables[0].rows[0].labels[0] = "x".repeat(4_000);
-    assert!(
-        text::run(&long)
-            .lines()
-            .all(|line| line.chars().count() < 400)
-    );
+    assert!(long.text().lines().all(|line| line.chars().count() < 400));
 }
 
 #[test]

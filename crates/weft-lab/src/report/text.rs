@@ -9,13 +9,28 @@ use weft_stats::Spread;
 
 use super::compare::{Change, Comparison};
 use super::model::{Metric, Run, Table, Values};
-use crate::machine::{Machine, Versions};
 
 /// What stands where nothing was measured.
 pub(crate) const NOTHING: &str = "–";
 
+impl Run {
+    /// As text for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        run(self)
+    }
+}
+
+impl Comparison {
+    /// As text for a terminal.
+    #[must_use]
+    pub fn text(&self) -> String {
+        comparison(self)
+    }
+}
+
 /// A run as text.
-pub(crate) fn run(run: &Run) -> String {
+fn run(run: &Run) -> String {
     let mut text = format!("{}\n", run.title);
     if !run.question.is_empty() {
         let _ = writeln!(text, "{}", run.question);
@@ -57,7 +72,7 @@ pub(crate) fn table(table: &Table) -> String {
 }
 
 /// A comparison as text.
-pub(crate) fn comparison(comparison: &Comparison) -> String {
+fn comparison(comparison: &Comparison) -> String {
     let mut text = String::new();
     let names = || comparison.runs.iter().map(|named| named.name.clone());
     for warning in &comparison.warnings {
@@ -187,23 +202,6 @@ pub(crate) fn duration(seconds: f64) -> String {
         (0, 0, s) => format!("{s} s"),
         (0, min, s) => format!("{min} min {s} s"),
         (h, min, _) => format!("{h} h {min} min"),
-    }
-}
-
-/// All of it.
-pub(crate) fn memory(machine: &Machine) -> String {
-    format!("{:.1} GB", machine.memory_bytes as f64 * 1e-9)
-}
-
-/// Of the checkout.
-pub(crate) fn commit(versions: &Versions) -> String {
-    let Some(commit) = &versions.commit else {
-        return "unknown".to_owned();
-    };
-    let short = commit.get(..10).unwrap_or(commit);
-    match versions.dirty {
-        true => format!("{short} with changes"),
-        false => short.to_owned(),
     }
 }
 
