@@ -133,3 +133,15 @@ pub(crate) fn lab_program(weft: &Path) -> Result<PathBuf> {
     );
     Ok(lab)
 }
+
+/// What was asked for, each once; or the default.
+pub(crate) fn chosen<T: Copy + PartialEq>(asked: &[T], default: &[T]) -> Vec<T> {
+    let asked = if asked.is_empty() { default } else { asked };
+    let mut once = Vec::new();
+    for one in asked {
+        if !once.contains(one) {
+            once.push(*one);
+        }
+    }
+    once
+}

@@ -2,79 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
-
-use super::results::{Cell, Results};
-use super::scenario::{Arm, Links, Scenario, Traffic};
+use super::results::{Aggregate, Cell, Results};
+use super::scenario::{Links, Scenario};
 use crate::report::Values;
-
-/// A cell over all repetitions. In JSON a number is its mean and half of its 95 % interval (`ci95`, null of a single
-/// one).
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Aggregate {
-    /// What ran the nodes.
-    pub arm: Arm,
-    /// The network and its links.
-    pub scenario: Links,
-    /// What the measured users did.
-    pub traffic: Traffic,
-    /// Whether circuits had congestion control.
-    pub congestion_control: bool,
-    /// Streams of measured users that completed.
-    pub streams: usize,
-    /// Means over the measured users, one for each repetition: users of one share its links.
-    #[serde(serialize_with = "mean")]
-    pub goodput_mbit: Values,
-    /// Means over streams that completed, one for each repetition. In a short cell slow streams are not among them.
-    #[serde(serialize_with = "mean")]
-    pub ttlb_ms: Values,
-    /// Round trip of circuits: means over streams, one for each repetition.
-    #[serde(serialize_with = "mean")]
-    pub rtt_ms: Values,
-    /// Goodput lost against NoDropping, percent: over repetitions, each against its own. In JSON `lost_percent` and
-    /// `lost_percent_ci95`.
-    #[serde(flatten, serialize_with = "lost")]
-    pub lost_percent: Values,
-    /// Processor seconds of all relays for 10⁹ bytes of payload.
-    #[serde(serialize_with = "mean")]
-    pub cpu_s_per_gb: Values,
-    /// Resident memory of all relays at the end, megabytes (10⁶).
-    #[serde(serialize_with = "mean")]
-    pub relays_rss_mb: Values,
-    /// Open sockets of all relays at the end.
-    #[serde(serialize_with = "mean")]
-    pub relays_sockets: Values,
-}
-
-/// Mean and half of the interval, where there are several.
-fn interval(values: &Values) -> Option<(f64, Option<f64>)> {
-    let spread = values.spread()?;
-    Some((spread.mean, spread.ci95))
-}
-
-fn mean<S: Serializer>(values: &Values, to: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Mean {
-        mean: f64,
-        ci95: Option<f64>,
-    }
-    let mean = interval(values).map(|(mean, ci95)| Mean { mean, ci95 });
-    mean.serialize(to)
-}
-
-fn lost<S: Serializer>(values: &Values, to: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Lost {
-        lost_percent: Option<f64>,
-        lost_percent_ci95: Option<f64>,
-    }
-    let lost = interval(values);
-    let lost = Lost {
-        lost_percent: lost.map(|(mean, _)| mean),
-        lost_percent_ci95: lost.and_then(|(_, ci95)| ci95),
-    };
-    lost.serialize(to)
-}
 
 impl Results {
     /// Makes [`Results::cells`] of [`Results::runs`].
@@ -131,6 +61,7 @@ impl Aggregate {
 #[cfg(test)]
 mod tests {
     use super::super::results::Client;
+    use super::super::scenario::{Arm, Traffic};
     use super::*;
 
     #[test]

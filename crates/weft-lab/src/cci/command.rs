@@ -8,12 +8,13 @@ use clap::ValueEnum;
 use weft_model::links::Rate;
 use weft_stats::bounds::{Bounds, SEED};
 
+use super::options::Options;
 use super::plan::Choice;
 use super::results::Results;
 use super::run;
 use super::scenario::{Arm, Scenario, Traffic};
 use super::virtual_time;
-use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS, Switch, weft_program};
+use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS, Switch, chosen, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
 use crate::network::Program;
@@ -86,34 +87,6 @@ enum On {
     Netns,
     /// This process, in virtual time.
     Virtual,
-}
-
-/// What is measured.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// In virtual time.
-    is_virtual: bool,
-    pub(super) choice: Choice,
-    pub(super) cell: Duration,
-    pub(super) warm_up: Duration,
-    /// Faster links have this rate.
-    pub(super) at_most: Option<Rate>,
-    pub(super) circuits: usize,
-    pub(super) seed: u64,
-    pub(super) patience: Duration,
-    pub(super) weft: PathBuf,
-}
-
-/// What was asked for, each once; or the default.
-pub(crate) fn chosen<T: Copy + PartialEq>(asked: &[T], default: &[T]) -> Vec<T> {
-    let asked = if asked.is_empty() { default } else { asked };
-    let mut once = Vec::new();
-    for one in asked {
-        if !once.contains(one) {
-            once.push(*one);
-        }
-    }
-    once
 }
 
 impl Experiment for Options {

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use weft_plot::{Curve, Figure, Folder, Group, Kind, Look, Panel, Series, Value, Whiskers};
 
-use super::aggregate::Aggregate;
-use super::results::{Client, Results};
+use super::results::{Aggregate, Client, Results};
 use super::scenario::{Arm, Links, Traffic};
 use crate::report::Values;
 

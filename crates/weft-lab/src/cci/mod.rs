@@ -5,6 +5,7 @@
 mod aggregate;
 mod command;
 mod figures;
+mod options;
 mod plan;
 mod results;
 mod run;
@@ -12,9 +13,8 @@ mod scenario;
 mod tables;
 mod virtual_time;
 
-pub use aggregate::Aggregate;
-pub(crate) use command::chosen;
-pub use command::{Args, Options};
-pub use results::{Cell, Client, Results, Testbed};
+pub use command::Args;
+pub use options::Options;
+pub use results::{Aggregate, Cell, Client, Results, Testbed};
 pub(crate) use scenario::consensus_params;
 pub use scenario::{Arm, Links, Scenario, Traffic};

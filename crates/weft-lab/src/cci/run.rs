@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use weft_model::links::Topology;
 use weft_model::traffic::Record;
+use weft_model::links::Topology;
 
-use super::command::Options;
+use super::options::Options;
 use super::plan::Network;
 use super::results::{Cell, Client, Results};
 use super::scenario::{Arm, Scenario, Traffic, consensus_params};
@@ -150,7 +150,7 @@ fn one_network(
         name: Some("cci".to_owned()),
         seed: options.seed,
     };
-    let links = links(options, network.links)?;
+    let links = options.links(network.links)?;
     let cast = cast(options, network)?;
     let mut overlay = Overlay::start(&links, &testbed, &cast, options.patience, &stop)?;
     clock.done += START;
@@ -178,15 +178,6 @@ fn one_network(
     Ok(())
 }
 
-/// The links of a scenario, none faster than asked for.
-pub(super) fn links(options: &Options, scenario: Scenario) -> Result<Topology> {
-    let topology = scenario.topology()?;
-    Ok(match options.at_most {
-        Some(rate) => topology.at_most(rate),
-        None => topology,
-    })
-}
-
 /// Gives the links the settings of a scenario, and lets TCP and circuits get used to them: the same traffic for a
 /// while, then new circuits.
 fn prepare(
@@ -196,7 +187,7 @@ fn prepare(
     seed: u64,
     stop: &Stop,
 ) -> Result<()> {
-    overlay.change(links(options, scenario)?)?;
+    overlay.change(options.links(scenario)?)?;
     if options.warm_up.is_zero() {
         return Ok(());
     }

@@ -10,10 +10,9 @@ use anyhow::{Context as _, Result, ensure};
 use weft_model::traffic::Record;
 use weft_virtual::{Files, World};
 
-use super::command::Options;
+use super::options::Options;
 use super::plan::Network;
 use super::results::{Cell, Client, Results, Testbed};
-use super::run::links;
 use super::scenario::{Arm, Scenario, Traffic};
 use crate::experiment::{Progress, Session};
 use crate::overlay::place::{Role, find};
@@ -137,7 +136,7 @@ fn gather(results: &mut Results, done: &BTreeMap<usize, (Task, Result<Measured>)
 /// Runs one cell.
 fn measure(options: &Options, task: &Task, meter: &Meter<'_>) -> Result<Measured> {
     let (scenario, traffic) = task.cell;
-    let topology = links(options, scenario)?;
+    let topology = options.links(scenario)?;
     let mut files = Files::default();
     files.insert(TOPOLOGY, topology.to_string().into_bytes());
     let text = scenario_text(&topology, &task.network, traffic, options)?;

@@ -12,6 +12,7 @@ mod flow;
 mod graph;
 pub(crate) mod network;
 mod plan;
+mod prepare;
 mod read;
 mod run;
 mod simulation;

@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::command::Simulate;
 use super::network::CONFIGURATION;
+use super::prepare::Prepare;
 use super::read;
 use crate::cci::Results;
 use crate::experiment::{Progress, Session};
@@ -38,17 +38,17 @@ const FAILURES: usize = 3;
 /// # Errors
 ///
 /// The simulations cannot be written, Shadow cannot be started, or results cannot be kept.
-pub(super) fn all(simulate: &Simulate, session: &mut Session<'_>) -> Result<Results> {
+pub(super) fn all(prepare: &Prepare, shadow: &Path, session: &mut Session<'_>) -> Result<Results> {
     let folder = session.folder().context("simulations need a folder")?;
     // Shadow runs in the folders of the simulations.
     let folder = fs::canonicalize(folder).context("finding the folder of the results")?;
     let folder = folder.join(FOLDER);
-    let plan = simulate.prepare.write(&folder)?;
-    let settings = &simulate.prepare.settings;
+    let plan = prepare.write(&folder)?;
+    let settings = &prepare.settings;
     let mut results = read::begin(&plan, session, Some(&settings.weft));
     results
         .more_settings
-        .extend(version(&simulate.shadow).map(|version| ("shadow".to_owned(), version)));
+        .extend(version(shadow).map(|version| ("shadow".to_owned(), version)));
     let stop = session.stop();
     let mut failures = 0;
     for (number, simulation) in plan.simulations.iter().enumerate() {
@@ -63,7 +63,7 @@ pub(super) fn all(simulate: &Simulate, session: &mut Session<'_>) -> Result<Resu
         progress(0.0);
         let whole = settings.stop_at().as_secs_f64();
         let ended = simulate_in(
-            &simulate.shadow,
+            shadow,
             &place,
             || stop.is_requested(),
             |now| {
