@@ -1,125 +1,12 @@
 //! The results of all jobs, by arm and model.
 
-use serde::Serialize;
+use std::time::Duration;
+
 use weft_model::traffic::Record;
+use weft_model::traffic::records::Summary;
 use weft_model::traffic::records::{Figure, Summary};
-use weft_virtual::results::CircuitResults;
 
-use super::results::{Outcome, Results};
-
-/// How many streams went how.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Streams {
-    /// How many began.
-    pub count: usize,
-    /// Those of which all bytes arrived.
-    pub complete: usize,
-    /// Those that failed.
-    pub failed: usize,
-    /// Those that were open at the end.
-    pub unfinished: usize,
-    /// Payload that arrived at clients.
-    pub down_bytes: u64,
-    /// Payload that clients sent.
-    pub up_bytes: u64,
-    /// Time to first byte.
-    pub ttfb_ms: Option<Figure>,
-    /// Time to last byte, of complete streams.
-    pub ttlb_ms: Option<Figure>,
-    /// From request to answer.
-    pub rtt_ms: Option<Figure>,
-    /// Of complete streams.
-    pub goodput_mbit: Option<Figure>,
-}
-
-/// How circuits of clients went.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Circuits {
-    /// How many were launched.
-    pub count: usize,
-    /// How many of them were built.
-    pub built: usize,
-    /// How long that took.
-    pub build_ms: Option<Figure>,
-    /// From BEGIN to CONNECTED, over streams.
-    pub round_trip_ms: Option<Figure>,
-}
-
-/// One arm.
-#[derive(Clone, Debug, Serialize)]
-pub struct OfArm {
-    /// Its name.
-    pub arm: String,
-    /// How many repetitions it has.
-    pub repetitions: usize,
-    /// Time of all of them, seconds.
-    pub simulated_s: f64,
-    /// Relays of a network.
-    pub relays: usize,
-    /// Clients of a network.
-    pub clients: usize,
-    /// All repetitions together.
-    pub streams: Streams,
-    /// Bytes of cells that relays wrote to links.
-    pub relayed_bytes: u64,
-    /// Discrete events.
-    pub events: u64,
-    /// All repetitions together.
-    pub circuits: Circuits,
-    /// The same streams by model, in order of names.
-    pub models: Vec<OfModel>,
-    /// Streams of each repetition.
-    #[serde(skip)]
-    pub(super) each: Vec<Summary>,
-}
-
-/// Users of one model in one arm.
-#[derive(Clone, Debug, Serialize)]
-pub struct OfModel {
-    /// Its name.
-    pub model: String,
-    /// Their streams in all repetitions.
-    pub streams: Streams,
-    /// In each repetition.
-    #[serde(skip)]
-    pub(super) each: Vec<Summary>,
-}
-
-impl From<Summary> for Streams {
-    fn from(summary: Summary) -> Streams {
-        Streams {
-            count: summary.streams,
-            complete: summary.complete,
-            failed: summary.failed,
-            unfinished: summary.streams - summary.complete - summary.failed,
-            down_bytes: summary.down_bytes,
-            up_bytes: summary.up_bytes,
-            ttfb_ms: summary.ttfb_ms,
-            ttlb_ms: summary.ttlb_ms,
-            rtt_ms: summary.rtt_ms,
-            goodput_mbit: summary.goodput_mbit,
-        }
-    }
-}
-
-impl Circuits {
-    /// Of these.
-    pub(super) fn of<'a>(circuits: impl Iterator<Item = &'a CircuitResults>) -> Circuits {
-        let (mut count, mut builds, mut round_trips) = (0, Vec::new(), Vec::new());
-        for circuit in circuits {
-            count += 1;
-            builds.extend(circuit.built.map(|time| time.as_secs_f64() * 1e3));
-            let own = circuit.round_trips.iter();
-            round_trips.extend(own.map(|time| time.as_secs_f64() * 1e3));
-        }
-        Circuits {
-            count,
-            built: builds.len(),
-            build_ms: Figure::of(&builds),
-            round_trip_ms: Figure::of(&round_trips),
-        }
-    }
-}
+use super::results::{Circuits, OfArm, OfModel, Outcome, Results, Streams};
 
 /// The sum over outcomes.
 fn sum(outcomes: &[&Outcome], of: impl Fn(&Outcome) -> u64) -> u64 {
@@ -185,8 +72,20 @@ impl OfArm {
 }
 
 impl Results {
+    /// Makes all numbers of what was added.
+    pub(super) fn sum_up(&mut self, elapsed: Duration, peak_rss_bytes: u64) {
+        self.elapsed_s = elapsed.as_secs_f64();
+        self.peak_rss_bytes = peak_rss_bytes;
+        self.finished = self.jobs.len() == self.outcomes.len()
+            && self
+                .outcomes
+                .iter()
+                .all(|outcome| outcome.is_whole(self.duration_s));
+        self.aggregate();
+    }
+
     /// Makes all numbers from [`Results::outcomes`].
-    pub(super) fn aggregate(&mut self) {
+    fn aggregate(&mut self) {
         let all: Vec<&Outcome> = self.outcomes.iter().collect();
         let (_, streams) = streams(&all, |_| true);
         let mut arms: Vec<(usize, &str)> = Vec::new();

@@ -6,9 +6,8 @@ use anyhow::Result;
 use weft_model::traffic::Record;
 use weft_plot::{Curve, Figure, Folder, Look, Panel};
 
-use super::aggregate::OfArm;
-use super::results::{Outcome, Results};
-use super::tables::{One, busiest, megabytes, rates, total};
+use super::results::{OfArm, Outcome, Results};
+use super::series::{One, busiest, megabytes, rates, total};
 
 /// The most arms whose relays have a panel of their own.
 const ARMS: usize = 6;

@@ -112,7 +112,15 @@ impl Runner<'_> {
     pub(crate) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
         match self.testbed {
             Testbed::Virtual => virtual_time::run(self.source, job, self.seed, meter),
-            Testbed::Netns => self.run_netns(job, meter),
+            Testbed::Netns => {
+                let runner = netns::Runner {
+                    source: self.source,
+                    seed: self.seed,
+                    weft: self.weft,
+                    stop: self.stop,
+                };
+                runner.run(job, meter)
+            }
             Testbed::Shadow => {
                 let simulations = self.simulations.as_ref();
                 simulations

@@ -19,6 +19,7 @@ mod torrc;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,6 @@ use weft_virtual::{Results, Scenario, Setup};
 
 use super::jobs::{Job, Measured, Meter};
 use super::source::Source;
-use super::testbed::Runner;
 use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
 use crate::net::{self, Host, Testbed};
 use crate::network::Program;
@@ -96,13 +96,22 @@ pub(super) fn check_arms(source: &Source) -> Result<()> {
     Ok(())
 }
 
+/// What jobs are run with.
+pub(super) struct Runner<'a> {
+    pub(super) source: &'a Source,
+    pub(super) seed: u64,
+    /// The `weft` that runs the nodes.
+    pub(super) weft: &'a Path,
+    pub(super) stop: &'a Stop,
+}
+
 impl Runner<'_> {
     /// Runs a job to its end, or until Ctrl-C.
     ///
     /// # Errors
     ///
     /// The network does not start, a node ends, or the scenario is wrong in a way that shows only now.
-    pub(super) fn run_netns(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
+    pub(super) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
         crate::process::raise_file_limit();
         let scenario = &self.source.scenario;
         let files = &self.source.files;

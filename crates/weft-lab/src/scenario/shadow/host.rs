@@ -2,20 +2,18 @@
 //! MetricsPort; for a client its user is driven, and the events of its circuits are noted. The results are files in the
 //! folder of the host, which is the current one.
 
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
-use serde::{Deserialize, Serialize};
-use weft_model::traffic::Model;
 use weft_model::traffic::records::json_lines;
-use weft_virtual::results::RelayResults;
+use weft_model::traffic::Model;
 
 use super::super::netns::circuits::Watch;
 use super::super::netns::relays::Sampler;
+use super::work::{CIRCUITS, Client, RELAY, Relay, RelayFile, Task, Work};
 use super::{MAX_BYTES, read};
 use crate::control::Control;
 use crate::experiment::json;
@@ -26,64 +24,11 @@ use crate::shadow::RECORDS;
 use crate::shadow::network::write;
 use crate::stop::Stop;
 
-/// The name of the command.
-pub(super) const HOST_COMMAND: &str = "simulated-host";
-/// A relay's results.
-pub(super) const RELAY: &str = "relay.json";
-/// A client's circuits.
-pub(super) const CIRCUITS: &str = "circuits.json";
-
 /// Measures on a host of a simulated network what a file asks for.
 #[derive(Debug, clap::Args)]
 pub struct HostArgs {
     /// What `weft lab` wrote for this host.
     file: PathBuf,
-}
-
-/// What is measured on a host, beside one of its nodes.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Work {
-    /// The host's name.
-    pub(super) host: String,
-    /// The node's.
-    pub(super) nickname: String,
-    /// When the run begins, since the Unix epoch.
-    pub(super) begin: Duration,
-    /// How long it is.
-    pub(super) duration: Duration,
-    pub(super) task: Task,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Task {
-    Relay(Relay),
-    Client(Box<Client>),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Relay {
-    /// Of samples.
-    pub(super) interval: Duration,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Client {
-    pub(super) model_name: String,
-    pub(super) model: Model,
-    /// When the user begins, since the beginning of the run.
-    pub(super) start: Duration,
-    pub(super) servers: Vec<SocketAddr>,
-    pub(super) seed: u64,
-    /// The host of each relay by its nickname.
-    pub(super) names: BTreeMap<String, String>,
-}
-
-/// What a relay did.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RelayFile {
-    pub(super) results: RelayResults,
-    /// Bytes of cells that it wrote to links.
-    pub(super) cells: u64,
 }
 
 /// Measures, and writes the files.

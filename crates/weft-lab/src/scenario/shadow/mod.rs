@@ -7,6 +7,7 @@
 
 mod host;
 mod read;
+mod work;
 mod write;
 
 use std::fs;

@@ -10,7 +10,7 @@ use weft_virtual::results::CircuitResults;
 use weft_virtual::{Results, Scenario, Setup};
 
 use super::super::netns::host_name;
-use super::host::{CIRCUITS, RELAY, RelayFile};
+use super::work::{CIRCUITS, RELAY, RelayFile};
 use crate::shadow::{PlannedUser, records_of};
 
 /// The longest file that is read.

@@ -15,7 +15,7 @@ use weft_virtual::Setup;
 use super::super::jobs::Job;
 use super::super::netns::{self, links};
 use super::Simulations;
-use super::host::{Client, HOST_COMMAND, Relay, Task, Work};
+use super::work::{Client, HOST_COMMAND, Relay, Task, Work};
 use crate::experiment::json;
 use crate::network::Program;
 use crate::nodes::torrc::{Common, Duty, Owner};
