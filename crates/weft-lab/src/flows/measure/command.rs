@@ -7,10 +7,11 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use weft_stats::bounds::{Bounds, SEED};
 
-use super::mix::{self, Asked, Users};
-use super::place::Way;
+use super::mix::{self, Asked};
+use super::options::Options;
 use super::results::Results;
 use super::run;
+use super::way::Way;
 use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS, weft_program};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
@@ -91,19 +92,6 @@ pub struct Args {
 
 /// Users need at least one.
 const CLIENTS: Bounds<usize> = Bounds::new(1, NODES.most());
-
-/// What is measured.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub(super) users: Vec<Users>,
-    pub(super) way: Way,
-    pub(super) duration: Duration,
-    pub(super) spread: Duration,
-    pub(super) repetitions: u32,
-    pub(super) seed: u64,
-    pub(super) patience: Duration,
-    pub(super) weft: PathBuf,
-}
 
 impl Args {
     fn way(&self) -> Result<Way> {

@@ -4,11 +4,14 @@
 mod command;
 mod figures;
 mod mix;
+mod options;
 mod place;
 mod results;
 mod run;
 mod tables;
+mod way;
 
-pub use command::{Args, Options};
+pub use command::Args;
 pub use mix::Asked;
+pub use options::Options;
 pub use results::{OfModel, OfRepetition, Results};

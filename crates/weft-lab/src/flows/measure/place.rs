@@ -1,122 +1,19 @@
-//! Where users are, and what their streams go through.
+//! Where users are, and what is up for them.
 
-use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use weft_model::links::Topology;
 
-use super::command::Options;
 use super::mix::Users;
+use super::options::Options;
+use super::way::Way;
 use crate::flows::{FlowClient, FlowServer, Site};
 use crate::net::{self, Host};
 use crate::network::Program;
 use crate::overlay::{Cast, Overlay};
 use crate::stop::Stop;
 use crate::up::{Kind, Plan, Up};
-
-/// How long a SOCKS port may take to accept a connection.
-const ACCEPT: Duration = Duration::from_secs(3);
-
-/// What streams go through.
-#[derive(Clone, Debug)]
-pub(super) enum Way {
-    /// A private network on loopback.
-    Loopback {
-        kind: Kind,
-        relays: usize,
-        exits: usize,
-        clients: usize,
-    },
-    /// A private network on a testbed with these links.
-    Testbed { kind: Kind, topology: Box<Topology> },
-    /// A SOCKS port that is there.
-    Socks(SocketAddr),
-    /// Nothing.
-    Direct,
-}
-
-fn program(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Weft => "Weft",
-        Kind::Tor => "C tor",
-        Kind::Mixed => "Weft and C tor by turns",
-    }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Way::Loopback {
-                kind,
-                relays,
-                exits,
-                clients,
-            } => write!(
-                f,
-                "a private network of {} on loopback (relays: {relays}, exits: {exits}, clients: {clients})",
-                program(*kind)
-            ),
-            Way::Testbed { kind, topology } => write!(
-                f,
-                "a private network of {} on the testbed {}",
-                program(*kind),
-                topology.name()
-            ),
-            Way::Socks(address) => write!(f, "the SOCKS port {address}"),
-            Way::Direct => f.write_str("TCP without Tor"),
-        }
-    }
-}
-
-impl Way {
-    /// An error if what it needs is not there.
-    pub(super) fn check(&self) -> Result<()> {
-        match self {
-            Way::Loopback { kind, .. } => needs_tor(*kind),
-            Way::Testbed { kind, .. } => {
-                ensure!(
-                    *kind != Kind::Mixed,
-                    "--kind mixed is for networks on loopback: on a testbed one program runs all nodes, weft or tor"
-                );
-                if let Some(missing) = net::missing() {
-                    anyhow::bail!("{missing}");
-                }
-                needs_tor(*kind)
-            }
-            Way::Socks(address) => {
-                ensure!(
-                    address.ip().is_loopback(),
-                    "--socks {address} is not on this machine: name a port of 127.0.0.0/8 or ::1, as `weft lab up` prints it"
-                );
-                TcpStream::connect_timeout(address, ACCEPT).with_context(|| {
-                    format!(
-                        "nobody listens at --socks {address}: start a private network with `weft lab up`, which prints \
-                         its SOCKS ports, or leave --socks out"
-                    )
-                })?;
-                Ok(())
-            }
-            Way::Direct => Ok(()),
-        }
-    }
-
-    /// What its start takes about as long as, for the time that is left.
-    pub(super) fn start_takes(&self) -> Duration {
-        match self {
-            Way::Loopback { .. } | Way::Testbed { .. } => Duration::from_secs(12),
-            Way::Socks(_) | Way::Direct => Duration::ZERO,
-        }
-    }
-}
-
-fn needs_tor(kind: Kind) -> Result<()> {
-    match kind {
-        Kind::Weft => Ok(()),
-        Kind::Tor | Kind::Mixed => Program::tor_of_its_own().map(drop),
-    }
-}
 
 /// What is up. Dropping it ends it.
 pub(super) enum Place {
@@ -295,12 +192,5 @@ mod tests {
         };
         assert_eq!(names(1, 1), ["bulk1", "web1", "web2"]);
         assert_eq!(names(3, 2), ["bulk1-r2", "web1-r2", "web2-r2"]);
-    }
-
-    #[test]
-    fn only_ports_of_this_machine_are_asked() {
-        let far = Way::Socks(SocketAddr::from(([192, 0, 2, 1], 9050)));
-        let error = far.check().expect_err("refused").to_string();
-        assert!(error.contains("is not on this machine"), "{error}");
     }
 }

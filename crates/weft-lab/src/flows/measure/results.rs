@@ -7,7 +7,7 @@ use serde::Serialize;
 use weft_model::traffic::Record;
 use weft_model::traffic::records::{Outcome, Summary};
 
-use super::command::Options;
+use super::options::Options;
 use crate::experiment::Session;
 use crate::machine::{Machine, Versions};
 

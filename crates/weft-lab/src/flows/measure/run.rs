@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Error, Result, anyhow, bail};
 use weft_model::traffic::Record;
 
-use super::command::Options;
+use super::options::Options;
 use super::place::Place;
 use super::results::Results;
 use crate::experiment::{Progress, Session};
