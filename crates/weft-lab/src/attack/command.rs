@@ -17,7 +17,7 @@ use super::options::{Options, max_connections};
 use super::results::{Failed, Results, SCHEMA, Setting};
 use super::round::round;
 use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE, REPETITIONS, weft_program};
-use crate::bench::start::Program;
+use crate::bench::program::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Progress, Report, Session, turns};
 use crate::machine::Cpus;
 use crate::process::raise_file_limit;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 
-use crate::bench::start::Program;
+use crate::bench::program::Program;
 use crate::machine::Cpus;
 use crate::process::raise_file_limit;
 

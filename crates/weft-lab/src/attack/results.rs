@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Options;
 use super::probes::Fared;
-use super::summary::summary;
 use super::target::Held;
+use crate::bench::program::Program;
 use crate::bench::report::Report;
-use crate::bench::start::Program;
 use crate::machine::{Machine, Versions};
 use weft_stats::Summary;
 
@@ -227,18 +226,6 @@ pub struct AttackSummary {
     pub generator_busy: bool,
     /// What falls short of the bars; empty: nothing.
     pub missed: Vec<String>,
-}
-
-impl Results {
-    /// Finds the summaries by the rounds that there are.
-    pub(super) fn sum_up(&mut self) {
-        let summaries = self.attacks.iter().filter_map(|attack| {
-            let rounds = self.rounds.iter().filter(|round| round.attack == *attack);
-            let rounds: Vec<&Round> = rounds.collect();
-            summary(attack, &rounds, self.setting.generator_cpus.len().max(1))
-        });
-        self.summaries = summaries.collect();
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use weft_stats::Summary;
 
 use super::catalogue::ATTACKS;
 use super::definition::Attack;
-use super::results::{AttackSummary, FILES_LEFT, Round};
-use super::tables::percent;
+use super::results::{AttackSummary, FILES_LEFT, Results, Round};
 use super::target::LITTLE_MEMORY;
 
 /// What honest circuits must keep of their throughput.
@@ -18,12 +17,20 @@ const BUSY: f64 = 0.95;
 /// Resident memory that a target may take more, where that is bounded, in bytes.
 const MEMORY: u64 = LITTLE_MEMORY + LITTLE_MEMORY / 10;
 
+impl Results {
+    /// Finds the summaries by the rounds that there are.
+    pub(super) fn sum_up(&mut self) {
+        let summaries = self.attacks.iter().filter_map(|attack| {
+            let rounds = self.rounds.iter().filter(|round| round.attack == *attack);
+            let rounds: Vec<&Round> = rounds.collect();
+            summary(attack, &rounds, self.setting.generator_cpus.len().max(1))
+        });
+        self.summaries = summaries.collect();
+    }
+}
+
 /// What these rounds of one attack add up to, if there are any.
-pub(super) fn summary(
-    attack: &str,
-    rounds: &[&Round],
-    generator_cpus: usize,
-) -> Option<AttackSummary> {
+fn summary(attack: &str, rounds: &[&Round], generator_cpus: usize) -> Option<AttackSummary> {
     let of = |number: &dyn Fn(&Round) -> f64| Summary::of(rounds.iter().map(|round| number(round)));
     let mut one = AttackSummary {
         attack: attack.to_owned(),
@@ -108,4 +115,8 @@ pub(super) fn summary(
     }
     one.missed = missed;
     Some(one)
+}
+
+pub(super) fn percent(summary: &Summary) -> String {
+    format!("{:.0} %", summary.median * 100.0)
 }

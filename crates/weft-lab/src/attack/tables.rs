@@ -7,6 +7,7 @@ use weft_stats::Summary;
 
 use super::catalogue::find;
 use super::results::{AttackSummary, Results, Round};
+use super::summary::percent;
 use crate::report::{Metric, Table, Values};
 
 impl Results {
@@ -267,10 +268,6 @@ impl fmt::Display for Results {
         }
         Ok(())
     }
-}
-
-pub(super) fn percent(summary: &Summary) -> String {
-    format!("{:.0} %", summary.median * 100.0)
 }
 
 /// The median; its range too if that is wider than a twentieth of it.

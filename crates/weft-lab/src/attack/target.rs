@@ -13,8 +13,9 @@ use weft_dir::private_authority::AuthorityKeys;
 
 use super::microdescs;
 use crate::bench::aim::Aim;
+use crate::bench::program::Program;
 use crate::bench::report::PAYLOAD_PER_CELL;
-use crate::bench::start::{MIDDLE, Program, Running};
+use crate::bench::start::{MIDDLE, Running};
 use crate::bench::{self, Direction, Mode, pin};
 use crate::network::keys_by_tor_gencert;
 use crate::ports::Port;

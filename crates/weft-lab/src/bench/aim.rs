@@ -19,6 +19,24 @@ pub struct Aim {
     pub ntor: [u8; 32],
 }
 
+/// What is at the address of the target.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Peer {
+    /// A relay.
+    Relay(Aim),
+    /// A bare pipe: cells inside TLS, without the handshakes of Tor.
+    Pipe(SocketAddr),
+}
+
+impl Peer {
+    pub(super) fn address(&self) -> SocketAddr {
+        match self {
+            Peer::Relay(aim) => aim.address,
+            Peer::Pipe(address) => *address,
+        }
+    }
+}
+
 /// What is known of a relay so far. Sources are merged: what came first stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {

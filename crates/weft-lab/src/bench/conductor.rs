@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::aim::Peer;
 use super::live;
 use super::live::Preset;
 use super::measuring::{Counted, Counts, Sample};
@@ -17,7 +18,7 @@ use super::options::{Options, default_window};
 use super::prepare::{Sizes, empty_report, start_target};
 use super::report::{Idle, Measured, Report};
 use super::start::Running;
-use super::world::{Counters, News, Peer, Plan, SharedStage, Stage, Timed, World};
+use super::world::{Counters, News, Plan, SharedStage, Stage, Timed, World};
 use crate::ports::Port;
 use crate::process::Usage;
 

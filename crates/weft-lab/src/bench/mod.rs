@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `command`, `options`, `mode` | the command, and what it asks for |
 //! | [`aim`], `sources` | the target's address and keys, and where they are read |
-//! | [`start`] | starting a target |
+//! | [`program`], [`start`] | the programs that can be a target, and starting one |
 //! | `arti` | what differs for Arti's relay |
 //! | `live` | the mix of a relay of the public network: numbers, their sources, decisions |
 //! | `capacity`, `search` | the highest rate that a target bears: bisection, and the rounds of it |
@@ -42,6 +42,7 @@ mod options;
 pub mod pin;
 pub mod pipe;
 mod prepare;
+pub mod program;
 pub mod report;
 mod search;
 mod sources;

@@ -9,7 +9,7 @@ use super::aim::Aim;
 use super::capacity::Capacity;
 use super::live::Preset;
 use super::mode::{Direction, Mode};
-use super::start::Program;
+use super::program::Program;
 
 /// What to measure.
 #[derive(Clone, Debug)]

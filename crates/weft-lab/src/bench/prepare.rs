@@ -5,12 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::aim::Peer;
 use super::capacity::{P99, RESOLUTION, STEPS};
 use super::mode::Mode;
 use super::options::{CIRCUITS, LINKS, Options, RATE, Target, WINDOW, is_private};
+use super::program::Program;
 use super::report::{Load, PAYLOAD_PER_CELL, Report, SCHEMA, Target as ReportTarget};
-use super::start::{Program, Running};
-use super::world::Peer;
+use super::start::Running;
 use super::{live, pin, start};
 use crate::args::LASTS;
 use crate::ports::Port;

@@ -12,7 +12,7 @@ use super::options::Options;
 use super::results::Soak;
 use super::{figures, run};
 use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE, weft_program};
-use crate::bench::start::Program;
+use crate::bench::program::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Report, Session};
 use crate::report::Table;
 

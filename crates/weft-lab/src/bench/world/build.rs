@@ -16,7 +16,9 @@ use weft_cell::{Cell, CellView, ChanCmd, RelayCmd};
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::ntor;
 
-use super::{Circuit, CircuitEnd, Flow, INITIATOR, Peer, World};
+use super::circuit::{Build, Circuit, CircuitEnd, Flow, INITIATOR};
+use super::state::World;
+use crate::bench::aim::Peer;
 use crate::bench::options::CIRCUITS;
 
 /// Circuits that are being built at a time, so that the target's bounds on onionskins hold.
@@ -25,32 +27,6 @@ pub(super) const BUILDING: usize = 32;
 /// The number of a circuit is the lower bits of its id; those above it count how often it was used.
 const NUMBERS: u32 = 1 << 17;
 const _: () = assert!(CIRCUITS.most() < NUMBERS as usize);
-
-/// How far the building of a circuit has come.
-pub(super) enum Build {
-    /// CREATE2 has been sent.
-    Creating(ntor::ClientState),
-    /// EXTEND2 has been sent; the relay's layer.
-    Extending(OriginCircuit),
-    /// A cell that opens a circuit through a pipe has been sent.
-    Announced,
-}
-
-impl std::fmt::Debug for Build {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Build::Creating(_) => "Creating",
-            Build::Extending(_) => "Extending",
-            Build::Announced => "Announced",
-        })
-    }
-}
-
-impl Build {
-    pub(super) fn is_extending(&self) -> bool {
-        !matches!(self, Build::Creating(_))
-    }
-}
 
 impl World {
     /// Begins further circuits; true when the first `wanted` can carry cells.

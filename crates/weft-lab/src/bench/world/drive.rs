@@ -5,10 +5,14 @@ use weft_cell::frame::{self, Frame};
 use weft_cell::{CELL_LEN, CellView, ChanCmd};
 
 use super::build::number_of;
-use super::{CircuitEnd, Flow, Peer, Side, Stage, World};
+use super::circuit::{CircuitEnd, Flow};
+use super::ends::Side;
+use super::orders::Stage;
+use super::state::World;
+use crate::bench::aim::Peer;
 use crate::bench::latency::SAMPLE;
 use crate::bench::link::RECORD;
-use crate::bench::{Direction, Mode};
+use crate::bench::mode::{Direction, Mode};
 
 /// The longest variable-length cell that may come (padding).
 const MAX_VARIABLE: usize = 4096;

@@ -9,8 +9,9 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_core::handshake::EphemeralKeys;
 use weft_tls::{LinkKey, LinkLifetimes, LinkTls};
 
+use super::plan::Plan;
 use super::primes::Primes;
-use super::{FIRST_LINK, FIRST_LISTENER, Plan};
+use super::tokens::{FIRST_LINK, FIRST_LISTENER};
 
 /// A relay that we play at the far side of the target.
 #[derive(Debug)]

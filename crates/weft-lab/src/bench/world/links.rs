@@ -10,9 +10,14 @@ use mio::{Interest, Token};
 use weft_core::handshake::{LinkHandshake, PeerIdentity, Role};
 use weft_tls::LinkSession;
 
-use super::{End, FIRST_LINK, INITIATOR, Peer, Phase, Side, Stage, World};
-use crate::bench::Mode;
+use super::circuit::INITIATOR;
+use super::ends::{End, Phase, Side};
+use super::orders::Stage;
+use super::state::World;
+use super::tokens::FIRST_LINK;
+use crate::bench::aim::Peer;
 use crate::bench::link::{BATCH, Link, RECORD, Read};
+use crate::bench::mode::Mode;
 
 /// Links that are being opened at a time when links are what is measured.
 pub(super) const OPENING: usize = 16;

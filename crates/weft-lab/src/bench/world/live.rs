@@ -4,45 +4,17 @@
 //! and when the target has passed it on, the circuit's number may be used for the next one. A link closes once no
 //! circuit is on it: one of ours is opened anew, and the target opens its own when a circuit needs it.
 
-use std::collections::VecDeque;
-
 use anyhow::Result;
 use weft_cell::{Cell, ChanCmd};
 
 use super::build::BUILDING;
-use super::{CircuitEnd, Peer, Phase, Plan, Side, World};
-use crate::bench::live::Preset;
-use crate::bench::live::mix::{At, Decision, Mix};
+use super::circuit::CircuitEnd;
+use super::ends::{End, Phase, Side};
+use super::state::World;
+use crate::bench::live::mix::{At, Decision};
 
 /// How often links are drawn for a circuit before it waits for those that are being closed or opened.
 const DRAWS: usize = 16;
-
-/// The live mix of one world.
-#[derive(Debug)]
-pub(super) struct Live {
-    pub(super) mix: Mix,
-    /// It has a rate.
-    pub(super) has_started: bool,
-    /// Circuits to be made anew.
-    vacant: VecDeque<usize>,
-}
-
-impl Live {
-    pub(super) fn new(preset: Preset, plan: &Plan) -> Live {
-        let mut shape = preset.shape();
-        if matches!(plan.peer, Peer::Pipe(_)) {
-            // A pipe's links come in pairs that end together.
-            shape.circuits_per_origin_link = f64::INFINITY;
-            shape.circuits_per_hop_link = f64::INFINITY;
-        }
-        let links = (plan.origin_links, plan.next_hops);
-        Live {
-            mix: Mix::new(shape, plan.circuits, links, plan.seed),
-            has_started: false,
-            vacant: VecDeque::new(),
-        }
-    }
-}
 
 impl World {
     /// The mix has a rate, or another one.
@@ -285,7 +257,7 @@ impl World {
         };
         self.ends.remove(key);
         self.churn.links_closed += 1;
-        let another = |(_, end): (usize, &super::End)| end.side == Side::NextHop(number);
+        let another = |(_, end): (usize, &End)| end.side == Side::NextHop(number);
         if !self.ends.iter().any(another)
             && let Some(hop) = self.hops.get_mut(number)
         {

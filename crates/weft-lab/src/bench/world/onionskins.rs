@@ -8,7 +8,10 @@ use weft_cell::circ_msg::{CreateReply, CreateRequest, handshake_type};
 use weft_cell::{Cell, CellView, ChanCmd};
 use weft_crypto::handshake::ntor;
 
-use super::{INITIATOR, Peer, Phase, World};
+use super::circuit::INITIATOR;
+use super::ends::Phase;
+use super::state::World;
+use crate::bench::aim::Peer;
 
 impl World {
     /// Keeps `window` CREATE2 cells unanswered on every link.
