@@ -18,6 +18,7 @@
 
 mod bar;
 mod bars;
+mod host;
 mod launch;
 mod metrics;
 pub(crate) mod pack;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use weft_lab::bench::report::Report;
 
 use super::bar::Bar;
-use super::pack::record::Pack;
+use super::host::Host;
 use super::plan::Point;
 use weft_lab::machine::{Machine, Versions};
 use weft_stats::Summary;
@@ -39,6 +39,32 @@ pub(crate) struct Results {
     pub(crate) pack: Option<Pack>,
     pub(crate) bars: Vec<Bar>,
     pub(crate) runs: Vec<Run>,
+}
+
+/// Fields of a record of a pack.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Pack {
+    pub(crate) host: Host,
+    /// Rows that were not measured.
+    pub(crate) left_out: Vec<LeftOut>,
+    /// Seconds of each run that the record is of.
+    pub(crate) sessions: Vec<f64>,
+}
+
+/// A row that was not measured, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeftOut {
+    pub(crate) what: String,
+    pub(crate) why: String,
+}
+
+impl LeftOut {
+    pub(super) fn new(what: &str, why: &str) -> LeftOut {
+        LeftOut {
+            what: what.to_owned(),
+            why: why.to_owned(),
+        }
+    }
 }
 
 /// What was asked for.

@@ -4,9 +4,8 @@ use weft_lab::bench::report::{
     Capacity, Cells, Churn, Events, Idle, Latency, Measured, Report, Target as ReportTarget, Usage,
 };
 
-use super::pack::record::Pack;
 use super::plan::{Plan, Point, THIN};
-use super::results::{InNetwork, Options, Results, Run, SCHEMA};
+use super::results::{InNetwork, Options, Pack, Results, Run, SCHEMA};
 use weft_lab::machine::{Machine, Versions};
 
 /// Two repetitions of everything on a machine with two cores; numbers are made up.

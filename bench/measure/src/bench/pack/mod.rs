@@ -3,7 +3,6 @@
 //! It is `cargo xtask bench` with a fixed plan, a time limit, and one record that is written after each row and
 //! that a second run goes on with. Nothing of the checkout is needed.
 
-mod host;
 pub(crate) mod record;
 mod rows;
 
@@ -21,12 +20,12 @@ use weft_lab::machine::{Cpus, Machine, Versions};
 use weft_lab::throughput;
 use weft_stats::bounds::Bounds;
 
-use self::host::Host;
-use self::record::{Pack, Stamp};
+use self::record::Stamp;
 use self::rows::{Network, Plan, Row, STREAMS};
+use super::host::{self, Host};
 use super::launch::{self, Launch};
 use super::plan::Place;
-use super::results::{File, InNetwork, Options, Results, Run, SCHEMA};
+use super::results::{File, InNetwork, Options, Pack, Results, Run, SCHEMA};
 use super::{bars, gist, line, metrics, minutes, words};
 
 /// Measure how Weft and C tor use the cores of this machine, all on 127.0.0.1.

@@ -4,36 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::host::Host;
-use crate::bench::results::{File, Results, Run};
-
-/// Fields of a record of a pack.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Pack {
-    pub(crate) host: Host,
-    /// Rows that were not measured.
-    pub(crate) left_out: Vec<LeftOut>,
-    /// Seconds of each run that the record is of.
-    pub(crate) sessions: Vec<f64>,
-}
-
-/// A row that was not measured, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LeftOut {
-    pub(crate) what: String,
-    pub(crate) why: String,
-}
-
-impl LeftOut {
-    pub(super) fn new(what: &str, why: &str) -> LeftOut {
-        LeftOut {
-            what: what.to_owned(),
-            why: why.to_owned(),
-        }
-    }
-}
+use crate::bench::results::{File, Pack, Results, Run};
 
 /// The record at this path to go on with, or a new one. It is written, so that a place where nothing can be written is
 /// found now.

@@ -2,7 +2,7 @@
 
 use super::super::Timing;
 use super::super::plan::{Place, Point, THIN, THIN_FEWER, Target};
-use super::record::LeftOut;
+use crate::bench::results::LeftOut;
 use weft_lab::machine::Cpus;
 
 /// Connection threads at full speed, in the order in which they are measured.
