@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use weft_lab::guardian::Guardian;
-use weft_lab::network::find;
+use weft_lab::programs::find;
 
 /// How long a page may take.
 const PATIENCE: Duration = Duration::from_secs(90);

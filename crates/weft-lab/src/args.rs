@@ -1,10 +1,8 @@
-//! Values of command line options, and the program that they name.
+//! Values of command line options.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use weft_stats::bounds::Bounds;
 
@@ -88,50 +86,6 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         .and_then(|(number, unit)| number.checked_mul(unit))
         .filter(|bytes| BYTES.allow(*bytes))
         .ok_or_else(|| format!("{BYTES}, or a number and one of B, kB, MB, KiB, MiB"))
-}
-
-/// The weft that nodes run: the one at this path, or the one beside this program.
-///
-/// # Errors
-///
-/// There is no such file.
-pub fn weft_program(named: Option<&Path>) -> Result<PathBuf> {
-    let path = match named {
-        Some(path) => {
-            ensure!(path.is_file(), "there is no program at {}", path.display());
-            path.to_owned()
-        }
-        None => {
-            let this = std::env::current_exe().context("cannot find this program's own file")?;
-            let weft = this.with_file_name("weft");
-            ensure!(
-                weft.is_file(),
-                "there is no {}: nodes run the weft that is in one folder with weft-lab; install it there, or name \
-                 another by --program",
-                weft.display()
-            );
-            weft
-        }
-    };
-    // Nodes run in folders of their own.
-    path.canonicalize()
-        .with_context(|| format!("finding {}", path.display()))
-}
-
-/// The weft-lab in one folder with this weft: what runs a node with a profiler, a bare pipe, and users in Shadow.
-///
-/// # Errors
-///
-/// There is no such file.
-pub(crate) fn lab_program(weft: &Path) -> Result<PathBuf> {
-    let lab = weft.with_file_name("weft-lab");
-    ensure!(
-        lab.is_file(),
-        "there is no {}: it has to be in one folder with {}, and of the same version",
-        lab.display(),
-        weft.display()
-    );
-    Ok(lab)
 }
 
 /// What was asked for, each once; or the default.

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use weft_stats::bounds::Bounds;
 
-use crate::args::{CONNECTION_THREADS, MEGABYTES, STREAMS, weft_program};
+use crate::args::{CONNECTION_THREADS, MEGABYTES, STREAMS};
 use crate::load::{Circuits, Phase, Place};
 use crate::network::{Config, Network, Node, Program, Target};
+use crate::programs::weft_program;
 use crate::surf::{Surf, surf};
 use crate::traffic::Direction;
 use crate::up::{Plan, Up};

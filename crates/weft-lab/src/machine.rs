@@ -9,7 +9,7 @@ use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use crate::network::find;
+use crate::programs::find;
 
 /// What numbers depend on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 use weft_lab::control::Control;
-use weft_lab::network::{Program, find};
+use weft_lab::network::Program;
 use weft_lab::ports::Port;
+use weft_lab::programs::find;
 use weft_lab::traffic::{Direction, Far, Request, transfer};
 use weft_lab::up::Up;
 

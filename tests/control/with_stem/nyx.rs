@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
-use weft_lab::network::{Node, find};
+use weft_lab::network::Node;
+use weft_lab::programs::find;
 use weft_lab::up::{More, Plan, Up};
 use weft_testing::not_run;
 

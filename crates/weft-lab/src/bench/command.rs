@@ -17,8 +17,9 @@ use super::options::{CIRCUITS, LINKS, Options, RATE, Target, WINDOW};
 use super::program::Program;
 use super::report::PAYLOAD_PER_CELL;
 use super::{aim, pin, report, search};
-use crate::args::{CONNECTION_THREADS, LASTS, PATIENCE, PAUSE, THREADS, lab_program, weft_program};
+use crate::args::{CONNECTION_THREADS, LASTS, PATIENCE, PAUSE, THREADS};
 use crate::experiment::{self, Experiment, Format, Output, Place, Prepared, Progress, Session};
+use crate::programs::{lab_program, weft_program};
 
 /// Puts a load on a relay and reports how it bears it.
 ///

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::arti;
-use crate::network::find;
+use crate::programs::find;
 
 /// A program to be started and measured.
 #[derive(Clone, Debug)]

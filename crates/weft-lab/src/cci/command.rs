@@ -14,10 +14,11 @@ use super::results::Results;
 use super::run;
 use super::scenario::{Arm, Scenario, Traffic};
 use super::virtual_time;
-use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS, Switch, chosen, weft_program};
+use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS, Switch, chosen};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
 use crate::network::Program;
+use crate::programs::weft_program;
 
 /// Measures how circuits that share a TLS connection hold each other up, and what a connection for each changes.
 ///

@@ -15,8 +15,8 @@ use super::plan::Network;
 use super::results::{Cell, Client, Results, Testbed};
 use super::scenario::{Arm, Scenario, Traffic};
 use crate::experiment::{Progress, Session};
+use crate::jobs::{Jobs, Meter};
 use crate::overlay::place::{Role, find};
-use crate::scenario::jobs::{Jobs, Meter};
 
 /// Clients have built their circuits by then.
 const SETTLE: Duration = Duration::from_secs(10);

@@ -9,8 +9,9 @@ use super::figures;
 use super::options::Options;
 use super::results::Results;
 use super::run;
-use crate::args::{CONNECTION_THREADS, MEGABYTES, REPETITIONS, Switch, weft_program};
+use crate::args::{CONNECTION_THREADS, MEGABYTES, REPETITIONS, Switch};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session, json};
+use crate::programs::weft_program;
 use crate::report::Table;
 use weft_plot::Folder;
 

@@ -18,7 +18,7 @@ use weft_stats::Summary;
 
 use super::results::{TunnelRole, Tunnels, ci95};
 use crate::guardian::Guardian;
-use crate::network::find;
+use crate::programs::find;
 use crate::stop::Stop;
 
 /// What runs the nodes.

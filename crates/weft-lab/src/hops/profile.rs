@@ -29,8 +29,6 @@ pub const FREQUENCY: i32 = 997;
 const THREAD: &str = "profiler";
 /// How long a process may take to name the functions of its samples.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The name of the socket, in the node's folder.
-pub const SOCKET: &str = "profile";
 
 /// Samples by stack. A stack is the names of thread and functions, outermost first, with `;` between them, as flame
 /// graphs are made of.
@@ -298,7 +296,7 @@ mod tests {
     #[test]
     fn a_process_profiles_itself_by_order() {
         let folder = tempfile::tempdir().expect("a folder");
-        let socket = folder.path().join(SOCKET);
+        let socket = folder.path().join("profile");
         serve(&socket).expect("it listens");
         let remote = Remote::start(&socket).expect("it starts");
         let second = Sampler::start();

@@ -13,7 +13,7 @@ use super::aggregate::Sample;
 use super::group::Program;
 use super::ipv8::{self, Order, Python};
 use super::options::Options;
-use super::profile::{FREQUENCY, Remote, SOCKET, Sampler};
+use super::profile::{FREQUENCY, Remote, Sampler};
 use super::results::{LAB, Results, SCHEMA, SINK, Settings, many};
 use super::stages::Counted;
 use super::transfer::{Seeder, Sink, block, take_all};
@@ -21,7 +21,7 @@ use crate::bench;
 use crate::bench::aim::Known;
 use crate::control::{Attacher, Fingerprint};
 use crate::experiment::{Progress, Session, rotating_turns};
-use crate::network::Node;
+use crate::network::{Node, PROFILER};
 use crate::process::Usage;
 use crate::up::{More, Plan, Up};
 
@@ -450,7 +450,7 @@ impl<'a> Watched<'a> {
 }
 
 fn profile(node: &Node) -> Result<Remote> {
-    Remote::start(&node.folder().join(SOCKET))
+    Remote::start(&node.folder().join(PROFILER))
         .with_context(|| format!("profiling {}", node.nickname()))
 }
 

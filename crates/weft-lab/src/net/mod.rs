@@ -22,14 +22,13 @@ mod namespace;
 mod place;
 mod priority;
 mod privileges;
-pub mod probe;
 mod tcp;
 mod testbed;
 #[cfg(test)]
 mod tests;
 mod tun;
 
-pub use emulator::Snapshot;
+pub use emulator::{Lateness, Snapshot};
 pub use host::Host;
 pub use place::{Cleaned, clean, down};
 pub use privileges::missing;

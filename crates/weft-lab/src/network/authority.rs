@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::program::find;
 use crate::control::Fingerprint;
+use crate::programs::find;
 
 /// Starts `tor-gencert`, which makes an authority's keys in `keys`.
 pub(super) fn make_keys(keys: &Path, dir: SocketAddr) -> Result<Child> {

@@ -35,7 +35,8 @@ use anyhow::{Context, Result, ensure};
 
 pub use members::{Client, Proxy, Relay};
 pub use node::Node;
-pub use program::{Program, find};
+pub(crate) use program::PROFILER;
+pub use program::Program;
 pub use torrc::TargetOptions;
 
 pub(crate) use authority::{keys_by_tor_gencert, v3_identity};

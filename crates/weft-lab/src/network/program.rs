@@ -1,7 +1,6 @@
 //! A program that takes C tor's `-f torrc`: `tor` itself, or `weft`. And Arti's client, which takes a
 //! configuration of its own.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,10 +9,9 @@ use nix::sys::signal::Signal;
 
 use weft_cli::VERSION_OF_WEFT;
 
-use crate::args::lab_program;
 use crate::control::Fingerprint;
-use crate::hops::profile;
 use crate::net::Host;
+use crate::programs::{find, lab_program};
 
 /// What to run for a node, and with which words besides those that name its configuration.
 #[derive(Clone, Debug)]
@@ -158,7 +156,7 @@ impl Program {
                 .arg(file);
         } else {
             if self.profiler.is_some() {
-                let socket = file.with_file_name(profile::SOCKET);
+                let socket = file.with_file_name(PROFILER);
                 // Its version is that of the weft beside it, not of the one that started this program.
                 command
                     .env_remove(VERSION_OF_WEFT)
@@ -222,18 +220,11 @@ impl Program {
     }
 }
 
+/// The socket at which a node with a profiler waits for orders, in its folder.
+pub(crate) const PROFILER: &str = "profile";
 /// The name of Arti's client.
 const ARTI: &str = "arti";
 /// What C tor is called.
 const TOR: &str = "tor";
 /// The file that the others read.
 pub(super) const TORRC: &str = "torrc";
-
-/// Finds a program in `PATH` and, because relays' programs often live there, in the `sbin` folders.
-pub fn find(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-}

@@ -24,7 +24,8 @@ use weft_lab::demo;
 use weft_lab::experiment::{Conclusion, Progress, Watcher};
 use weft_lab::experiments::Experiments;
 use weft_lab::hops;
-use weft_lab::report::{self, Invocation};
+use weft_lab::report::Invocation;
+use weft_lab::reports;
 use weft_lab::stop::Stop;
 
 use super::progress::{Lines, progress_bar};
@@ -42,7 +43,7 @@ struct Lab {
 enum Command {
     #[command(flatten)]
     Experiment(Experiments),
-    Report(report::Args),
+    Report(reports::Args),
     Up(up::UpArgs),
     Net(net::NetArgs),
     Circuits(circuits::Args),
@@ -110,7 +111,7 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
             conclude(&conclusion?)
         }
         Command::Report(args) => {
-            let text = report::report(&args)?;
+            let text = reports::report(&args)?;
             print(&text).map(|()| ExitCode::SUCCESS)
         }
         Command::ProfiledNode(args) => {

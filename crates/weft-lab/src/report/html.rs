@@ -16,7 +16,7 @@ use super::model::{Plot, Run, Setting, Table, Values};
 use super::{read, text};
 
 /// The name of the report in its folder.
-pub(crate) const FILE: &str = "report.html";
+pub(crate) const PAGE: &str = "report.html";
 
 /// Nothing is loaded from anywhere, and no script runs.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
@@ -28,7 +28,7 @@ const STYLE: &str = include_str!("style.css");
 ///
 /// The system refuses.
 pub(crate) fn write_page(run: &Run, folder: &Folder) -> Result<()> {
-    folder.write(FILE, page(run, folder.path()))
+    folder.write(PAGE, page(run, folder.path()))
 }
 
 impl Run {

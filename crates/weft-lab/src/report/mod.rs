@@ -1,10 +1,9 @@
 //! Reports of experiments: what every results folder has besides the experiment's own files, and how runs are
-//! compared (`weft lab report`).
+//! compared ([`reports`](crate::reports) is the command).
 //!
 //! [`Run`] is the shape that all experiments share. The frame writes it as `run.json` after each step, with
 //! `raw.jsonl`, `raw.csv` and `report.html`.
 
-mod command;
 mod compare;
 mod html;
 mod invocation;
@@ -15,11 +14,11 @@ mod read;
 mod tests;
 mod text;
 
-pub use command::{Args, report};
 pub use compare::{Change, Comparison, Named, Verdict, change};
-pub(crate) use html::write_page;
+pub(crate) use html::{PAGE, write_page};
 pub use invocation::Invocation;
+pub(crate) use invocation::quote;
 pub use model::{Better, Ending, Metric, Plot, Row, Run, SCHEMA, Setting, Table, Values};
 pub(crate) use raw::{csv, jsonl};
-pub(crate) use read::{FILE, bounded};
+pub(crate) use read::{FILE, LARGEST_PLOT_DATA, bounded};
 pub(crate) use text::table as table_text;

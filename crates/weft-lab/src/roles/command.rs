@@ -7,9 +7,10 @@ use anyhow::Result;
 use super::options::Options;
 use super::results::Results;
 use super::run;
-use crate::args::{CONNECTION_THREADS, MEGABYTES, REPETITIONS, STREAMS, weft_program};
+use crate::args::{CONNECTION_THREADS, MEGABYTES, REPETITIONS, STREAMS};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
-use crate::network::find;
+use crate::programs::find;
+use crate::programs::weft_program;
 use crate::report::Table;
 
 /// Measures Weft and C tor as client, exit and guard in one private network, and Arti as client.

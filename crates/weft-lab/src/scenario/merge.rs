@@ -9,7 +9,7 @@ use serde::Deserialize;
 use weft_plot::Style;
 
 use super::command::Options;
-use super::jobs::Job;
+use super::job::Job;
 use super::raw::{self, JOBS, RESULTS, SCENARIO, STREAMS};
 use super::results::{FailedJob, Results};
 use super::testbed::Testbed;

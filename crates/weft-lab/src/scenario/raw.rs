@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use weft_model::traffic::Record;
 
-use super::jobs::Job;
+use super::job::Job;
 use super::results::{Outcome, Results};
 
 /// All but the streams of each job, a JSON object in each line.

@@ -9,7 +9,7 @@ use weft_model::traffic::records::{Figure, Summary, from_json_lines, json_lines}
 use weft_virtual::results::CircuitResults;
 use weft_model::traffic::records::{Summary, from_json_lines, json_lines};
 
-use super::jobs::{Job, Measured};
+use super::job::{Job, Measured};
 use super::source::Source;
 use super::testbed::Testbed;
 

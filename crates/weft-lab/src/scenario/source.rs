@@ -7,7 +7,7 @@ use weft_model::links::nearest;
 use weft_sim::read;
 use weft_virtual::{Files, Scenario};
 
-use super::jobs::Job;
+use super::job::Job;
 
 /// A scenario, read and parsed.
 #[derive(Debug)]

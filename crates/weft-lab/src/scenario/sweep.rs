@@ -4,12 +4,13 @@ use std::num::NonZeroUsize;
 
 use anyhow::Result;
 
-use super::jobs::{Job, Jobs, Measured};
+use super::job::{Job, Measured};
 use super::shadow::{SimulationArgs, Simulations};
 use super::source::Source;
 use super::testbed::{Runner, Testbed};
-use crate::args::weft_program;
 use crate::experiment::{Progress, Session};
+use crate::jobs::Jobs;
+use crate::programs::weft_program;
 
 /// What is run, and how.
 #[derive(Debug)]

@@ -8,11 +8,12 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::jobs::{Clock, Job, Measured, Meter};
+use super::job::{Job, Measured};
 use super::shadow::Simulations;
 use super::source::Source;
 use super::{memory, netns, shadow, virtual_time};
 use crate::experiment::Progress;
+use crate::jobs::{Clock, Meter};
 use crate::stop::Stop;
 
 /// What a scenario runs on.

@@ -10,7 +10,7 @@ use weft_model::traffic::records::Outcome as StreamOutcome;
 use weft_model::traffic::{Failure, FailureKind, Times};
 use weft_virtual::results::{CircuitResults, RelayResults};
 
-use super::jobs::{Job, Measured};
+use super::job::{Job, Measured};
 use super::merge::{MergeArgs, Merging, are_parts};
 use super::results::Results;
 use super::testbed::Testbed;

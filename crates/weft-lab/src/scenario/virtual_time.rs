@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use weft_virtual::World;
 
-use super::jobs::{Job, Measured, Meter};
+use super::job::{Job, Measured};
 use super::source::Source;
+use crate::jobs::Meter;
 
 /// How far the world runs before Ctrl-C is looked for, in virtual time.
 const SLICE: Duration = Duration::from_millis(100);

@@ -16,10 +16,10 @@ use weft_model::links::Topology;
 
 use super::graph;
 use super::yaml::Yaml;
-use crate::args::lab_program;
 use crate::network::Program;
 use crate::nodes::torrc::authority_line;
 use crate::overlay::place::OR_PORT;
+use crate::programs::lab_program;
 
 /// The file of the configuration.
 pub(crate) const CONFIGURATION: &str = "shadow.yaml";

@@ -14,11 +14,12 @@ use super::graph;
 use super::network::LEAST_SETTLE;
 use super::plan::{Choice, Plan, Simulation};
 use super::simulation::{Settings, Writer};
-use crate::args::{LASTS, PAUSE, REPETITIONS, Switch, chosen, weft_program};
+use crate::args::{LASTS, PAUSE, REPETITIONS, Switch, chosen};
 use crate::cci::{Arm, Traffic};
 use crate::net;
 use crate::network::Program;
 use crate::overlay::place;
+use crate::programs::weft_program;
 
 /// The longest simulation.
 const LONGEST: Duration = LASTS.most();

@@ -18,7 +18,7 @@ use super::read;
 use crate::cci::Results;
 use crate::experiment::{Progress, Session};
 use crate::guardian::Guardian;
-use crate::network::find;
+use crate::programs::find;
 
 /// The folder of the simulations in that of the results.
 const FOLDER: &str = "simulations";

@@ -14,10 +14,11 @@ use super::sizes::{Sizes, free_memory};
 use super::sustained::Rule;
 use super::which::Which;
 use super::{figures, run};
-use crate::args::{LASTS, PAUSE, REPETITIONS, STREAMS, bytes, weft_program};
+use crate::args::{LASTS, PAUSE, REPETITIONS, STREAMS, bytes};
 use crate::bench::pin;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
 use crate::machine::Cpus;
+use crate::programs::weft_program;
 use crate::report::Table;
 
 /// Measures what a relay sustains in the middle of a private network, as Engler and Goldberg did

@@ -11,9 +11,10 @@ use weft_plot::Folder;
 use super::options::Options;
 use super::results::Soak;
 use super::{figures, run};
-use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE, weft_program};
+use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE};
 use crate::bench::program::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Report, Session};
+use crate::programs::weft_program;
 use crate::report::Table;
 
 /// Keeps a relay of your own under churn and attacks for hours, and watches what it holds.

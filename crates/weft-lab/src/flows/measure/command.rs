@@ -12,9 +12,10 @@ use super::options::Options;
 use super::results::Results;
 use super::run;
 use super::way::Way;
-use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS, weft_program};
+use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 use crate::net;
+use crate::programs::weft_program;
 use crate::up::{Kind, NODES};
 
 /// Lets users of the traffic models work, and measures how their streams go.

@@ -9,8 +9,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use weft_lab::experiment::perform;
-use weft_lab::net::probe::{self, Probe};
 use weft_lab::net::{Options, Testbed, clean, down};
+use weft_lab::probe::{self, Probe};
 use weft_lab::stop::Stop;
 use weft_stats::bounds::{Bounds, SEED};
 

@@ -9,8 +9,9 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum, ValueHint};
 use serde_json::json;
 use weft_cli::print::{self, note};
-use weft_lab::args::{PATIENCE, weft_program};
+use weft_lab::args::PATIENCE;
 use weft_lab::network::Node;
+use weft_lab::programs::weft_program;
 use weft_lab::stop::Stop;
 use weft_lab::up::{Kind, LOOPBACK, More, NODES, Plan, Up};
 

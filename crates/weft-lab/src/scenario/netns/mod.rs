@@ -28,9 +28,10 @@ use weft_model::traffic::Record;
 use weft_virtual::scenario::Arm;
 use weft_virtual::{Results, Scenario, Setup};
 
-use super::jobs::{Job, Measured, Meter};
+use super::job::{Job, Measured};
 use super::source::Source;
 use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
+use crate::jobs::Meter;
 use crate::net::{self, Host, Testbed};
 use crate::network::Program;
 use crate::nodes::torrc::{Duty, params_lines};

@@ -18,10 +18,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use weft_model::traffic::Model;
 
-use super::jobs::{Job, Measured, Meter};
+use super::job::{Job, Measured};
 use super::netns::{check_arms, links};
 use super::source::Source;
 use crate::experiment::{Session, json};
+use crate::jobs::Meter;
 use crate::shadow::network::{CONFIGURATION, DATA, HOSTS};
 use crate::shadow::{LOG, MISSING, installed, program, simulate_in};
 pub use host::{HostArgs, measure};

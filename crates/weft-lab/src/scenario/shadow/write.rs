@@ -12,7 +12,7 @@ use rand_chacha::ChaCha20Rng;
 use weft_model::links::Topology;
 use weft_virtual::Setup;
 
-use super::super::jobs::Job;
+use super::super::job::Job;
 use super::super::netns::{self, links};
 use super::Simulations;
 use super::work::{Client, HOST_COMMAND, Relay, Task, Work};

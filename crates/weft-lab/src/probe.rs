@@ -18,11 +18,9 @@ use weft_model::links::{LinkSettings, MAX_PACKET, Topology};
 use weft_plot::Style;
 use weft_stats::bounds::{Bounds, SEED};
 
-use super::emulator::Lateness;
-use super::host::Host;
-use super::testbed::{Options, Testbed};
 use crate::experiment::{Experiment, Format, Output, Place, Prepared, Progress, Report, Session};
 use crate::machine::Machine;
+use crate::net::{self, Host, Lateness, Options, Testbed};
 
 /// Probes for the delay of each direction, and the time between two.
 const PROBES: u32 = 200;
@@ -82,7 +80,7 @@ impl Experiment for Probe {
 
     fn prepare(args: &Args) -> Result<Prepared<Probe>> {
         let probe = Probe {
-            topology: super::topology(&args.topology)?,
+            topology: net::topology(&args.topology)?,
             seed: args.seed,
             packets: args.packets,
             bulk: Duration::from_secs(u64::from(args.seconds)),

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use weft_plot::{Folder, KEPT, Style};
 
-use super::compare::{Comparison, Named};
-use super::invocation::{Invocation, quote};
-use super::model::Run;
-use super::{html, read};
 use crate::experiment::{NewFile, Progress, Watcher, perform};
+use crate::report::{
+    Comparison, Invocation, LARGEST_PLOT_DATA, Named, PAGE, Run, bounded, quote, write_page,
+};
 use crate::scenario;
 use crate::stop::Stop;
 
@@ -75,11 +74,11 @@ fn refresh(folder: &Path, style: Option<Style>) -> Result<String> {
         }
         None => place,
     };
-    html::write_page(&run, &place)?;
+    write_page(&run, &place)?;
     Ok(format!(
         "{}\nThe report is {}.\n",
         run.text(),
-        folder.join(html::FILE).display()
+        folder.join(PAGE).display()
     ))
 }
 
@@ -93,7 +92,7 @@ fn draw_again(folder: &Folder, file: &str) -> Result<()> {
         folder.path().join(file).display(),
         path.display()
     );
-    let data = read::bounded(&path, read::LARGEST_PLOT_DATA)?;
+    let data = bounded(&path, LARGEST_PLOT_DATA)?;
     let drawn = folder.plot_again(name, &data);
     drawn.with_context(|| format!("{} cannot be drawn", path.display()))?;
     Ok(())

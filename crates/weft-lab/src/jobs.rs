@@ -8,32 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use serde::{Deserialize, Serialize};
-use weft_virtual::Results;
 
 use crate::stop::Stop;
 
 /// How often progress is shown.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// One repetition of one arm. Jobs are ordered by repetition, then as the scenario lists its arms.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Job {
-    /// From 1.
-    pub repetition: u32,
-    /// The arm's place in the scenario, from 0.
-    pub arm_number: usize,
-    /// Its name.
-    pub arm: String,
-}
-
-/// What a job measured.
-#[derive(Clone, Debug)]
-pub(crate) struct Measured {
-    /// How many clients there were.
-    pub(crate) clients: usize,
-    pub(crate) results: Results,
-}
 
 /// The outside of a job that runs: shows how far it is, and knows when it is to end early.
 pub(crate) struct Meter<'a> {
@@ -163,25 +142,9 @@ fn words(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use super::*;
 
-    fn jobs(count: u32) -> Vec<Job> {
-        let job = |repetition| Job {
-            repetition,
-            arm_number: 0,
-            arm: "weft".to_owned(),
-        };
-        (1..=count).map(job).collect()
-    }
-
-    fn measured(job: &Job) -> Measured {
-        Measured {
-            clients: job.repetition as usize,
-            results: Results::default(),
-        }
-    }
-
     #[test]
     fn every_job_runs_once_on_any_number_of_threads() {
-        let (jobs, stop) = (jobs(20), Stop::default());
+        let (jobs, stop) = (Vec::from_iter(1..=20), Stop::default());
         for threads in [1, 3, 100] {
             let all = Jobs {
                 jobs: &jobs,
@@ -193,7 +156,7 @@ mod tests {
             let run = all.run(
                 |job, meter| {
                     meter.at(Duration::from_secs(1));
-                    Ok(measured(job))
+                    Ok(*job)
                 },
                 |clock, finished| {
                     seen.extend(finished.map(|(job, _)| job));
@@ -212,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_the_failure_of_its_job_alone() {
-        let (jobs, stop) = (jobs(3), Stop::default());
+        let (jobs, stop) = ([1, 2, 3], Stop::default());
         let all = Jobs {
             jobs: &jobs,
             duration: Duration::from_secs(1),
@@ -222,8 +185,8 @@ mod tests {
         let mut failures = Vec::new();
         let run = all.run(
             |job, _| {
-                assert_ne!(job.repetition, 2, "the second");
-                Ok(measured(job))
+                assert_ne!(*job, 2, "the second");
+                Ok(*job)
             },
             |_, finished| {
                 let failure = finished.and_then(|(_, outcome)| outcome.err());
@@ -238,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_look_that_fails_ends_the_jobs() {
-        let (jobs, stop) = (jobs(3), Stop::default());
+        let (jobs, stop) = ([1, 2, 3], Stop::default());
         let all = Jobs {
             jobs: &jobs,
             duration: Duration::from_secs(1),
@@ -247,10 +210,10 @@ mod tests {
         };
         let run = all.run(
             |job, meter| {
-                while job.repetition > 1 && !meter.is_stopped() {
+                while *job > 1 && !meter.is_stopped() {
                     thread::yield_now();
                 }
-                Ok(measured(job))
+                Ok(*job)
             },
             |_, finished| match finished {
                 Some(_) => Err(anyhow!("the disk is full")),
