@@ -47,6 +47,7 @@ pub mod roles;
 pub mod scenario;
 pub mod selection;
 pub mod shadow;
+mod simulator;
 pub mod stop;
 pub mod surf;
 pub mod throughput;

@@ -12,6 +12,7 @@
 mod client;
 mod connection;
 pub mod measure;
+pub mod process;
 mod server;
 mod socket;
 

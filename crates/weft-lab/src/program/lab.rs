@@ -59,9 +59,9 @@ enum Command {
     #[command(hide = true)]
     ProfiledNode(ProfiledNodeArgs),
     #[command(hide = true)]
-    FlowClient(Box<weft_lab::shadow::ClientArgs>),
+    FlowClient(Box<weft_lab::flows::process::ClientArgs>),
     #[command(hide = true)]
-    FlowServer(weft_lab::shadow::ServerArgs),
+    FlowServer(weft_lab::flows::process::ServerArgs),
     #[command(hide = true)]
     SimulatedHost(weft_lab::scenario::HostArgs),
 }
@@ -135,12 +135,10 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
             print(&text).map(|()| ExitCode::SUCCESS)
         }
         Command::Shadow(args) => shadow::shadow(&args, invocation(&command, &matches)),
-        Command::FlowClient(args) => {
-            weft_lab::shadow::client(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
-        }
-        Command::FlowServer(args) => {
-            weft_lab::shadow::server(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
-        }
+        Command::FlowClient(args) => weft_lab::flows::process::client(&args, &Stop::on_signals()?)
+            .map(|()| ExitCode::SUCCESS),
+        Command::FlowServer(args) => weft_lab::flows::process::server(&args, &Stop::on_signals()?)
+            .map(|()| ExitCode::SUCCESS),
         Command::SimulatedHost(args) => {
             weft_lab::scenario::measure(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
         }

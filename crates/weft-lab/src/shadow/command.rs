@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use weft_stats::bounds::{Bounds, SEED};
 
-use super::network::CONFIGURATION;
 use super::plan::Plan;
 use super::prepare::{CellArgs, Prepare};
 use super::read;
-use super::run::{self, MISSING, installed, program};
+use super::run;
 use crate::cci::Results;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
+use crate::simulator::{CONFIGURATION, MISSING, installed, program};
 
 const TITLE: &str = "Interference between circuits that share a connection, simulated by Shadow";
 

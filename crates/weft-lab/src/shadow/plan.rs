@@ -10,6 +10,7 @@ use weft_model::links::Topology;
 use crate::cci::{Arm, Links, Traffic};
 use crate::experiment::json;
 use crate::overlay::place;
+use crate::simulator::PlannedUser;
 
 /// The file in the folder of an experiment.
 pub(super) const FILE: &str = "plan.json";
@@ -50,15 +51,6 @@ pub(super) struct Simulation {
     /// From 1.
     pub(super) repetition: u32,
     pub(super) users: Vec<PlannedUser>,
-}
-
-/// A user, whose records the read form expects.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PlannedUser {
-    /// The client's host.
-    pub(crate) host: String,
-    /// As records name it.
-    pub(crate) model: String,
 }
 
 /// What is to be simulated.

@@ -10,8 +10,6 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use weft_bounds::{Bounds, SEED};
 
-use super::graph;
-use super::network::LEAST_SETTLE;
 use super::plan::{Choice, Plan, Simulation};
 use super::simulation::{Settings, Writer};
 use crate::args::{LASTS, PAUSE, REPETITIONS, Switch, chosen};
@@ -20,6 +18,8 @@ use crate::net;
 use crate::network::Program;
 use crate::overlay::place;
 use crate::programs::weft_program;
+use crate::simulator::graph;
+use crate::simulator::network::LEAST_SETTLE;
 
 /// The longest simulation.
 const LONGEST: Duration = LASTS.most();

@@ -10,19 +10,18 @@ use anyhow::{Context as _, Result};
 use rand_chacha::ChaCha20Rng;
 use weft_model::links::{NodeId, Topology};
 
-use super::network::{
-    ALL_LINES, END, INTERVAL, Network, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES, apart,
-    create_authority, create_private, template, write,
-};
-use super::plan::{PlannedUser, Simulation};
+use super::plan::Simulation;
 use crate::cci::{Arm, consensus_params};
 use crate::network::Program;
 use crate::nodes::torrc::{Common, Owner, params_lines};
 use crate::overlay::SERVER_PORT;
 use crate::overlay::place::{self, DIR_PORT, Place, Role, SOCKS_PORT};
+use crate::simulator::network::{
+    ALL_LINES, END, INTERVAL, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES, apart,
+    create_authority, create_private, template, write,
+};
+use crate::simulator::{Network, PlannedUser, RECORDS};
 
-/// The records of a user, in the folder of its host.
-pub(crate) const RECORDS: &str = "records.jsonl";
 const TORRC: &str = "torrc";
 /// The port of the first link's background streams; the next link has the next one.
 const BACKGROUND_PORT: u16 = 5_001;

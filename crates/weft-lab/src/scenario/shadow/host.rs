@@ -20,8 +20,8 @@ use crate::experiment::json;
 use crate::flows::{self, FlowClient, FlowSettings};
 use crate::nodes::close_circuits;
 use crate::overlay::place::{CONTROL_PORT, SOCKS_PORT};
-use crate::shadow::RECORDS;
-use crate::shadow::network::write;
+use crate::simulator::RECORDS;
+use crate::simulator::network::write;
 use crate::stop::Stop;
 
 /// Measures on a host of a simulated network what a file asks for.

@@ -1,5 +1,5 @@
 //! One job in the simulator Shadow: relays and clients are processes, the clock, TCP and the lines are Shadow's
-//! ([`crate::shadow`]).
+//! ([`crate::simulator`]).
 //!
 //! The network is the one of virtual time and of `netns`: [`Scenario::setup`](weft_virtual::Scenario::setup) draws hosts, users, when they begin
 //! and their servers. A job is a folder that Shadow runs, by [`Simulations::run`] or by hand; `write.rs` makes it, the
@@ -23,8 +23,8 @@ use super::netns::{check_arms, links};
 use super::source::Source;
 use crate::experiment::{Session, json};
 use crate::jobs::Meter;
-use crate::shadow::network::{CONFIGURATION, DATA, HOSTS};
-use crate::shadow::{LOG, MISSING, installed, program, simulate_in};
+use crate::simulator::network::{CONFIGURATION, DATA, HOSTS};
+use crate::simulator::{LOG, MISSING, installed, program, simulate_in};
 pub use host::{HostArgs, measure};
 
 /// The folder of the simulations in that of the results.

@@ -11,7 +11,7 @@ use weft_virtual::{Results, Scenario, Setup};
 
 use super::super::netns::host_name;
 use super::work::{CIRCUITS, RELAY, RelayFile};
-use crate::shadow::{PlannedUser, records_of};
+use crate::simulator::{PlannedUser, records_of};
 
 /// The longest file that is read.
 const MAX_BYTES: u64 = 1 << 30;

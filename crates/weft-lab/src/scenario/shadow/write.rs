@@ -20,8 +20,8 @@ use crate::experiment::json;
 use crate::network::Program;
 use crate::nodes::torrc::{Common, Duty, Owner};
 use crate::nodes::{AUTHORITY, Spec};
-use crate::shadow::Network;
-use crate::shadow::network::{
+use crate::simulator::Network;
+use crate::simulator::network::{
     ALL_LINES, END, EPOCH, INTERVAL, LEAST_SETTLE, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES,
     apart, create_authority, create_private, create_relay, template, write as write_file,
 };

@@ -61,7 +61,7 @@ fn links_of(
 /// # Errors
 ///
 /// There are too many hosts.
-pub(super) fn gml(topology: &Topology) -> Result<String> {
+pub(crate) fn gml(topology: &Topology) -> Result<String> {
     let hosts = topology.hosts();
     ensure!(
         hosts.len() <= MAX_HOSTS,
@@ -102,7 +102,7 @@ pub(super) fn gml(topology: &Topology) -> Result<String> {
 }
 
 /// What of the topology Shadow cannot have, each in a sentence.
-pub(super) fn losses(topology: &Topology) -> Vec<String> {
+pub(crate) fn losses(topology: &Topology) -> Vec<String> {
     let mut lost = Vec::new();
     let several = topology.hosts().filter_map(|host| {
         let all = links_of(topology, host).flat_map(|(up, down)| [up.rate, down.rate]);

@@ -1,0 +1,17 @@
+//! The testbed `shadow`: the simulator Shadow, where it is installed.
+//!
+//! [`Network`] is what is simulated for every experiment, and [`simulate_in`] runs it. Scenarios do so in
+//! `crate::scenario`, and [`shadow`](crate::shadow) for the experiment `cci`.
+
+pub(crate) mod graph;
+pub(crate) mod network;
+mod records;
+mod run;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+pub(crate) use graph::MAX_HOSTS;
+pub(crate) use network::{CONFIGURATION, DATA, HOSTS, Network};
+pub(crate) use records::{PlannedUser, RECORDS, records_of};
+pub(crate) use run::{LOG, MISSING, installed, program, simulate_in, version};
