@@ -4,9 +4,8 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::experiment::{Conclusion, Watcher, perform};
-use crate::flows::measure as traffic;
 use crate::stop::Stop;
-use crate::{attack, bench, cci, hops, mtor, roles, scenario, selection, throughput};
+use crate::{attack, bench, cci, hops, mtor, roles, scenario, selection, throughput, users};
 
 /// Which one, with its arguments.
 #[derive(Debug, Subcommand)]
@@ -19,7 +18,7 @@ pub enum Experiments {
     Roles(Box<roles::Args>),
     Cci(Box<cci::Args>),
     Hops(Box<hops::Args>),
-    Traffic(Box<traffic::Args>),
+    Traffic(Box<users::Args>),
     Run(Box<scenario::Args>),
     Selection(Box<selection::Args>),
     Mtor(Box<mtor::Args>),
@@ -40,7 +39,7 @@ impl Experiments {
             Self::Roles(args) => perform::<roles::Options>(args, stop, watcher),
             Self::Cci(args) => perform::<cci::Options>(args, stop, watcher),
             Self::Hops(args) => perform::<hops::Options>(args, stop, watcher),
-            Self::Traffic(args) => perform::<traffic::Options>(args, stop, watcher),
+            Self::Traffic(args) => perform::<users::Options>(args, stop, watcher),
             Self::Run(args) => perform::<scenario::Options>(args, stop, watcher),
             Self::Selection(args) => perform::<selection::Options>(args, stop, watcher),
             Self::Mtor(args) => perform::<mtor::Options>(args, stop, watcher),

@@ -2,7 +2,7 @@
 //!
 //! [`network::Network`] starts a Tor network out of real C tor processes with one or more
 //! *target* relays in it: any program that takes C tor's `-f torrc`, so `tor` or `weft`.
-//! [`traffic`] moves seeded, hashed bytes through SOCKS; [`flows`] drives users of the traffic models; [`load`] builds circuits through a
+//! [`traffic`] moves seeded, hashed bytes through SOCKS; [`flows`] drives users of the traffic models, and [`users`] measures them; [`load`] builds circuits through a
 //! target, moves bytes over them and reads what the target paid for it; [`interop`] holds the
 //! scenarios that the interoperation tests and the demo run; [`throughput`] is the experiment of
 //! Engler and Goldberg 2021, section 5.2; [`up`] starts a network to play with.
@@ -53,3 +53,4 @@ pub mod surf;
 pub mod throughput;
 pub mod traffic;
 pub mod up;
+pub mod users;

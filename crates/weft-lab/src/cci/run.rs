@@ -11,6 +11,7 @@ use super::plan::Network;
 use super::results::{Cell, Client, Results};
 use super::scenario::{Arm, Scenario, Traffic, consensus_params};
 use crate::experiment::{Progress, Session};
+use crate::flows::overlay::{drive, serve};
 use crate::net;
 use crate::network::Program;
 use crate::overlay::{Cast, Overlay};
@@ -153,6 +154,8 @@ fn one_network(
     let links = options.links(network.links)?;
     let cast = cast(options, network)?;
     let mut overlay = Overlay::start(&links, &testbed, &cast, options.patience, &stop)?;
+    // Ends before the network.
+    let _server = serve(&overlay)?;
     clock.done += START;
     let first = overlay.client_hosts().next().map(str::to_owned);
     let times = overlay.build_times(&first.context("no client")?, options.circuits)?;
@@ -192,7 +195,7 @@ fn prepare(
         return Ok(());
     }
     let users = traffic.users(overlay.client_hosts());
-    overlay.drive(&users, options.warm_up, seed.wrapping_add(1), stop)?;
+    drive(overlay, &users, options.warm_up, seed.wrapping_add(1), stop)?;
     overlay.renew_circuits(options.patience, stop)
 }
 
@@ -207,7 +210,7 @@ fn one_cell(
 ) -> Result<(Cell, Vec<Record>)> {
     let users = traffic.users(overlay.client_hosts());
     let (before, links_before) = (overlay.load()?, overlay.testbed().snapshot()?);
-    let records = overlay.drive(&users, options.cell, seed, stop)?;
+    let records = drive(overlay, &users, options.cell, seed, stop)?;
     let (after, links_after) = (overlay.load()?, overlay.testbed().snapshot()?);
     let bytes: u64 = records.iter().map(|record| record.times.down.bytes).sum();
     let cpu = after.cpu.saturating_sub(before.cpu);

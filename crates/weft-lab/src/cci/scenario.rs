@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weft_model::links::{Topology, builtin};
 use weft_model::traffic::Model;
 
-use crate::overlay::User;
+use crate::flows::overlay::User;
 
 /// A network and what its links do (Pahl et al. 2023, Table 3).
 #[derive(

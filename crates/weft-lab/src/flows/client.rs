@@ -11,9 +11,9 @@ use slab::Slab;
 use weft_model::traffic::records::Outcome;
 use weft_model::traffic::{Action, ClientStream, Record, StreamEvent, StreamId, Times, User};
 
+use super::clients::{BEAT, FlowClient, FlowSettings};
 use super::connection::{Connection, Turn};
 use super::socket::CHUNK;
-use super::{BEAT, FlowClient, FlowSettings};
 use crate::stop::Stop;
 
 /// A client of this thread.

@@ -12,8 +12,10 @@ use weft_model::traffic::records::json_lines;
 use weft_model::traffic::{MAX_BYTES, Model, ModelName, Pause, Plan};
 use weft_stats::bounds::{Bounds, SEED};
 
+use super::clients::{FlowClient, FlowSettings};
+use super::drive::run;
+use super::server::FlowServer;
 use crate::args::LASTS;
-use crate::flows::{self, FlowClient, FlowServer, FlowSettings};
 use crate::stop::Stop;
 
 /// How often the server looks whether it is to end: seldom, as each look is an event of the simulation.
@@ -90,7 +92,7 @@ pub fn client(args: &ClientArgs, stop: &Stop) -> Result<()> {
         seed: args.seed,
         threads: 1,
     };
-    let records = flows::run(&clients, settings, stop)?;
+    let records = run(&clients, settings, stop)?;
     let text = json_lines(&records).context("writing JSON")?;
     fs::write(&args.out, text).with_context(|| format!("writing {}", args.out.display()))
 }

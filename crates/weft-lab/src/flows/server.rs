@@ -14,7 +14,7 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 use weft_model::traffic::ServerStream;
 
-use super::BEAT;
+use super::clients::BEAT;
 use super::socket::{self, CHUNK, Reading, TURNS};
 
 const LISTENER: Token = Token(usize::MAX);

@@ -1,8 +1,13 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use weft_model::traffic::records::{Outcome, Summary};
+use weft_model::traffic::{FailureKind, Model, Pause, Plan, Schedule};
 
 use super::*;
+use crate::stop::Stop;
 use weft_model::traffic::records::{Outcome, Summary};
 use weft_model::traffic::{FailureKind, Pause, Plan, Schedule};
 

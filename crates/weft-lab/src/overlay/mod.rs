@@ -3,7 +3,7 @@
 //!
 //! What runs on a host follows from its name: `client…`, `entry…`, `middle…`, `exit…`, `authority` and `server`.
 //! Every circuit of a client goes through the entry that it has a link to, the middle relay and the exit; the
-//! server is what users of the traffic models (`weft-model`) talk to.
+//! server is for what users of the traffic models (`weft-traffic`) talk to, which `flows::overlay` starts.
 //!
 //! All nodes are run by one program, and an authority by Weft, which needs no C tor and less time.
 
@@ -16,8 +16,7 @@ use anyhow::{Context as _, Result};
 use weft_model::links::Topology;
 use weft_model::traffic::{Model, Record};
 
-use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
-use crate::net::{Options, Testbed};
+use crate::net::{Host, Options, Testbed};
 use crate::network::{Node, Program};
 pub use crate::nodes::Load;
 use crate::nodes::torrc::params_lines;
@@ -45,23 +44,12 @@ pub struct Cast {
     pub params: Vec<String>,
 }
 
-/// A user, and the host that it is on.
-#[derive(Clone, Debug)]
-pub struct User {
-    /// A host of a client.
-    pub host: String,
-    /// What its model is called in records.
-    pub model_name: String,
-    /// What it does.
-    pub model: Model,
-}
-
 /// A Tor network that is up. Dropping it ends every process and removes the testbed.
 #[derive(Debug)]
 pub struct Overlay {
     // Declared in the order in which they end: what runs in hosts, then hosts.
     nodes: Nodes,
-    server: FlowServer,
+    server: Host,
     testbed: Testbed,
     places: Vec<Place>,
 }
@@ -84,9 +72,9 @@ impl Overlay {
     ) -> Result<Overlay> {
         let places = place::find(topology)?;
         let testbed = Testbed::start(topology.clone().calm(), options)?;
-        let host = testbed.host(&place::the(&places, Role::Server)?.host)?;
-        let address = SocketAddr::from((host.address(), SERVER_PORT));
-        let server = host.enter(|| FlowServer::start(address))??;
+        let server = testbed
+            .host(&place::the(&places, Role::Server)?.host)?
+            .clone();
         let specs = specs(&places, &testbed, cast)?;
         let settings = Settings {
             folder: temporary_folder()?,
@@ -169,51 +157,22 @@ impl Overlay {
         self.nodes.client(host)?.build_times(&path, count)
     }
 
-    /// Lets these users do what their models do for so long. The records are in the order of the users.
-    ///
-    /// # Errors
-    ///
-    /// There are no users, a host is no client's, or the system refuses.
-    pub fn drive(
-        &self,
-        users: &[User],
-        duration: Duration,
-        seed: u64,
-        stop: &Stop,
-    ) -> Result<Vec<Record>> {
-        let sites = users.iter().map(|user| {
-            let client = FlowClient {
-                name: user.host.clone(),
-                model_name: user.model_name.clone(),
-                model: user.model.clone(),
-                start: Duration::ZERO,
-                proxy: Some(self.socks()),
-                servers: vec![self.server()],
-            };
-            Ok(Site {
-                host: Some(self.testbed.host(&user.host)?.clone()),
-                clients: vec![client],
-            })
-        });
-        let sites: Vec<Site> = sites.collect::<Result<_>>()?;
-        let settings = FlowSettings {
-            duration,
-            seed,
-            threads: 1,
-        };
-        flows::run_on(&sites, settings, stop)
-    }
-
     /// The SOCKS port of a client, on its host.
     #[must_use]
     pub fn socks(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, place::SOCKS_PORT))
     }
 
-    /// The server of the users, as exits reach it.
+    /// Where the server of the users is to listen, as exits reach it: on the host [`Overlay::server_host`].
     #[must_use]
     pub fn server(&self) -> SocketAddr {
-        self.server.address()
+        SocketAddr::from((self.server.address(), SERVER_PORT))
+    }
+
+    /// The host of the server of the users.
+    #[must_use]
+    pub fn server_host(&self) -> &Host {
+        &self.server
     }
 
     /// What relays and exits have used so far, all together.

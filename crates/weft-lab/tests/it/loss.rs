@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use weft_lab::flows::overlay::{User, drive, serve};
 use weft_lab::net::{Options, Topology};
 use weft_lab::network::Program;
-use weft_lab::overlay::{Cast, Overlay, User};
+use weft_lab::overlay::{Cast, Overlay};
 use weft_lab::stop::Stop;
 use weft_model::traffic::Model;
 use weft_testing::not_run;
@@ -56,9 +57,7 @@ fn downloaded(network: &Overlay, duration: Duration, seed: u64) -> u64 {
     });
     let users: Vec<User> = users.collect();
     assert_eq!(users.len(), USERS);
-    let records = network
-        .drive(&users, duration, seed, &Stop::default())
-        .unwrap();
+    let records = drive(network, &users, duration, seed, &Stop::default()).unwrap();
     records.iter().map(|record| record.times.down.bytes).sum()
 }
 
@@ -109,6 +108,7 @@ fn connections_of_their_own_carry_more_over_a_lossy_link() {
     };
     let (topology, stop) = (topology(), Stop::default());
     let mut network = Overlay::start(&topology, &testbed, &cast, PATIENCE, &stop).unwrap();
+    let _server = serve(&network).unwrap();
     network.change(topology).unwrap();
     let shared = downloaded(&network, COUNTED, 1);
     assert!(shared > 0);

@@ -8,6 +8,7 @@ use weft_model::links::Topology;
 use super::mix::Users;
 use super::options::Options;
 use super::way::Way;
+use crate::flows::overlay::serve;
 use crate::flows::{FlowClient, FlowServer, Site};
 use crate::net::{self, Host};
 use crate::network::Program;
@@ -18,7 +19,8 @@ use crate::up::{Kind, Plan, Up};
 /// What is up. Dropping it ends it.
 pub(super) enum Place {
     Loopback(Box<Up>, FlowServer),
-    Testbed(Box<Overlay>),
+    /// The server ends before the network.
+    Testbed(FlowServer, Box<Overlay>),
     Server(FlowServer, Option<SocketAddr>),
 }
 
@@ -76,7 +78,7 @@ impl Place {
                 let mut overlay =
                     Overlay::start(topology, &testbed, &cast, options.patience, stop)?;
                 overlay.change(topology.as_ref().clone())?;
-                Place::Testbed(Box::new(overlay))
+                Place::Testbed(serve(&overlay)?, Box::new(overlay))
             }
             Way::Socks(address) => Place::Server(server()?, Some(*address)),
             Way::Direct => Place::Server(server()?, None),
@@ -87,7 +89,7 @@ impl Place {
     pub(super) fn check(&mut self) -> Result<()> {
         match self {
             Place::Loopback(up, _) => up.check(),
-            Place::Testbed(overlay) => overlay.check(),
+            Place::Testbed(_, overlay) => overlay.check(),
             Place::Server(..) => Ok(()),
         }
     }
@@ -99,7 +101,7 @@ impl Place {
                 let clients = up.clients().iter();
                 clients.map(|client| here(Some(client.socks()))).collect()
             }
-            Place::Testbed(overlay) => {
+            Place::Testbed(_, overlay) => {
                 let hosts = overlay.client_hosts().map(|name| {
                     Ok(Seat {
                         host: Some(overlay.testbed().host(name)?.clone()),
@@ -114,8 +116,9 @@ impl Place {
 
     fn server(&self) -> SocketAddr {
         match self {
-            Place::Loopback(_, server) | Place::Server(server, _) => server.address(),
-            Place::Testbed(overlay) => overlay.server(),
+            Place::Loopback(_, server) | Place::Testbed(server, _) | Place::Server(server, _) => {
+                server.address()
+            }
         }
     }
 
