@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::Relay;
 use super::authority::v3_identity;
+use super::members::Relay;
 
 /// What Arti wants to know of a directory authority.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,6 +20,7 @@
 
 mod arti;
 mod authority;
+mod config;
 mod members;
 mod node;
 mod output;
@@ -29,10 +30,10 @@ mod torrc;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+pub use config::Config;
 pub use members::{Client, Proxy, Relay};
 pub use node::Node;
 pub(crate) use program::PROFILER;
@@ -46,54 +47,8 @@ use crate::control::{Control, Fingerprint};
 use crate::guardian::Guardian;
 use crate::logs;
 use crate::ports::Port;
-use crate::stop::Stop;
 use ready::{protocols_of, running_relays, wait, wait_accepting, wait_until_known};
 use torrc::Common;
-use weft_cli::print;
-
-/// How large a network, and how patient its start.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Directory authorities.
-    pub authorities: usize,
-    /// Relays that take the first hop of circuits, or the middle when a target is the guard.
-    pub guards: usize,
-    /// Relays that let streams leave to loopback.
-    pub exits: usize,
-    /// C tor clients.
-    pub clients: usize,
-    /// The program of guards and exits; `None`: C tor.
-    pub relays: Option<Program>,
-    /// Seconds from one consensus to the next, once there is one; C tor's least is 10. Every node
-    /// fetches each, so that many nodes want a longer time.
-    pub voting_interval: u32,
-    /// How long one wait of the start may take.
-    pub patience: Duration,
-    /// C tor nodes and targets log at `info` instead of `notice`; so if `WEFT_LAB_VERBOSE` is set in
-    /// the environment, by default.
-    pub verbose: bool,
-    /// The request to give up while waiting.
-    pub stop: Stop,
-    /// Where the lines about progress go.
-    pub progress: fn(&str),
-}
-
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            authorities: 3,
-            guards: 2,
-            exits: 2,
-            clients: 2,
-            relays: None,
-            voting_interval: 10,
-            patience: Duration::from_secs(180),
-            verbose: std::env::var_os("WEFT_LAB_VERBOSE").is_some(),
-            stop: Stop::default(),
-            progress: |line| print::note(line),
-        }
-    }
-}
 
 /// A relay under test, before it starts.
 #[derive(Clone, Debug)]

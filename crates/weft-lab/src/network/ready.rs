@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use base64ct::{Base64Unpadded, Encoding as _};
 
-use super::{Config, Node};
+use super::config::Config;
+use super::node::Node;
 use crate::control::{Control, Fingerprint};
 use crate::stop::Stop;
 

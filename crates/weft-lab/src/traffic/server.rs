@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result, ensure};
 
 use super::payload::{CHUNK, Hasher, Payload};
-use super::{Direction, Request, STALL};
+use super::request::{Direction, Request, STALL};
 
 /// The most connections at once; one more is closed at once.
 const CONNECTIONS: usize = 1024;
