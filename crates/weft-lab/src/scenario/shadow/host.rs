@@ -13,8 +13,8 @@ use weft_model::traffic::Model;
 
 use super::super::netns::circuits::Watch;
 use super::super::netns::relays::Sampler;
-use super::work::{CIRCUITS, Client, RELAY, Relay, RelayFile, Task, Work};
-use super::{MAX_BYTES, read};
+use super::read;
+use super::work::{CIRCUITS, Client, MAX_BYTES, RELAY, Relay, RelayFile, Task, Work};
 use crate::control::Control;
 use crate::experiment::json;
 use crate::flows::{self, FlowClient, FlowSettings};

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use weft_traffic::Model;
 use weft_virtual::results::RelayResults;
 
+/// The longest file that is read of what `weft lab` has written into the folder of a simulation.
+pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// The name of the command.
 pub(super) const HOST_COMMAND: &str = "simulated-host";
 /// A relay's results.

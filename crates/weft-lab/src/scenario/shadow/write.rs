@@ -14,7 +14,7 @@ use weft_virtual::Setup;
 
 use super::super::job::Job;
 use super::super::netns::{self, links};
-use super::Simulations;
+use super::super::source::Source;
 use super::work::{Client, HOST_COMMAND, Relay, Task, Work};
 use crate::experiment::json;
 use crate::network::Program;
@@ -33,17 +33,28 @@ pub(super) const CALM_BEFORE: Duration = Duration::from_secs(30);
 /// What the authority lists of relays' bandwidths, in the folder of its host.
 const BANDWIDTHS: &str = "bandwidths";
 
+/// What the simulations of a run have in common.
+#[derive(Debug)]
+pub(super) struct Settings<'a> {
+    pub(super) source: &'a Source,
+    pub(super) seed: u64,
+    /// The `weft` that runs the nodes.
+    pub(super) weft: &'a Path,
+    /// No other simulation runs at the same time.
+    pub(super) is_alone: bool,
+}
+
 /// Writes it whole into a new folder.
-pub(super) fn write(simulations: &Simulations<'_>, job: &Job, folder: &Path) -> Result<()> {
-    let scenario = &simulations.source.scenario;
-    let files = &simulations.source.files;
-    let setup = scenario.setup(files, job.arm_number, job.repetition, simulations.seed)?;
+pub(super) fn write(settings: &Settings<'_>, job: &Job, folder: &Path) -> Result<()> {
+    let scenario = &settings.source.scenario;
+    let files = &settings.source.files;
+    let setup = scenario.setup(files, job.arm_number, job.repetition, settings.seed)?;
     let arm = scenario.arms.get(job.arm_number).context("no such arm")?;
-    let topology = links::topology(simulations.source, &setup, links::SHADOW)?;
-    let seed = simulations
+    let topology = links::topology(settings.source, &setup, links::SHADOW)?;
+    let seed = settings
         .seed
         .wrapping_add(u64::from(job.repetition - 1) << 32);
-    let program = Program::weft(simulations.weft, None)?;
+    let program = Program::weft(settings.weft, None)?;
     let (specs, names) = netns::specs(&setup, arm, &program, |name| {
         let host = topology.host(name);
         Ok((
@@ -55,7 +66,7 @@ pub(super) fn write(simulations: &Simulations<'_>, job: &Job, folder: &Path) -> 
     let hosts = template(folder);
     fs::create_dir_all(&hosts).with_context(|| format!("creating {}", hosts.display()))?;
     let mut writing = Writing {
-        simulations,
+        settings,
         setup: &setup,
         topology: &topology,
         hosts,
@@ -67,7 +78,7 @@ pub(super) fn write(simulations: &Simulations<'_>, job: &Job, folder: &Path) -> 
     for server in &setup.servers {
         let name = netns::host_name(&setup, server.host)?;
         let listen = writing.at(name, server.port)?;
-        let process = Process::flow_server(simulations.weft, listen)?;
+        let process = Process::flow_server(settings.weft, listen)?;
         writing.process(name, process);
     }
     writing.relays()?;
@@ -79,13 +90,13 @@ pub(super) fn write(simulations: &Simulations<'_>, job: &Job, folder: &Path) -> 
         stop_at: SETTLE + scenario.duration + END,
         seed,
         parallelism: 1,
-        is_alone: simulations.is_alone,
+        is_alone: settings.is_alone,
     }
     .write(folder)
 }
 
 struct Writing<'a> {
-    simulations: &'a Simulations<'a>,
+    settings: &'a Settings<'a>,
     setup: &'a Setup,
     topology: &'a Topology,
     /// The folders of the hosts.
@@ -189,7 +200,7 @@ impl Writing<'_> {
         for number in 0..self.setup.relays.len() {
             let nickname = netns::relay_name(number);
             let task = Task::Relay(Relay {
-                interval: self.simulations.source.scenario.interval,
+                interval: self.settings.source.scenario.interval,
             });
             self.measuring(&nickname, task, number)?;
         }
@@ -227,7 +238,7 @@ impl Writing<'_> {
             host: host.clone(),
             nickname: nickname.to_owned(),
             begin: EPOCH + SETTLE,
-            duration: self.simulations.source.scenario.duration,
+            duration: self.settings.source.scenario.duration,
             task,
         };
         let file = PathBuf::from(nickname).join("work.json");
@@ -235,7 +246,7 @@ impl Writing<'_> {
         let args = [HOST_COMMAND.to_owned(), file.display().to_string()];
         // Within the time in which lines are as they are in the run, and long enough before it for new circuits.
         let start = SETTLE - CALM_BEFORE / 2 + apart(number);
-        let process = Process::lab(self.simulations.weft, args, start)?;
+        let process = Process::lab(self.settings.weft, args, start)?;
         self.process(&host, process);
         Ok(())
     }
