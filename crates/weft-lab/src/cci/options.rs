@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use weft_links::{Rate, Topology};
+use weft_model::links::{Rate, Topology};
 
 use super::plan::Choice;
 use super::scenario::Scenario;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use weft_model::traffic::Record;
-use weft_model::links::Topology;
 
 use super::options::Options;
 use super::plan::Network;

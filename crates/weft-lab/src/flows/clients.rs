@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weft_traffic::Model;
+use weft_model::traffic::Model;
 
 use crate::net::Host;
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use weft_traffic::Record;
+use weft_model::traffic::Record;
 
 use super::client::Driver;
 use super::clients::{FlowClient, FlowSettings, Site};

@@ -17,7 +17,6 @@ pub mod overlay;
 pub mod process;
 mod server;
 mod socket;
-use weft_model::traffic::{Model, Record};
 #[cfg(test)]
 mod tests;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use weft_traffic::{Model, Record};
+use weft_model::traffic::{Model, Record};
 
 use super::clients::{FlowClient, FlowSettings, Site};
 use super::drive::run_on;

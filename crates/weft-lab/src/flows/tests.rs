@@ -8,8 +8,6 @@ use weft_model::traffic::{FailureKind, Model, Pause, Plan, Schedule};
 
 use super::*;
 use crate::stop::Stop;
-use weft_model::traffic::records::{Outcome, Summary};
-use weft_model::traffic::{FailureKind, Pause, Plan, Schedule};
 
 fn loopback() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))

@@ -10,26 +10,23 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use anyhow::Result;
 use clap::{ArgMatches, Args, Parser, Subcommand};
-use indicatif::ProgressBar;
 use weft_cli::args::{self, Asked, prepared};
-use weft_cli::print::{failure, note, print};
-use weft_cli::{completions, manual};
+use weft_cli::print::print;
+use weft_cli::{completions, manual, manual::Page};
 use weft_lab::bench::pipe;
 use weft_lab::circuits;
 use weft_lab::demo;
-use weft_lab::experiment::{Conclusion, Progress, Watcher};
 use weft_lab::experiments::Experiments;
 use weft_lab::hops;
 use weft_lab::report::Invocation;
 use weft_lab::reports;
 use weft_lab::stop::Stop;
 
-use super::progress::{Lines, progress_bar};
-use super::{NAME, node, pages, sim};
+use super::terminal::{NAME, Terminal, conclude};
+use super::{node, sim};
 
 /// Experiments in private networks on loopback, and measurements of one relay.
 #[derive(Debug, Parser)]
@@ -149,19 +146,6 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     }
 }
 
-/// Prints the results, and returns the exit status. Why a run did not come to its end is printed where
-/// nobody overlooks it.
-fn conclude(conclusion: &Conclusion) -> Result<ExitCode> {
-    print(&conclusion.text)?;
-    if let Some(why) = &conclusion.failure {
-        failure(NAME, why);
-    }
-    Ok(match conclusion.is_passed {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
-}
-
 /// The experiment's own part of the command line.
 fn invocation(command: &clap::Command, matches: &ArgMatches) -> Invocation {
     let (mut words, mut command, mut matches) = ("weft lab".to_owned(), command, matches);
@@ -172,45 +156,6 @@ fn invocation(command: &clap::Command, matches: &ArgMatches) -> Invocation {
         (command, matches) = (known, inner);
     }
     Invocation::of(&words, command, matches)
-}
-
-/// A bar where standard error is a terminal, lines where it is not.
-struct Terminal {
-    bar: ProgressBar,
-    lines: Lines,
-    invocation: Invocation,
-}
-
-impl Terminal {
-    fn new() -> Self {
-        Terminal {
-            bar: progress_bar(),
-            lines: Lines::new(Instant::now()),
-            invocation: Invocation::default(),
-        }
-    }
-}
-
-impl Watcher for Terminal {
-    fn progress(&mut self, progress: &Progress) {
-        if !self.bar.is_hidden() {
-            self.bar.set_position((progress.done * 1000.0) as u64);
-            self.bar.set_message(progress.to_string());
-        } else if let Some(line) = self.lines.line(progress, Instant::now()) {
-            note(line);
-        }
-    }
-
-    fn note(&mut self, line: &str) {
-        match self.bar.is_hidden() {
-            true => note(line),
-            false => self.bar.println(line),
-        }
-    }
-
-    fn invocation(&self) -> Invocation {
-        self.invocation.clone()
-    }
 }
 
 /// The command line, with what is internal.
@@ -226,4 +171,11 @@ pub(super) fn listed() -> clap::Command {
         .about(whole.get_about().cloned().unwrap_or_default())
         .subcommand_required(true)
         .subcommands(below.filter(|command| !command.is_hide_set()).cloned())
+}
+
+/// Every manual page of this program.
+pub(super) fn pages() -> Result<Vec<Page>> {
+    let lab = manual::pages(prepared(listed()))?;
+    let sim = manual::pages(prepared(sim::command().name("sim")))?;
+    Ok([lab, sim].concat())
 }

@@ -5,18 +5,17 @@ mod lab;
 mod node;
 mod progress;
 mod sim;
+mod terminal;
 
 use std::env;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use weft_cli::args::prepared;
-use weft_cli::manual::Page;
-use weft_cli::{VERSION_OF_WEFT, manual, print};
+use weft_cli::{VERSION_OF_WEFT, print};
 
-/// The program's name.
-const NAME: &str = "weft-lab";
+use terminal::NAME;
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Does what the words ask for, the first being the program.
@@ -44,15 +43,9 @@ fn run(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     }
 }
 
-/// Every manual page of this program.
-fn pages() -> Result<Vec<Page>> {
-    let lab = manual::pages(prepared(lab::listed()))?;
-    let sim = manual::pages(prepared(sim::command().name("sim")))?;
-    Ok([lab, sim].concat())
-}
-
 #[cfg(test)]
 mod tests {
+    use weft_cli::args::prepared;
     use weft_cli::check;
 
     use super::*;
@@ -74,7 +67,7 @@ mod tests {
 
     #[test]
     fn every_command_that_help_lists_has_a_page() {
-        let pages = pages().unwrap();
+        let pages = lab::pages().unwrap();
         let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
         for name in [
             "weft-lab",

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use weft_model::traffic::Record;
 use weft_model::traffic::records::Summary;
-use weft_model::traffic::records::{Figure, Summary};
 
 use super::results::{Circuits, OfArm, OfModel, Outcome, Results, Streams};
 

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use weft_model::traffic::Record;
 use weft_model::traffic::records::{Figure, Summary, from_json_lines, json_lines};
 use weft_virtual::results::CircuitResults;
-use weft_model::traffic::records::{Summary, from_json_lines, json_lines};
 
 use super::job::{Job, Measured};
 use super::source::Source;

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use weft_stats::bounds::{Bounds, SEED};
 
 use super::plan::Plan;
 use super::prepare::{CellArgs, Prepare};

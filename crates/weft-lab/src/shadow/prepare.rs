@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
-use weft_bounds::{Bounds, SEED};
+use weft_stats::bounds::{Bounds, SEED};
 
 use super::plan::{Choice, Plan, Simulation};
 use super::simulation::{Settings, Writer};

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::plan::{Plan, Simulation};
-use weft_model::traffic::Record;
 use crate::cci::{Cell, Client, Results, Testbed};
 use crate::experiment::Session;
 use crate::simulator::{CONFIGURATION, DATA, HOSTS, records_of};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use weft_traffic::Record;
+use weft_model::traffic::Record;
 
 /// The records of a user, in the folder of its host.
 pub(crate) const RECORDS: &str = "records.jsonl";

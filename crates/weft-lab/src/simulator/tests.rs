@@ -1,6 +1,6 @@
 //! The graph that is written.
 
-use weft_links::{Topology, builtin};
+use weft_model::links::{Topology, builtin};
 
 use super::graph::{self, Rates};
 

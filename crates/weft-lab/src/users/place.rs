@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Result;
-use weft_model::links::Topology;
 
 use super::mix::Users;
 use super::options::Options;

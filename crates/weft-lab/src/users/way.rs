@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use weft_links::Topology;
+use weft_model::links::Topology;
 
 use crate::net;
 use crate::network::Program;

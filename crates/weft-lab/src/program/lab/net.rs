@@ -14,7 +14,7 @@ use weft_lab::probe::{self, Probe};
 use weft_lab::stop::Stop;
 use weft_stats::bounds::{Bounds, SEED};
 
-use super::{Terminal, conclude};
+use crate::program::terminal::{Terminal, conclude};
 
 /// How often the end and the emulator are checked.
 const LOOK: Duration = Duration::from_millis(100);

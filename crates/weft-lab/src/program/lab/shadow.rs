@@ -10,7 +10,7 @@ use weft_lab::report::Invocation;
 use weft_lab::shadow::{self, ReadArgs, ReadBack, RunArgs, Simulate, WriteArgs};
 use weft_lab::stop::Stop;
 
-use super::{Terminal, conclude};
+use crate::program::terminal::{Terminal, conclude};
 
 /// Writes the experiment `cci` for the simulator Shadow, runs it there, and reads its output back.
 #[derive(Debug, Args)]

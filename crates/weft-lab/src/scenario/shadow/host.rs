@@ -9,7 +9,6 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
 use weft_model::traffic::records::json_lines;
-use weft_model::traffic::Model;
 
 use super::super::netns::circuits::Watch;
 use super::super::netns::relays::Sampler;

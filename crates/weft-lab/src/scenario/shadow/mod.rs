@@ -11,7 +11,6 @@ mod simulations;
 mod work;
 mod write;
 
-use weft_model::traffic::Model;
 pub use host::{HostArgs, measure};
 pub use simulations::SimulationArgs;
 pub(crate) use simulations::Simulations;

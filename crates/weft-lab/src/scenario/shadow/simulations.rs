@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use weft_traffic::Model;
+use weft_model::traffic::Model;
 
 use super::super::job::{Job, Measured};
 use super::super::netns::{check_arms, links};

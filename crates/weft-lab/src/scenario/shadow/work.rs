@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weft_traffic::Model;
+use weft_model::traffic::Model;
 use weft_virtual::results::RelayResults;
 
 /// The longest file that is read of what `weft lab` has written into the folder of a simulation.
