@@ -3,7 +3,6 @@
 //! - [`consensus`]: consensuses and the authority certificates that sign them
 //! - [`consdiff`]: differences between consensuses, made and applied
 //! - `consensus_cache`: the newest consensuses compressed, and diffs to them, in files
-//! - `compress`: compression of documents
 //! - `descriptors`: descriptors and extra-info documents of others, in cache files
 //! - [`listing`]: the text of a consensus, relay by relay, as controllers are shown it
 //! - `fetch`: what to ask the authorities for next, and what to make of the answers
@@ -49,7 +48,6 @@ pub mod circuits;
 pub mod client;
 pub mod clock;
 pub mod command;
-mod compress;
 pub mod consdiff;
 pub mod consensus;
 mod consensus_cache;

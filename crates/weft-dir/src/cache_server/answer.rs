@@ -15,8 +15,8 @@ use super::documents::{CachedDocuments, Held};
 use super::pieces::{Part, Pieces};
 use super::request::{Accepts, Request};
 use super::stored::Forms;
-use crate::compress::Compression;
 use crate::descriptors::DocumentKind;
+use crate::http::Compression;
 use crate::http::http_date;
 
 /// Documents that one request may name; C tor's clients name 92 microdescriptors at most.

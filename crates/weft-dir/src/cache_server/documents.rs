@@ -13,11 +13,11 @@ use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
 use super::stored::{Body, Forms};
 use crate::certs::Certs;
-use crate::compress::Compression;
 use crate::consdiff::ConsensusDigest;
 use crate::consensus_cache::{NewConsensus, Status};
 use crate::descriptor::SignedDescriptor;
 use crate::descriptors::{DescriptorDigest, DescriptorStore, DocumentKind};
+use crate::http::Compression;
 use crate::microdesc::MicrodescStore;
 
 /// Where a document's signed digest ends in a router descriptor or an extra-info document.

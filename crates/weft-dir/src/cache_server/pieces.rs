@@ -7,8 +7,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use crate::compress::Compression;
 use crate::descriptors::Stored;
+use crate::http::Compression;
 
 /// Bytes that are read and compressed at once.
 const STEP: usize = 16 << 10;
@@ -232,7 +232,7 @@ impl std::fmt::Debug for Pieces {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::compress::decode;
+    use crate::http::decode;
 
     /// Lines that compress as keys in base64 do.
     pub(in crate::cache_server) fn noise(length: usize) -> Vec<u8> {

@@ -5,8 +5,8 @@
 
 use std::time::SystemTime;
 
-use crate::compress::Compression;
 use crate::consdiff::ConsensusDigest;
+use crate::http::Compression;
 use crate::http::parse_date;
 
 /// Bytes of a head at most (C tor `MAX_HEADERS_SIZE`).

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::pieces::Part;
-use crate::compress::Compression;
+use crate::http::Compression;
 
 /// The bytes of a document.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use time::macros::format_description;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
-use crate::compress::Compression;
 use crate::consdiff::{ConsensusDigest, full_digest};
+use crate::http::Compression;
 
 /// How times stand in labels.
 const TIME: &[BorrowedFormatItem<'static>] =

@@ -19,8 +19,8 @@ use tor_netdoc::doc::netstatus::ConsensusFlavor;
 use crate::cache::{self, CacheError};
 use crate::cache_server::{Body, CachedDocuments, Forms};
 use crate::command::Severity;
-use crate::compress::{Compression, best_effort_memory, compress, decode};
 use crate::consdiff::{self, ConsensusDigest, full_digest};
+use crate::http::{Compression, best_effort_memory, compress, decode};
 use labels::{Kind, Labels};
 
 pub(crate) use labels::Status;

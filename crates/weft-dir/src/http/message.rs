@@ -8,8 +8,8 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use weft_proxy::HttpProxy;
 
-use super::HttpError;
-use crate::compress::Compression;
+use super::compress::Compression;
+use super::error::HttpError;
 use crate::consdiff::ConsensusDigest;
 
 /// What is asked.

@@ -4,7 +4,8 @@
 //! it (dir-spec 4, 6.1; `dirclient.c`). The head, the body and what it decompresses to have limits,
 //! and so does silence.
 
-pub(crate) mod error;
+mod compress;
+mod error;
 mod message;
 
 use std::io;
@@ -17,7 +18,8 @@ pub use weft_proxy::Route;
 
 use crate::clock::Clock;
 
-pub use crate::compress::{Compression, decode};
+pub use compress::{Compression, decode};
+pub(crate) use compress::{best_effort_memory, compress};
 pub use error::HttpError;
 pub use message::{Head, Request, Response, parse_head};
 pub(crate) use message::{head_may_end, http_date, parse_date};

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::clock::ManualClock;
-use crate::compress::compress;
 use proptest::prelude::*;
 use std::io::Write;
 use std::net::IpAddr;

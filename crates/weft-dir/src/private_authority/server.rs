@@ -25,7 +25,7 @@ use crate::budget::{Budget, Charge};
 use crate::cache_server::{Asker, BUSY, Part, Pieces};
 use crate::clock::{Clock, SystemClock};
 use crate::command::Severity;
-use crate::compress::Compression;
+use crate::http::Compression;
 use crate::http::{head_may_end, http_date, parse_date};
 use crate::sockets::Sockets;
 

@@ -9,8 +9,8 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use super::super::documents::{CachedDocuments, Held, Own};
 use super::super::pieces::{Part, Pieces};
 use super::{Found, descriptors};
-use crate::compress::Compression;
 use crate::descriptors::{DocumentKind, Stored};
+use crate::http::Compression;
 
 /// Where a descriptor's signature begins.
 const SIGNATURE: &[u8] = b"\nrouter-signature";

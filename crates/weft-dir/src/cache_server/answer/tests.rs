@@ -1,12 +1,12 @@
 use super::*;
 use crate::cache_server::{Body, Parsed, parse};
 use crate::certs::Certs;
-use crate::compress::{compress, decode};
 use crate::consdiff::ConsensusDigest;
 use crate::consensus::{REASONABLY_LIVE, verify};
 use crate::consensus_cache::{NewConsensus, Status};
 use crate::descriptor::SignedDescriptor;
 use crate::http::parse_head;
+use crate::http::{compress, decode};
 use crate::microdesc;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 

@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Write as _};
 
-use crate::http::error::HttpError;
+use super::error::HttpError;
 
 /// Memory of a decoder at most (C tor `MEMORY_LIMIT` of compress_lzma.c), in KiB and bytes.
 const DECODER_MEMORY_KIB: u32 = 16 << 10;
