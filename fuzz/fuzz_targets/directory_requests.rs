@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
-use weft_dir::cache_server::{Answer, CachedDocuments, Parsed, parse};
+use weft_dir::cache_server::{Answer, Parsed, parse};
+use weft_dir::documents::CachedDocuments;
 use weft_dir::http::{decode, parse_head};
 
 /// Bytes that no answer of this directory grows past.

@@ -10,6 +10,7 @@
 //! - [`params`]: the network parameters that a relay follows, typed and clamped
 //! - [`budget`]: bytes that a directory's streams hold, bounded and shared
 //! - [`cache`]: documents in C tor's cache files
+//! - [`documents`]: what a directory cache keeps for others
 //! - [`cache_server`]: the directory that a relay serves
 //! - [`client`]: what a client needs to choose paths, fetched over circuits
 //! - [`hs_dir`]: descriptors of onion services, as their directory keeps them
@@ -53,6 +54,7 @@ pub mod consensus;
 mod consensus_cache;
 pub mod descriptor;
 mod descriptors;
+pub mod documents;
 pub mod downloads;
 mod fetch;
 mod held;

@@ -11,13 +11,11 @@ use std::time::{Duration, SystemTime};
 use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::documents::{CachedDocuments, Held};
 use super::pieces::{Part, Pieces};
 use super::request::{Accepts, Request};
-use super::stored::Forms;
 use crate::descriptors::DocumentKind;
-use crate::http::Compression;
-use crate::http::http_date;
+use crate::documents::{CachedDocuments, Forms, Held, ServedCert};
+use crate::http::{Compression, http_date};
 
 /// Documents that one request may name; C tor's clients name 92 microdescriptors at most.
 const MAX_NAMED: usize = 512;
@@ -144,7 +142,7 @@ fn best(forms: &Forms, accepts: Accepts) -> Option<(Part, Compression)> {
         .filter(|coding| accepts.has(*coding));
     accepted.find_map(|coding| {
         // A file that is gone belonged to a consensus that is no longer served.
-        let part = forms.get(&coding)?.part().ok()?;
+        let part = Part::try_from(forms.get(&coding)?).ok()?;
         Some((part, coding))
     })
 }
@@ -228,7 +226,7 @@ fn microdescs(held: &Held, digests: &str) -> Found {
 /// `all`, `fp/F+F`, `sk/S+S`, `fp-sk/F-S+F-S`; `authority` would be our own.
 fn keys(held: &Held, which: &str, since: Option<SystemTime>) -> Found {
     let newest = |id: RsaIdentity| {
-        let of = |cert: &&super::documents::ServedCert| cert.ids.id_fingerprint == id;
+        let of = |cert: &&ServedCert| cert.ids.id_fingerprint == id;
         held.certs
             .iter()
             .filter(of)
@@ -247,7 +245,7 @@ fn keys(held: &Held, which: &str, since: Option<SystemTime>) -> Found {
             .filter_map(|pair| {
                 let (fp, sk) = pair.split_once('-')?;
                 let (fp, sk) = (identity(fp)?, identity(sk)?);
-                let is = |cert: &&super::documents::ServedCert| {
+                let is = |cert: &&ServedCert| {
                     cert.ids.id_fingerprint == fp && cert.ids.sk_fingerprint == sk
                 };
                 held.certs.iter().find(is)

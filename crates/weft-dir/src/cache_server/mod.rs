@@ -6,14 +6,12 @@
 //! bytes and time of a request; time without progress of an answer; the bytes that all of them hold ([`Budget`]).
 
 mod answer;
-mod documents;
 mod onion;
 mod pieces;
 mod places;
 mod plain;
 mod request;
 mod requests;
-mod stored;
 
 use std::io;
 use std::net::IpAddr;
@@ -26,18 +24,17 @@ use weft_share::PreviousHop;
 
 use crate::budget::{Budget, Charge};
 use crate::clock::Clock;
+use crate::documents::CachedDocuments;
 use crate::hs_dir::HsDir;
 use crate::http::head_may_end;
 
 pub use answer::Answer;
-pub use documents::CachedDocuments;
 pub use pieces::Pieces;
 pub use request::{Accepts, MAX_HEAD, Parsed, Request, Upload, parse};
 pub use requests::{Countries, Requests};
 
 pub(crate) use pieces::Part;
 pub(crate) use places::Places;
-pub(crate) use stored::{Body, Forms};
 
 use places::Place;
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use crate::descriptors::Stored;
+use crate::documents::Body;
 use crate::http::Compression;
 
 /// Bytes that are read and compressed at once.
@@ -43,6 +44,26 @@ impl From<&Stored> for Part {
             offset,
             length,
         }
+    }
+}
+
+impl TryFrom<&Body> for Part {
+    type Error = io::Error;
+
+    /// # Errors
+    /// The file cannot be opened, or is shorter now.
+    fn try_from(body: &Body) -> io::Result<Self> {
+        Ok(match body {
+            Body::Memory(bytes) => Self::Bytes(bytes.clone()),
+            Body::File(stored) => {
+                let (file, offset, length) = stored.place()?;
+                Self::File {
+                    file,
+                    offset,
+                    length,
+                }
+            }
+        })
     }
 }
 
@@ -320,5 +341,32 @@ pub(super) mod tests {
         let counted = ZSTD_CONTEXT << 10;
         let taken = context.sizeof();
         assert!((counted / 2..=counted).contains(&taken), "{taken} bytes");
+    }
+
+    #[test]
+    fn answers_share_the_open_file_of_a_document_and_read_it_as_they_are_sent() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, "labels\0body and more").unwrap();
+        let body = Body::in_file(path.clone(), 7, 4);
+        let (one, other) = (
+            Part::try_from(&body).unwrap(),
+            Part::try_from(&body).unwrap(),
+        );
+        match (&one, &other) {
+            (Part::File { file: one, .. }, Part::File { file: other, .. }) => {
+                assert!(Arc::ptr_eq(one, other));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(body.read().unwrap(), b"body");
+        // A file that is removed is read by those who have it open.
+        std::fs::remove_file(&path).unwrap();
+        assert!(Part::try_from(&body).is_ok());
+        assert_eq!(Pieces::one(one).next(100).unwrap(), b"body");
+        drop(other);
+        assert!(Part::try_from(&body).is_err());
+        std::fs::write(&path, "lab").unwrap();
+        assert!(Part::try_from(&body).is_err() && body.read().is_err());
     }
 }

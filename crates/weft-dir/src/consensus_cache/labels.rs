@@ -10,6 +10,7 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
 use crate::consdiff::{ConsensusDigest, full_digest};
+use crate::documents::Status;
 use crate::http::Compression;
 
 /// How times stand in labels.
@@ -34,20 +35,11 @@ pub(super) enum Kind {
     },
 }
 
-/// The times and signatures of the consensus that a document is or leads to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Status {
-    pub(crate) flavour: ConsensusFlavor,
-    pub(crate) valid_after: SystemTime,
-    pub(crate) fresh_until: SystemTime,
-    pub(crate) valid_until: SystemTime,
-    pub(crate) signers: Vec<RsaIdentity>,
-}
-
 /// The labels of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Labels {
     pub(super) kind: Kind,
+    /// Of the consensus that the document is or leads to.
     pub(super) status: Status,
     pub(super) compression: Compression,
     /// SHA3-256 of the document as it was before it was compressed, in hexadecimal.

@@ -17,13 +17,11 @@ use std::time::{Duration, SystemTime};
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
 use crate::cache::{self, CacheError};
-use crate::cache_server::{Body, CachedDocuments, Forms};
 use crate::command::Severity;
 use crate::consdiff::{self, ConsensusDigest, full_digest};
+use crate::documents::{Body, CachedDocuments, Forms, NewConsensus, Status};
 use crate::http::{Compression, best_effort_memory, compress, decode};
 use labels::{Kind, Labels};
-
-pub(crate) use labels::Status;
 
 /// Older consensuses of each flavour: a day of them. (C tor's 256 files are enough for 25.)
 const MAX_OLDER: usize = 24;
@@ -53,14 +51,6 @@ const DIFF_MEMORY: usize = 7;
 const KEPT: Compression = Compression::Deflate;
 /// The first number that a file has for its name (C tor `FNAME_MIN_NUM`).
 const FIRST_FILE: u32 = 1000;
-
-/// A consensus that has been verified.
-#[derive(Debug)]
-pub(crate) struct NewConsensus {
-    pub(crate) status: Status,
-    pub(crate) digest: ConsensusDigest,
-    pub(crate) text: String,
-}
 
 /// A file.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use super::request::Purpose;
 use crate::cache::{self, CacheError};
 use crate::command::{Event, Severity};
 use crate::consensus::Consensus;
-use crate::consensus_cache::{NewConsensus, Status};
+use crate::documents::{NewConsensus, Status};
 use crate::fetch::{Adopted, Contents, News};
 use crate::http::{HttpError, Request, Response};
 use crate::microdesc::{self, Batch, MdDigest};

@@ -11,9 +11,10 @@ use tokio::sync::mpsc;
 use super::{Config, DirectoryTask, EventSink};
 use crate::PairSocket;
 use crate::budget::Budget;
-use crate::cache_server::{Asker, CacheServer, CachedDocuments, Places, Requests};
+use crate::cache_server::{Asker, CacheServer, Places, Requests};
 use crate::clock::SystemClock;
 use crate::command::Command;
+use crate::documents::CachedDocuments;
 use crate::hs_dir::HsDir;
 use crate::sockets::{OpenSocket, Sockets};
 

@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
-use crate::cache_server::CachedDocuments;
 use crate::command::Severity;
-use crate::consensus_cache::{ConsensusCache, NewConsensus};
+use crate::consensus_cache::ConsensusCache;
+use crate::documents::{CachedDocuments, NewConsensus};
 
 /// Something for the log.
 type Messages = Vec<(Severity, String)>;

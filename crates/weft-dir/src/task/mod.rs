@@ -26,13 +26,13 @@ use tor_netdoc::types::relay_flags::RelayFlags;
 
 use crate::bandwidth::BandwidthHistory;
 use crate::cache;
-use crate::cache_server::CachedDocuments;
 use crate::circuits::Circuits;
 use crate::clock::{Clock, signed_seconds};
 use crate::command::{Command, DirectoryOptions, Event, Severity};
 use crate::consensus::{Consensus, EARLY_NOTICE};
 use crate::descriptor::{Moment, OwnDescriptor, SignedDescriptor};
 use crate::descriptors::DescriptorDigest;
+use crate::documents::CachedDocuments;
 use crate::fetch::{Adopted, Fetcher, News};
 use crate::http::Request;
 use crate::microdesc::{DigestFetch, MicrodescFetch};

@@ -16,7 +16,7 @@ use weft_client::{
 use weft_core::address::ConnectionId;
 use weft_core::controller::OpenLink;
 use weft_core::origin::{AppOpening, OriginId};
-use weft_dir::cache_server::CachedDocuments;
+use weft_dir::documents::CachedDocuments;
 use weft_dir::downloads::Downloads;
 use weft_path::{Countries, PathError, RelayName};
 

@@ -5,11 +5,11 @@ use std::time::SystemTime;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
-use super::super::documents::Held;
 use super::super::request::Request;
 use super::{Found, MAX_NAMED, NOT_FOUND};
 use crate::consdiff::ConsensusDigest;
 use crate::consensus::REASONABLY_LIVE;
+use crate::documents::Held;
 
 /// Nothing has changed.
 const NOT_MODIFIED: Found = Found::Short(304, "Not modified");

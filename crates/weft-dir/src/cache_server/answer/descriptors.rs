@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::super::documents::{Held, Own};
 use super::super::pieces::Part;
 use super::{Found, NOT_FOUND, identities};
 use crate::descriptors::{DescriptorDigest, DocumentKind, Stored};
+use crate::documents::{Held, Own};
 
 /// How long one document may be kept (`ROUTERDESC_BY_DIGEST_CACHE_LIFETIME`).
 const ONE_LIFETIME: Duration = Duration::from_secs(48 * 3600);

@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use memchr::memmem;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::super::documents::{CachedDocuments, Held, Own};
 use super::super::pieces::{Part, Pieces};
 use super::{Found, descriptors};
 use crate::descriptors::{DocumentKind, Stored};
+use crate::documents::{CachedDocuments, Held, Own};
 use crate::http::Compression;
 
 /// Where a descriptor's signature begins.

@@ -1,12 +1,11 @@
 use super::*;
-use crate::cache_server::{Body, Parsed, parse};
+use crate::cache_server::{Parsed, parse};
 use crate::certs::Certs;
 use crate::consdiff::ConsensusDigest;
 use crate::consensus::{REASONABLY_LIVE, verify};
-use crate::consensus_cache::{NewConsensus, Status};
 use crate::descriptor::SignedDescriptor;
-use crate::http::parse_head;
-use crate::http::{compress, decode};
+use crate::documents::{Body, NewConsensus, Status};
+use crate::http::{compress, decode, parse_head};
 use crate::microdesc;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 

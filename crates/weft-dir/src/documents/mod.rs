@@ -1,4 +1,7 @@
-//! What our directory has to serve.
+//! What a directory cache keeps for others: consensuses in several compressions and diffs to them, certificates,
+//! microdescriptors, descriptors. The task that fetches them and the streams that ask for them share it.
+
+mod body;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,43 +14,61 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::authcert::AuthCertKeyIds;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
-use super::stored::{Body, Forms};
 use crate::certs::Certs;
 use crate::consdiff::ConsensusDigest;
-use crate::consensus_cache::{NewConsensus, Status};
 use crate::descriptor::SignedDescriptor;
 use crate::descriptors::{DescriptorDigest, DescriptorStore, DocumentKind};
 use crate::http::Compression;
 use crate::microdesc::MicrodescStore;
 
+pub(crate) use body::{Body, Forms};
+
 /// Where a document's signed digest ends in a router descriptor or an extra-info document.
 const SIGNATURE: &str = "\nrouter-signature\n";
 
+/// The times and signatures of a consensus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) flavour: ConsensusFlavor,
+    pub(crate) valid_after: SystemTime,
+    pub(crate) fresh_until: SystemTime,
+    pub(crate) valid_until: SystemTime,
+    pub(crate) signers: Vec<RsaIdentity>,
+}
+
+/// A consensus that has been verified.
+#[derive(Debug)]
+pub(crate) struct NewConsensus {
+    pub(crate) status: Status,
+    pub(crate) digest: ConsensusDigest,
+    pub(crate) text: String,
+}
+
 /// A consensus to serve, and the diffs that lead to it.
 #[derive(Debug)]
-pub(super) struct ServedConsensus {
-    pub(super) status: Status,
-    pub(super) digest: ConsensusDigest,
-    pub(super) forms: Forms,
+pub(crate) struct ServedConsensus {
+    pub(crate) status: Status,
+    pub(crate) digest: ConsensusDigest,
+    pub(crate) forms: Forms,
     /// By the consensus that they begin at.
-    pub(super) diffs: BTreeMap<ConsensusDigest, Forms>,
+    pub(crate) diffs: BTreeMap<ConsensusDigest, Forms>,
 }
 
 /// A certificate to serve.
 #[derive(Debug)]
-pub(super) struct ServedCert {
-    pub(super) ids: AuthCertKeyIds,
+pub(crate) struct ServedCert {
+    pub(crate) ids: AuthCertKeyIds,
     /// When it was published.
-    pub(super) published: SystemTime,
-    pub(super) text: Arc<str>,
+    pub(crate) published: SystemTime,
+    pub(crate) text: Arc<str>,
 }
 
 /// One of our own two documents.
 #[derive(Debug)]
-pub(super) struct Own {
+pub(crate) struct Own {
     /// Its SHA-1 digest, as `d/` requests name it.
-    pub(super) digest: [u8; 20],
-    pub(super) text: Arc<str>,
+    pub(crate) digest: [u8; 20],
+    pub(crate) text: Arc<str>,
 }
 
 impl Own {
@@ -66,20 +87,20 @@ impl Own {
 
 /// Everything.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     /// The newest consensus of each flavour.
-    pub(super) consensuses: BTreeMap<ConsensusFlavor, ServedConsensus>,
+    pub(crate) consensuses: BTreeMap<ConsensusFlavor, ServedConsensus>,
     /// The certificates.
-    pub(super) certs: Vec<ServedCert>,
+    pub(crate) certs: Vec<ServedCert>,
     /// The microdescriptors.
-    pub(super) microdescs: MicrodescStore,
+    pub(crate) microdescs: MicrodescStore,
     /// Our identity, descriptor and extra-info document; a bridge serves no such document.
-    pub(super) own: Option<(RsaIdentity, Own, Option<Own>)>,
+    pub(crate) own: Option<(RsaIdentity, Own, Option<Own>)>,
     /// Descriptors of others, and their extra-info documents.
-    pub(super) descriptors: DescriptorStore,
-    pub(super) extra_infos: DescriptorStore,
+    pub(crate) descriptors: DescriptorStore,
+    pub(crate) extra_infos: DescriptorStore,
     /// The descriptor that the consensus lists of each relay.
-    pub(super) current: BTreeMap<RsaIdentity, DescriptorDigest>,
+    pub(crate) current: BTreeMap<RsaIdentity, DescriptorDigest>,
     /// DirPortFrontPage.
     front_page: Option<Arc<[u8]>>,
 }
@@ -124,7 +145,7 @@ impl Drop for Work<'_> {
 
 impl CachedDocuments {
     /// Everything.
-    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
         // Nothing in it can be half done.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -261,7 +282,7 @@ impl CachedDocuments {
     }
 
     /// The page for people.
-    pub(super) fn front_page(&self) -> Option<Arc<[u8]>> {
+    pub(crate) fn front_page(&self) -> Option<Arc<[u8]>> {
         self.held().front_page.clone()
     }
 

@@ -1,4 +1,4 @@
-//! Documents as they are sent, each in several compressions: in memory, or in files.
+//! Documents as they are kept, each in several compressions: in memory, or in files.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,7 +7,6 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::pieces::Part;
 use crate::http::Compression;
 
 /// The bytes of a document.
@@ -41,26 +40,11 @@ impl Body {
     }
 
     /// Bytes of it in memory.
-    pub(super) fn memory(&self) -> usize {
+    pub(crate) fn memory(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
             Self::File(_) => size_of::<InFile>(),
         }
-    }
-
-    /// The document as part of an answer.
-    ///
-    /// # Errors
-    /// The file cannot be opened, or is shorter now.
-    pub(crate) fn part(&self) -> io::Result<Part> {
-        Ok(match self {
-            Self::Memory(bytes) => Part::Bytes(bytes.clone()),
-            Self::File(stored) => Part::File {
-                file: stored.open()?,
-                offset: stored.offset,
-                length: stored.length,
-            },
-        })
     }
 
     /// The bytes.
@@ -80,6 +64,14 @@ impl Body {
 }
 
 impl InFile {
+    /// The file, where the document begins in it, and how long that is.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or is shorter now.
+    pub(crate) fn place(&self) -> io::Result<(Arc<File>, u64, usize)> {
+        Ok((self.open()?, self.offset, self.length))
+    }
+
     fn open(&self) -> io::Result<Arc<File>> {
         // A panic while it was held leaves an address that is valid or dead.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,33 +91,3 @@ impl InFile {
 
 /// A document in several compressions.
 pub(crate) type Forms = BTreeMap<Compression, Body>;
-
-#[cfg(test)]
-mod tests {
-    use super::super::pieces::Pieces;
-    use super::*;
-
-    #[test]
-    fn answers_share_the_open_file_of_a_document_and_read_it_as_they_are_sent() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        std::fs::write(&path, "labels\0body and more").unwrap();
-        let body = Body::in_file(path.clone(), 7, 4);
-        let (one, other) = (body.part().unwrap(), body.part().unwrap());
-        match (&one, &other) {
-            (Part::File { file: one, .. }, Part::File { file: other, .. }) => {
-                assert!(Arc::ptr_eq(one, other));
-            }
-            other => panic!("{other:?}"),
-        }
-        assert_eq!(body.read().unwrap(), b"body");
-        // A file that is removed is read by those who have it open.
-        std::fs::remove_file(&path).unwrap();
-        assert!(body.part().is_ok());
-        assert_eq!(Pieces::one(one).next(100).unwrap(), b"body");
-        drop(other);
-        assert!(body.part().is_err());
-        std::fs::write(&path, "lab").unwrap();
-        assert!(body.part().is_err() && body.read().is_err());
-    }
-}
