@@ -10,6 +10,7 @@
 //! - [`params`]: the network parameters that a relay follows, typed and clamped
 //! - [`budget`]: bytes that a directory's streams hold, bounded and shared
 //! - [`cache`]: documents in C tor's cache files
+//! - [`diff_maker`]: what is made of consensuses for those who fetch them
 //! - [`documents`]: what a directory cache keeps for others
 //! - [`cache_server`]: the directory that a relay serves
 //! - [`client`]: what a client needs to choose paths, fetched over circuits
@@ -54,6 +55,7 @@ pub mod consensus;
 mod consensus_cache;
 pub mod descriptor;
 mod descriptors;
+pub mod diff_maker;
 pub mod documents;
 pub mod downloads;
 mod fetch;

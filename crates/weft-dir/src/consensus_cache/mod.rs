@@ -19,6 +19,7 @@ use tor_netdoc::doc::netstatus::ConsensusFlavor;
 use crate::cache::{self, CacheError};
 use crate::command::Severity;
 use crate::consdiff::{self, ConsensusDigest, full_digest};
+use crate::diff_maker::{DiffMaker, Messages};
 use crate::documents::{Body, CachedDocuments, Forms, NewConsensus, Status};
 use crate::http::{Compression, best_effort_memory, compress, decode};
 use labels::{Kind, Labels};
@@ -83,9 +84,6 @@ impl Entry {
     }
 }
 
-/// Something for the log.
-type Message = (Severity, String);
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ConsensusCache {
@@ -101,70 +99,6 @@ impl ConsensusCache {
             directory: cache_directory.join(cache::DIFFS),
             entries: None,
         }
-    }
-
-    /// Serves `new` compressed, and diffs to it from consensuses that became valid within `max_age` before `now`.
-    /// Returns early once `stop` is set.
-    pub(crate) fn add(
-        &mut self,
-        new: &NewConsensus,
-        documents: &CachedDocuments,
-        max_age: Duration,
-        now: SystemTime,
-        stop: &AtomicBool,
-    ) -> Vec<Message> {
-        let mut messages = Vec::new();
-        let stopped = || stop.load(Ordering::Relaxed);
-        self.read();
-        let _text = documents.begin_work(new.text.len());
-        let full = full_digest(new.text.as_bytes());
-        for compression in OF_CONSENSUS {
-            if stopped() {
-                return messages;
-            }
-            let _work = documents.begin_work(best_effort_memory(new.text.len(), compression));
-            let labels = Labels {
-                kind: Kind::Consensus(new.digest),
-                status: new.status.clone(),
-                compression,
-                uncompressed: full.clone(),
-            };
-            match self.find_or_store(labels, new.text.as_bytes()) {
-                None => {}
-                Some(Ok(body)) => documents.set_form(new, compression, body),
-                Some(Err((error, body))) => {
-                    documents.set_form(new, compression, Body::Memory(body.into()));
-                    if messages.is_empty() {
-                        let text = format!("{error}; no diffs to this consensus are served.");
-                        messages.push((Severity::Warn, text));
-                    }
-                }
-            }
-        }
-        let oldest = now.checked_sub(max_age).unwrap_or(SystemTime::UNIX_EPOCH);
-        self.clean(&new.status, &full, oldest);
-        if !messages.is_empty() {
-            return messages;
-        }
-        for base in self.older(&new.status) {
-            if stopped() {
-                break;
-            }
-            match self.diff(&base, new, &full, documents) {
-                Ok(forms) => documents.set_diff(new, base.digest, forms),
-                Err(DiffError::Base) => self.remove(|entry| entry.number == base.number),
-                Err(DiffError::Make(error)) => messages.push((
-                    Severity::Info,
-                    format!("Refusing to generate consensus diff because {error}."),
-                )),
-                Err(DiffError::Store(error)) => {
-                    messages.push((Severity::Warn, format!("{error}; going on without.")));
-                    break;
-                }
-            }
-        }
-        self.shrink();
-        messages
     }
 
     /// The older consensuses that diffs begin at, newest first.
@@ -389,6 +323,70 @@ impl ConsensusCache {
             }
             keep
         });
+    }
+}
+
+impl DiffMaker for ConsensusCache {
+    fn add(
+        &mut self,
+        new: &NewConsensus,
+        documents: &CachedDocuments,
+        max_age: Duration,
+        now: SystemTime,
+        stop: &AtomicBool,
+    ) -> Messages {
+        let mut messages = Vec::new();
+        let stopped = || stop.load(Ordering::Relaxed);
+        self.read();
+        let _text = documents.begin_work(new.text.len());
+        let full = full_digest(new.text.as_bytes());
+        for compression in OF_CONSENSUS {
+            if stopped() {
+                return messages;
+            }
+            let _work = documents.begin_work(best_effort_memory(new.text.len(), compression));
+            let labels = Labels {
+                kind: Kind::Consensus(new.digest),
+                status: new.status.clone(),
+                compression,
+                uncompressed: full.clone(),
+            };
+            match self.find_or_store(labels, new.text.as_bytes()) {
+                None => {}
+                Some(Ok(body)) => documents.set_form(new, compression, body),
+                Some(Err((error, body))) => {
+                    documents.set_form(new, compression, Body::Memory(body.into()));
+                    if messages.is_empty() {
+                        let text = format!("{error}; no diffs to this consensus are served.");
+                        messages.push((Severity::Warn, text));
+                    }
+                }
+            }
+        }
+        let oldest = now.checked_sub(max_age).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.clean(&new.status, &full, oldest);
+        if !messages.is_empty() {
+            return messages;
+        }
+        for base in self.older(&new.status) {
+            if stopped() {
+                break;
+            }
+            match self.diff(&base, new, &full, documents) {
+                Ok(forms) => documents.set_diff(new, base.digest, forms),
+                Err(DiffError::Base) => self.remove(|entry| entry.number == base.number),
+                Err(DiffError::Make(error)) => messages.push((
+                    Severity::Info,
+                    format!("Refusing to generate consensus diff because {error}."),
+                )),
+                Err(DiffError::Store(error)) => {
+                    messages.push((Severity::Warn, format!("{error}; going on without.")));
+                    break;
+                }
+            }
+        }
+        self.shrink();
+        messages
     }
 }
 

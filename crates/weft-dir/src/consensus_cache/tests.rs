@@ -31,11 +31,7 @@ fn consensus(hour: u32, relays: u32) -> NewConsensus {
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Serves `new` by `cache`.
-fn add(
-    cache: &mut ConsensusCache,
-    documents: &CachedDocuments,
-    new: &NewConsensus,
-) -> Vec<Message> {
+fn add(cache: &mut ConsensusCache, documents: &CachedDocuments, new: &NewConsensus) -> Messages {
     documents.set_consensus(new);
     let now = new.status.valid_after;
     cache.add(new, documents, YEAR, now, &AtomicBool::new(false))

@@ -28,20 +28,28 @@ const SIGNATURE: &str = "\nrouter-signature\n";
 
 /// The times and signatures of a consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Status {
-    pub(crate) flavour: ConsensusFlavor,
-    pub(crate) valid_after: SystemTime,
-    pub(crate) fresh_until: SystemTime,
-    pub(crate) valid_until: SystemTime,
-    pub(crate) signers: Vec<RsaIdentity>,
+pub struct Status {
+    /// Whether it lists microdescriptors or descriptors.
+    pub flavour: ConsensusFlavor,
+    /// `valid-after`.
+    pub valid_after: SystemTime,
+    /// `fresh-until`.
+    pub fresh_until: SystemTime,
+    /// `valid-until`.
+    pub valid_until: SystemTime,
+    /// The authorities that have signed it.
+    pub signers: Vec<RsaIdentity>,
 }
 
 /// A consensus that has been verified.
 #[derive(Debug)]
-pub(crate) struct NewConsensus {
-    pub(crate) status: Status,
-    pub(crate) digest: ConsensusDigest,
-    pub(crate) text: String,
+pub struct NewConsensus {
+    /// Its times and signatures.
+    pub status: Status,
+    /// Its digest, as signed.
+    pub digest: ConsensusDigest,
+    /// The document.
+    pub text: String,
 }
 
 /// A consensus to serve, and the diffs that lead to it.

@@ -14,6 +14,7 @@ use crate::budget::Budget;
 use crate::cache_server::{Asker, CacheServer, Places, Requests};
 use crate::clock::SystemClock;
 use crate::command::Command;
+use crate::consensus_cache::ConsensusCache;
 use crate::documents::CachedDocuments;
 use crate::hs_dir::HsDir;
 use crate::sockets::{OpenSocket, Sockets};
@@ -88,7 +89,8 @@ impl DirectoryHandle {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (incoming, waiting) = mpsc::channel(INCOMING);
         let clock = Arc::new(SystemClock::default());
-        let task = DirectoryTask::new(config, clock.clone(), events);
+        let diffs = Box::new(ConsensusCache::new(&config.options.cache_directory));
+        let task = DirectoryTask::new(config, diffs, clock.clone(), events);
         let sockets = task.sockets();
         let hs_dir = Arc::<HsDir>::default();
         let served = hs_dir.clone();

@@ -2,7 +2,6 @@
 //! time, which nothing waits for.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -10,17 +9,13 @@ use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
-use crate::command::Severity;
-use crate::consensus_cache::ConsensusCache;
+use crate::diff_maker::{DiffMaker, Messages};
 use crate::documents::{CachedDocuments, NewConsensus};
-
-/// Something for the log.
-type Messages = Vec<(Severity, String)>;
 
 /// What is to be made, and is being made.
 pub(super) struct Making {
     /// Held by the one task that runs.
-    cache: Arc<Mutex<ConsensusCache>>,
+    diffs: Arc<Mutex<Box<dyn DiffMaker>>>,
     /// The newest consensuses that nothing has been made of.
     waiting: BTreeMap<ConsensusFlavor, NewConsensus>,
     /// The task, if one runs.
@@ -31,9 +26,9 @@ pub(super) struct Making {
 
 impl Making {
     /// Nothing yet.
-    pub(super) fn new(cache_directory: &Path) -> Self {
+    pub(super) fn new(diffs: Box<dyn DiffMaker>) -> Self {
         Self {
-            cache: Arc::new(Mutex::new(ConsensusCache::new(cache_directory))),
+            diffs: Arc::new(Mutex::new(diffs)),
             waiting: BTreeMap::new(),
             task: JoinSet::new(),
             underway: None,
@@ -65,11 +60,11 @@ impl Making {
         };
         let stop = Arc::new(AtomicBool::new(false));
         self.underway = Some((flavour, stop.clone()));
-        let (cache, documents) = (self.cache.clone(), documents.clone());
+        let (diffs, documents) = (self.diffs.clone(), documents.clone());
         self.task.spawn_blocking(move || {
             // Should it have panicked before: its files are whole, and its list is one that is read again.
-            let mut cache = cache.lock().unwrap_or_else(PoisonError::into_inner);
-            cache.add(&new, &documents, max_age, now, &stop)
+            let mut diffs = diffs.lock().unwrap_or_else(PoisonError::into_inner);
+            diffs.add(&new, &documents, max_age, now, &stop)
         });
     }
 

@@ -32,6 +32,7 @@ use crate::command::{Command, DirectoryOptions, Event, Severity};
 use crate::consensus::{Consensus, EARLY_NOTICE};
 use crate::descriptor::{Moment, OwnDescriptor, SignedDescriptor};
 use crate::descriptors::DescriptorDigest;
+use crate::diff_maker::DiffMaker;
 use crate::documents::CachedDocuments;
 use crate::fetch::{Adopted, Fetcher, News};
 use crate::http::Request;
@@ -138,7 +139,12 @@ pub struct DirectoryTask {
 
 impl DirectoryTask {
     /// A task that has not begun.
-    pub fn new(config: Config, clock: Arc<dyn Clock>, mut events: EventSink) -> Self {
+    pub fn new(
+        config: Config,
+        diffs: Box<dyn DiffMaker>,
+        clock: Arc<dyn Clock>,
+        mut events: EventSink,
+    ) -> Self {
         let mut rng = StdRng::from_seed(config.seed);
         let (now, monotonic) = (clock.wall(), clock.monotonic());
         let bandwidth = BandwidthHistory::from_state(&config.state, now).unwrap_or_else(|error| {
@@ -152,7 +158,7 @@ impl DirectoryTask {
         Self {
             fetcher: Fetcher::new(&config.options, monotonic, &mut rng),
             ns: Fetcher::of_descriptors(&config.options, monotonic, &mut rng),
-            making: Making::new(&config.options.cache_directory),
+            making: Making::new(diffs),
             options: config.options,
             clock,
             rng,

@@ -15,6 +15,7 @@ use weft_dir::cache;
 use weft_dir::circuits::{AnswerFuture, CircuitRequest, Circuits, NoCircuits};
 use weft_dir::clock::ManualClock;
 use weft_dir::command::{Command, DirectoryOptions, Event, Severity, UploadOutcome};
+use weft_dir::diff_maker::NoDiffs;
 use weft_dir::task::{Config, DirectoryTask};
 
 /// What the authority answers to a request line: the whole answer.
@@ -122,6 +123,7 @@ impl Node {
                 seed: [1; 32],
                 circuits,
             },
+            Box::new(NoDiffs),
             clock.clone(),
             sink,
         );
