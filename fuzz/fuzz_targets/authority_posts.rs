@@ -14,15 +14,15 @@ use std::time::SystemTime;
 use libfuzzer_sys::fuzz_target;
 use testing::{TestAuthority, authority_config, moment, now, relay, secs};
 use tor_llcrypto::pk::rsa::KeyPair;
-use weft_dir::descriptor::{Moment, OwnDescriptor};
-use weft_dir::private_authority::{
+use weft_authority::{
     AuthorityConfig, AuthorityKeys, NamedRelays, PrivateAuthority, ReachabilityOptions,
     ReachabilityTest,
 };
+use weft_dir::descriptor::{Moment, OwnDescriptor};
 use weft_fuzz::Bytes;
 use weft_policy::FlagThresholds;
 
-#[path = "../../crates/weft-dir/src/testing.rs"]
+#[path = "../../crates/weft-authority/src/testing.rs"]
 #[allow(dead_code)] // it has more than this needs
 mod testing;
 

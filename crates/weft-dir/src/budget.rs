@@ -38,7 +38,7 @@ impl Default for Budget {
 
 /// What one stream holds, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Charge {
+pub struct Charge {
     budget: Arc<Budget>,
     ticket: Ticket,
 }
@@ -80,7 +80,7 @@ impl Budget {
     }
 
     /// A charge for a stream of this circuit, and what resolves when the stream has to end.
-    pub(crate) fn charge(
+    pub fn charge(
         self: &Arc<Self>,
         hop: PreviousHop,
         circuit: u128,
@@ -96,7 +96,7 @@ impl Budget {
 
 impl Charge {
     /// The stream holds this many bytes. False: there is no room, and it holds what it held.
-    pub(crate) fn set(&self, bytes: usize) -> bool {
+    pub fn set(&self, bytes: usize) -> bool {
         let most = self.budget.most.load(Ordering::Relaxed);
         let set = self.budget.open().set(self.ticket, bytes, most);
         set.is_ok()

@@ -21,13 +21,12 @@
 //! - `held`: what an authority holds of ours when it declines a descriptor
 //! - `publish`: when to publish them and what the authorities answered
 //! - [`bandwidth`]: observed bandwidth and the histories that are published
-//! - [`private_authority`]: a small directory authority, for private networks alone
 //! - `tap`: whether they have a TAP key
 //! - `schedule`: when to fetch next, and how long to wait after a failure
 //! - [`task`]: the asynchronous task that drives all of these for a node, by [`command`]s and events
 //!
 //! Only [`http`] and [`task`] do input and output over the network and only [`cache`], `consensus_cache`,
-//! [`private_authority`] and the bodies of [`cache_server`] touch files, which `weft_datadir::file` writes; everything else is given its bytes, its time and its randomness.
+//! and the bodies of [`cache_server`] touch files, which `weft_datadir::file` writes; everything else is given its bytes, its time and its randomness.
 
 #![cfg_attr(
     not(test),
@@ -67,7 +66,6 @@ pub mod microdesc;
 mod pair;
 pub mod params;
 mod paths;
-pub mod private_authority;
 mod publish;
 mod schedule;
 pub mod sockets;

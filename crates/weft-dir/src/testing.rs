@@ -1,7 +1,5 @@
-//! Authorities, consensuses and relays made up for this crate's tests.
+//! Authorities, consensuses and relays made up for tests of this crate and of those above it that include this file.
 
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -19,9 +17,6 @@ use tor_netdoc::types::Iso8601TimeSp;
 
 use weft_dir::authority::Authority;
 use weft_dir::descriptor::{DescriptorKeys, Moment, OwnDescriptor};
-use weft_dir::private_authority::{
-    AuthorityConfig, FlagThresholds, Granted, Lists, MAX_RELAYS, ReachabilityOptions,
-};
 
 /// 2026-11-21 01:00:00, when these tests take place.
 pub(crate) fn now() -> SystemTime {
@@ -322,56 +317,5 @@ pub(crate) fn with_family(relay: OwnDescriptor, seed: u64) -> OwnDescriptor {
             families: vec![family],
         }),
         ..relay
-    }
-}
-
-/// The settings of an authority with this identity: all relays are steady and fast, and none is tested.
-pub(crate) fn authority_config(identity: RsaIdentity) -> AuthorityConfig {
-    AuthorityConfig {
-        nickname: "auth".into(),
-        identity,
-        address: Ipv4Addr::LOCALHOST,
-        or_port: 5000,
-        dir_port: 7000,
-        contact: None,
-        interval: secs(20),
-        vote_delay: secs(2),
-        dist_delay: secs(2),
-        initial_delay: secs(4),
-        start_offset: Duration::ZERO,
-        intervals_valid: 3,
-        params: BTreeMap::new(),
-        guards: Granted::default(),
-        exits: Granted::default(),
-        hidden_service_dirs: Granted::default(),
-        // All relays are steady and fast.
-        flags: FlagThresholds {
-            fast_guarantee: 1,
-            guard_bandwidth_guarantee: 2_000_000,
-            guard_bandwidth_fraction: 0.75,
-            guard_time_known: secs(8 * 86_400),
-            guard_uptime_fraction: 0.98,
-            stable_uptime: Duration::ZERO,
-            stable_mtbf: Duration::ZERO,
-            min_measured: 500,
-            min_exit: 0,
-            min_fast: 0,
-            hs_dir_uptime: Duration::ZERO,
-            max_per_address: 0,
-        },
-        lists: Lists::default(),
-        reachability: ReachabilityOptions {
-            test: false,
-            test_ed25519: true,
-            ipv6: false,
-            time_to_learn: Duration::ZERO,
-        },
-        max_relays: MAX_RELAYS,
-        pin_keys: true,
-        reject_under_load: true,
-        client_versions: Vec::new(),
-        server_versions: Vec::new(),
-        front_page: None,
-        bandwidths: BTreeMap::new(),
     }
 }

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_authority::Granted;
 use weft_config::{DirAuthority, GrantedFlag, Options};
 use weft_dir::authority::Authority;
 use weft_dir::client::{BootstrapOptions, ClientOptions, DirServer};
 use weft_dir::command::Earliness;
-use weft_dir::private_authority::Granted;
 
 /// The authorities whose signatures make a consensus valid.
 pub(crate) fn authorities(options: &Options) -> Vec<Authority> {

@@ -29,11 +29,10 @@ use crate::hs_dir::HsDir;
 use crate::http::head_may_end;
 
 pub use answer::Answer;
-pub use pieces::Pieces;
+pub use pieces::{Part, Pieces};
 pub use request::{Accepts, MAX_HEAD, Parsed, Request, Upload, parse};
 pub use requests::{Countries, Requests};
 
-pub(crate) use pieces::Part;
 pub(crate) use places::Places;
 
 use places::Place;
@@ -41,7 +40,7 @@ use places::Place;
 /// Where the page for people is; requests for `/` are read as this.
 const FRONT_PAGE: &str = "/tor/";
 /// The reason of an answer that there is no room for.
-pub(crate) const BUSY: &str = "Directory busy, try again later";
+pub const BUSY: &str = "Directory busy, try again later";
 /// Time for a request. It follows its BEGIN_DIR at once, or after one answer of the circuit's: on slow
 /// circuits that is some seconds.
 const REQUEST_TIME: Duration = Duration::from_secs(10);

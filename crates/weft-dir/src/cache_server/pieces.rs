@@ -25,13 +25,18 @@ const ZSTD_WINDOW_LOG: u32 = 16;
 
 /// A document, which answers share.
 #[derive(Clone, Debug)]
-pub(crate) enum Part {
+pub enum Part {
+    /// Text in memory.
     Text(Arc<str>),
+    /// Bytes in memory.
     Bytes(Arc<[u8]>),
     /// A part of a file, read as it is sent.
     File {
+        /// The open file.
         file: Arc<File>,
+        /// Where the document begins in it.
         offset: u64,
+        /// Bytes of the document.
         length: usize,
     },
 }
@@ -181,7 +186,7 @@ impl Encoder {
 
 impl Pieces {
     /// Nothing.
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self {
             waiting: VecDeque::new(),
             at: 0,
@@ -191,7 +196,7 @@ impl Pieces {
     }
 
     /// These, compressed so as far as that can be done meanwhile; and how they are.
-    pub(crate) fn new(parts: Vec<Part>, compression: Compression) -> (Self, Compression) {
+    pub fn new(parts: Vec<Part>, compression: Compression) -> (Self, Compression) {
         let (encoder, compression) = match Encoder::new(compression) {
             Some(encoder) => (encoder, compression),
             None => (Encoder::Identity(Vec::new()), Compression::Identity),
@@ -218,7 +223,7 @@ impl Pieces {
     }
 
     /// Bytes of memory that it takes until all has been taken. The documents are those that the directory holds anyway.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.memory
     }
 

@@ -22,9 +22,9 @@ use tor_llcrypto::pk::{curve25519, rsa};
 use tor_protover::Protocols;
 
 /// Largest router descriptor that authorities take, in bytes (C tor `MAX_DESCRIPTOR_UPLOAD_SIZE`).
-pub(crate) const MAX_ROUTER_DESCRIPTOR: usize = 20_000;
+pub const MAX_ROUTER_DESCRIPTOR: usize = 20_000;
 /// Largest extra-info document that authorities take, in bytes (`MAX_EXTRAINFO_UPLOAD_SIZE`).
-pub(crate) const MAX_EXTRA_INFO: usize = 50_000;
+pub const MAX_EXTRA_INFO: usize = 50_000;
 
 /// The keys that a descriptor carries or is signed with.
 ///
@@ -148,7 +148,7 @@ pub struct SignedDescriptor {
 
 impl SignedDescriptor {
     /// Body of the POST that uploads both documents.
-    pub(crate) fn upload_body(&self) -> Vec<u8> {
+    pub fn upload_body(&self) -> Vec<u8> {
         [self.router.as_bytes(), self.extra_info.as_bytes()].concat()
     }
 }

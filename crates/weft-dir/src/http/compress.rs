@@ -46,7 +46,7 @@ impl Compression {
         [Self::Zstd, Self::Deflate, Self::Gzip, Self::Identity];
 
     /// Its name in HTTP.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
             Self::Deflate => "deflate",

@@ -138,12 +138,12 @@ const DATE: &[BorrowedFormatItem<'static>] = format_description!(
 );
 
 /// A time as HTTP writes it.
-pub(crate) fn http_date(time: SystemTime) -> Option<String> {
+pub fn http_date(time: SystemTime) -> Option<String> {
     time::OffsetDateTime::from(time).format(DATE).ok()
 }
 
 /// A time that HTTP wrote.
-pub(crate) fn parse_date(text: &str) -> Option<SystemTime> {
+pub fn parse_date(text: &str) -> Option<SystemTime> {
     time::PrimitiveDateTime::parse(text.trim(), DATE)
         .ok()
         .map(|date| date.assume_utc().into())
@@ -158,7 +158,7 @@ thread_local! {
 /// Whether a head may end in `bytes`, of which those from `before` on are new: an empty line has come.
 /// Callers parse a head only then. Otherwise a peer that sends single bytes would have it parsed at each of them.
 /// One that begins with empty lines is refused, which a parser would skip.
-pub(crate) fn head_may_end(bytes: &[u8], before: usize) -> bool {
+pub fn head_may_end(bytes: &[u8], before: usize) -> bool {
     let new = bytes.get(before.saturating_sub(2)..).unwrap_or_default();
     let empty_line = |end: &[u8]| new.windows(end.len()).any(|window| window == end);
     empty_line(b"\n\r\n") || empty_line(b"\n\n")

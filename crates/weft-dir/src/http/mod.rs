@@ -21,8 +21,7 @@ use crate::clock::Clock;
 pub use compress::{Compression, decode};
 pub(crate) use compress::{best_effort_memory, compress};
 pub use error::HttpError;
-pub use message::{Head, Request, Response, parse_head};
-pub(crate) use message::{head_may_end, http_date, parse_date};
+pub use message::{Head, Request, Response, head_may_end, http_date, parse_date, parse_head};
 
 /// What a response may cost.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use weft_dir::private_authority::AuthorityKeys;
+use weft_authority::AuthorityKeys;
 
 use super::microdescs;
 use crate::bench::aim::Aim;

@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
 use rand::rngs::StdRng;
-use weft_dir::private_authority::AuthorityKeys;
+use weft_authority::AuthorityKeys;
 
 use crate::guardian::Guardian;
 use crate::net::Host;

@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
 use rand_chacha::ChaCha20Rng;
+use weft_authority::AuthorityKeys;
 use weft_datadir::keys::{KeyConfig, RelayKeys};
-use weft_dir::private_authority::AuthorityKeys;
 use weft_model::links::Topology;
 
 use super::graph;

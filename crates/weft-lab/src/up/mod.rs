@@ -3,7 +3,7 @@
 //! Unlike the networks of [`network`](crate::network), whose clients do what an experiment asks
 //! them, clients here find their own way: a browser can use their SOCKS ports. Without C tor in it,
 //! a network needs nothing but the `weft` program: its authority is Weft's own
-//! (`weft-dir/src/private_authority`).
+//! (`weft-authority`).
 //!
 //! Exits let streams go everywhere by their policies, as clients trust summaries of policies only,
 //! but connect from addresses of 127.0.0.0/8, so that nothing leaves this machine; each from one of

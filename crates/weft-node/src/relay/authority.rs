@@ -9,18 +9,18 @@ use std::time::{Duration, SystemTime};
 
 use rand::rngs::StdRng;
 use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_authority::server::{AuthorityHandle, Log, Surroundings};
+use weft_authority::{
+    AuthorityConfig, AuthorityKeyError, AuthorityKeys, CountryTable, Lists, MAX_RELAYS,
+    NamedRelays, PrivateAuthority, ReachabilityOptions, ReachabilityTest, is_tor_version,
+    parse_bandwidths,
+};
 use weft_cell::identity::Ed25519Identity;
 use weft_config::options::NetworkOptions;
 use weft_config::{AccessPolicy, AuthorityOptions, Options};
 use weft_datadir::keys::RelayKeys;
 use weft_dir::cache;
 use weft_dir::command::Severity;
-use weft_dir::private_authority::server::{AuthorityHandle, Log, Surroundings};
-use weft_dir::private_authority::{
-    AuthorityConfig, AuthorityKeyError, AuthorityKeys, CountryTable, Lists, MAX_RELAYS,
-    NamedRelays, PrivateAuthority, ReachabilityOptions, ReachabilityTest, is_tor_version,
-    parse_bandwidths,
-};
 use weft_path::{Countries, TableReader};
 
 use super::address::Addresses;

@@ -1,10 +1,11 @@
 //! What newcomers take from relays that an authority knows. Anybody can make up any number of newcomers.
 
-use super::pins::Journal;
+use weft_dir::descriptor::Moment;
+
 use super::reachability::run_tests;
 use super::rules::{authority_with, entries, entries_after, names, with_rsa_of, with_tests};
 use super::*;
-use crate::descriptor::Moment;
+use crate::pins::Journal;
 
 /// A relay that claims the address of another.
 fn at_port_of(seed: u64, other: u64) -> OwnDescriptor {

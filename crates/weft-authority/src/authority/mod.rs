@@ -1,37 +1,11 @@
-//! A small directory authority, for private networks alone.
-//!
-//! One authority, without voting: it takes the descriptors of relays (dir-spec 4.1), makes
-//! microdescriptors of them, and signs a consensus of its own in both flavours. Documents are C tor's
-//! byte for byte where other nodes compare digests (microdescriptors), and accepted by C tor's relays
-//! and clients everywhere else.
-//!
-//! It accepts relays and gives flags by C tor's rules: it tests whether relays can be reached, watches how steadily they
-//! run ([`history`]), and compares them with each other ([`flags`]). What it does not do, because a private network has no
-//! use for it: vote, measure, agree on shared random values, keep descriptors over a restart. Relays publish again when
-//! they miss themselves in the consensus.
-//!
-//! [`PrivateAuthority`] takes the time as an argument and does no I/O; [`server`] answers HTTP and has relays tested.
+//! The authority without input and output: its state, and what is decided about relays.
 
 mod audit;
-mod config;
-mod consensus;
-mod documents;
-mod flags;
-mod history;
-mod keys;
-mod lists;
 mod lookup;
-mod pins;
 mod posts;
-mod reach;
-mod room;
-mod router;
-pub mod server;
-mod storage;
+pub(crate) mod storage;
 #[cfg(test)]
 mod tests;
-mod versions;
-mod weights;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -41,22 +15,15 @@ use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use config::Lifetime;
-pub use config::{AuthorityConfig, Granted, parse_bandwidths};
-use consensus::Flavour;
-use documents::Documents;
-use flags::{Candidate, Voter};
-use history::History;
-use keys::Signers;
-pub use keys::{AuthorityKeyError, AuthorityKeys, CERTIFICATE};
-pub use lists::{CountryTable, Lists, NamedRelays};
-use pins::KeyPins;
-use reach::{Reach, Running};
-pub use reach::{ReachabilityOptions, ReachabilityTest};
-use router::Router;
-pub use versions::is_tor_version;
-/// Of [`AuthorityConfig`].
-pub use weft_policy::FlagThresholds;
+use crate::config::{AuthorityConfig, Lifetime};
+use crate::consensus::{self, Flavour};
+use crate::documents::Documents;
+use crate::flags::{Candidate, Voter};
+use crate::history::History;
+use crate::keys::{AuthorityKeyError, AuthorityKeys, Signers};
+use crate::pins::KeyPins;
+use crate::reach::{Reach, ReachabilityTest, Running};
+use crate::router::{self, Router};
 
 /// Relays that are known at most.
 pub const MAX_RELAYS: usize = 4096;
@@ -386,7 +353,7 @@ impl PrivateAuthority {
     }
 
     /// Whether requests of this address are answered although the bandwidth is used up: those of relays always are.
-    fn answers_under_load(&self, peer: IpAddr) -> bool {
+    pub(crate) fn answers_under_load(&self, peer: IpAddr) -> bool {
         let mut relays = self.routers.values();
         !self.config.reject_under_load
             || relays.any(|relay| {

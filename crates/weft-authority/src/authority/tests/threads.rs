@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use weft_dir::descriptor::Moment;
+
 use super::rules::*;
-use super::server::{Surroundings, Tester};
 use super::*;
-use crate::descriptor::Moment;
+use crate::server::{Surroundings, Tester};
 
 #[tokio::test]
 async fn under_load_only_relays_are_answered_at_the_dirport() {

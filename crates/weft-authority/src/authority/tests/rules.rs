@@ -2,11 +2,11 @@
 
 use std::net::SocketAddrV4;
 
+use weft_dir::descriptor::Moment;
 use weft_policy::AddressSet;
 
 use super::reachability::run_tests;
 use super::*;
-use crate::descriptor::Moment;
 
 pub(super) const HOUR: u64 = 3600;
 pub(super) const DAY: u64 = 24 * HOUR;
@@ -352,7 +352,7 @@ fn where_enough_is_measured_claims_do_not_count() {
 pub(super) fn with_rsa_of(ed: &OwnDescriptor, rsa: &OwnDescriptor) -> OwnDescriptor {
     let (ed, id) = (&ed.keys, &rsa.keys.rsa_identity);
     OwnDescriptor {
-        keys: Arc::new(crate::descriptor::DescriptorKeys {
+        keys: Arc::new(weft_dir::descriptor::DescriptorKeys {
             rsa_identity: KeyPair::from(id.as_key().clone()),
             ed_identity: ed.ed_identity,
             signing: tor_llcrypto::pk::ed25519::ExpandedKeypair::from_secret_key_bytes(

@@ -15,19 +15,20 @@ use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, oneshot};
+use weft_dir::PairSocket;
+use weft_dir::budget::{Budget, Charge};
+use weft_dir::cache_server::{Asker, BUSY, Part, Pieces};
+use weft_dir::clock::{Clock, SystemClock};
+use weft_dir::command::Severity;
+use weft_dir::http::{Compression, head_may_end, http_date, parse_date};
+use weft_dir::sockets::Sockets;
 use weft_share::{Places, network};
 
-use super::reach::TESTS_AT_ONCE;
-use super::storage::Storage;
-use super::{Answer, AuthorityConfig, PrivateAuthority, ReachabilityTest};
-use crate::PairSocket;
-use crate::budget::{Budget, Charge};
-use crate::cache_server::{Asker, BUSY, Part, Pieces};
-use crate::clock::{Clock, SystemClock};
-use crate::command::Severity;
-use crate::http::Compression;
-use crate::http::{head_may_end, http_date, parse_date};
-use crate::sockets::Sockets;
+use crate::authority::storage::Storage;
+use crate::authority::{Answer, PrivateAuthority};
+use crate::config::AuthorityConfig;
+use crate::reach::ReachabilityTest;
+use crate::reach::TESTS_AT_ONCE;
 
 /// Requests that are answered at the same time.
 pub(super) const AT_ONCE: usize = 1024;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use weft_datadir::file::{self, FileError};
+use weft_dir::cache;
+use weft_dir::command::Severity;
 
 use super::PrivateAuthority;
-use super::history::History;
-use super::pins::Journal;
-use crate::cache;
-use crate::command::Severity;
+use crate::history::History;
+use crate::pins::Journal;
 
 const PINS: &str = "key-pinning-journal";
 const STABILITY: &str = "router-stability";
@@ -22,7 +22,7 @@ const SAVE: Duration = Duration::from_secs(30 * 60);
 
 /// The files of an authority.
 #[derive(Debug)]
-pub(super) struct Storage {
+pub(crate) struct Storage {
     folder: PathBuf,
     /// When `router-stability` is due.
     save: Option<SystemTime>,
@@ -30,7 +30,7 @@ pub(super) struct Storage {
 
 impl Storage {
     /// Files in this folder.
-    pub(super) fn new(folder: PathBuf) -> Self {
+    pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder, save: None }
     }
 
@@ -39,7 +39,7 @@ impl Storage {
     /// # Errors
     /// There is a `key-pinning-journal` that cannot be read: without it relays could take on other identities. C tor does
     /// not start, either.
-    pub(super) fn load(
+    pub(crate) fn load(
         &self,
         authority: &mut PrivateAuthority,
         now: SystemTime,
@@ -75,7 +75,7 @@ impl Storage {
     }
 
     /// Writes what is due; `ends`: everything.
-    pub(super) fn save(
+    pub(crate) fn save(
         &mut self,
         authority: &mut PrivateAuthority,
         now: SystemTime,

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_policy::FlagThresholds;
 
-use super::lists::Lists;
-use super::reach::ReachabilityOptions;
+use crate::lists::Lists;
+use crate::reach::ReachabilityOptions;
 
 /// An authority's own data and its rules, mostly from torrc.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub struct AuthorityConfig {
     pub lists: Lists,
     /// How it finds out which relays run.
     pub reachability: ReachabilityOptions,
-    /// Relays that are known at most ([`MAX_RELAYS`](super::MAX_RELAYS)).
+    /// Relays that are known at most ([`MAX_RELAYS`](crate::MAX_RELAYS)).
     pub max_relays: usize,
     /// AuthDirPinKeys: an RSA and an Ed25519 identity that were seen together stay together.
     pub pin_keys: bool,

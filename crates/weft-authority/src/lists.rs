@@ -12,7 +12,7 @@ use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_policy::AddressSet;
 
-use super::versions::{Platform, TorVersion};
+use crate::versions::{Platform, TorVersion};
 
 /// The answer to a relay of a rejected address, in C tor's words.
 const SUSPICIOUS: &str = "Suspicious relay address range -- if you think this is a mistake please set a valid email \

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
+use weft_dir::descriptor::Moment;
+
 use super::rules::*;
 use super::*;
-use crate::descriptor::Moment;
 
 /// Runs the tests that are due; relays that are not reached are those of `down`.
 pub(super) fn run_tests(authority: &mut PrivateAuthority, down: &[u64], at: SystemTime) -> usize {

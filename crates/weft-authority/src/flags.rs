@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::config::AuthorityConfig;
-use super::history::History;
-use super::lists::Standing;
-use super::router::Router;
+use crate::config::AuthorityConfig;
+use crate::history::History;
+use crate::lists::Standing;
+use crate::router::Router;
 
 /// A descriptor this old is listed as stale, so that its relay makes a new one (C tor `DESC_IS_STALE_INTERVAL`).
 const STALE: Duration = Duration::from_secs(18 * 3600);

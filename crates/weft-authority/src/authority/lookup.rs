@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::{Answer, AuthorityKeys, PrivateAuthority};
+use super::{Answer, PrivateAuthority};
+use crate::keys::AuthorityKeys;
 
 /// Documents that one request may name. Requests of C tor name 96 descriptors or 92 (of tunnelled
 /// connections: 500) microdescriptors at most.

@@ -1,9 +1,10 @@
 //! Descriptors that have nothing new, and what an authority does about them: nothing.
 
+use weft_dir::descriptor::Moment;
+
 use super::reachability::run_tests;
 use super::rules::{authority_with, entries, with_tests};
 use super::*;
-use crate::descriptor::Moment;
 
 fn later(seconds: u64, uptime: u64) -> Moment {
     Moment {

@@ -9,12 +9,12 @@ use tor_llcrypto::d::{Sha1, Sha256};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::Iso8601TimeSp;
 
-use super::config::{AuthorityConfig, Lifetime};
-use super::flags::Listed;
-use super::keys::{AuthorityKeyError, AuthorityKeys, Signers};
-use super::router::signature_object;
-use super::versions::recommended;
-use super::weights::{SCALE, Totals};
+use crate::config::{AuthorityConfig, Lifetime};
+use crate::flags::Listed;
+use crate::keys::{AuthorityKeyError, AuthorityKeys, Signers};
+use crate::router::signature_object;
+use crate::versions::recommended;
+use crate::weights::{SCALE, Totals};
 
 /// The consensus method whose documents these are: that of C tor 0.4.9.12, whose microdescriptors need no TAP key.
 const METHOD: u32 = 36;

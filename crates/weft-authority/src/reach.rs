@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::router::Router;
+use crate::router::Router;
 
 /// For how long a relay that was reached counts as running (`REACHABLE_TIMEOUT`).
 const REACHABLE: Duration = Duration::from_secs(45 * 60);

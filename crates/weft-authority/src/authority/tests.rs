@@ -22,16 +22,16 @@ use tor_netdoc::doc::authcert::AuthCert;
 use tor_netdoc::doc::microdesc::MicrodescAndHash;
 use tor_netdoc::doc::netstatus::{MdConsensus, NsConsensus};
 use tor_netdoc::types::relay_flags::RelayFlag;
-use weft_policy::FlagThresholds;
+use weft_dir::cache_server::Asker;
+use weft_dir::certs::Certs;
+use weft_dir::clock::ManualClock;
+use weft_dir::consensus::{REASONABLY_LIVE, verify};
+use weft_dir::descriptor::{OwnDescriptor, SignedDescriptor};
 
-use super::server::{AT_ONCE, AuthorityServer};
 use super::*;
-use crate::cache_server::Asker;
-use crate::certs::Certs;
-use crate::clock::ManualClock;
-use crate::consensus::{REASONABLY_LIVE, verify};
-use crate::descriptor::{OwnDescriptor, SignedDescriptor};
+use crate::server::{self, AT_ONCE, AuthorityServer};
 use crate::testing::{TestAuthority, authority_config, moment, now, relay, secs};
+use crate::{FlagThresholds, Granted, Lists, NamedRelays, ReachabilityOptions, parse_bandwidths};
 
 /// Where descriptors come from.
 const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -75,7 +75,7 @@ fn described(seed: u64) -> OwnDescriptor {
 }
 
 fn signed(seed: u64, published: SystemTime) -> SignedDescriptor {
-    let moment = crate::descriptor::Moment {
+    let moment = weft_dir::descriptor::Moment {
         published,
         ..moment()
     };
@@ -295,7 +295,7 @@ fn a_descriptor_is_taken_once_and_an_older_one_never() {
         ..described(1)
     };
     let newer = newer
-        .sign(&crate::descriptor::Moment {
+        .sign(&weft_dir::descriptor::Moment {
             published: now() + secs(60),
             ..moment()
         })
@@ -335,7 +335,7 @@ fn forged_old_future_foreign_and_huge_uploads_are_refused_with_a_reason() {
     let keys = described(1).keys;
     let other = described(2).keys;
     let mixed = OwnDescriptor {
-        keys: Arc::new(crate::descriptor::DescriptorKeys {
+        keys: Arc::new(weft_dir::descriptor::DescriptorKeys {
             rsa_identity: KeyPair::from(other.rsa_identity.as_key().clone()),
             ed_identity: keys.ed_identity,
             signing: tor_llcrypto::pk::ed25519::ExpandedKeypair::from_secret_key_bytes(
@@ -447,7 +447,7 @@ fn granted_flags_go_to_the_relays_that_torrc_names() {
 
 #[test]
 fn directories_of_onion_services_state_it_and_have_run_long_enough() {
-    let moment = |uptime| crate::descriptor::Moment {
+    let moment = |uptime| weft_dir::descriptor::Moment {
         uptime: secs(uptime),
         ..moment()
     };
@@ -572,11 +572,11 @@ async fn descriptors_come_and_documents_go_over_http() {
     assert!(text.starts_with("network-status-version 3 microdesc\n"));
     let request = format!("GET {MICRODESC}.z HTTP/1.0\r\nAccept-Encoding: deflate, gzip\r\n\r\n");
     let packed = ask(&server, request.as_bytes()).await;
-    let head = crate::http::parse_head(&packed).unwrap().unwrap();
+    let head = weft_dir::http::parse_head(&packed).unwrap().unwrap();
     let unpacked =
-        crate::http::decode(packed[head.length..].to_vec(), head.compression, 1 << 20).unwrap();
+        weft_dir::http::decode(packed[head.length..].to_vec(), head.compression, 1 << 20).unwrap();
     assert_eq!(unpacked, text.as_bytes());
-    let date = crate::http::http_date(now() + secs(5)).unwrap();
+    let date = weft_dir::http::http_date(now() + secs(5)).unwrap();
     let request = format!("GET {MICRODESC} HTTP/1.0\r\nIf-Modified-Since: {date}\r\n\r\n");
     assert_eq!(
         status_line(&ask(&server, request.as_bytes()).await),

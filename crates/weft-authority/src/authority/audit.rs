@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::PrivateAuthority;
-use super::reach::{Running, TESTS_AT_ONCE};
+use crate::reach::{Running, TESTS_AT_ONCE};
 
 impl PrivateAuthority {
     /// Compares all tables.

@@ -6,9 +6,9 @@ use std::time::SystemTime;
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
-use super::room::{Placed, gives_way};
-use super::router::{self, Router};
 use super::{Answer, PrivateAuthority};
+use crate::room::{Placed, gives_way};
+use crate::router::{self, Router};
 
 /// The answer to a relay with one identity of its own and one of another.
 const OTHER_KEYS: &str = "Looks like your keypair has changed? This authority previously recorded a different RSA identity for \

@@ -14,11 +14,11 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::routerdesc::RouterDesc;
 use tor_netdoc::types::Iso8601TimeSp;
 use tor_netdoc::types::policy::{IpPattern, RuleKind};
+use weft_dir::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
 use weft_policy::{PortSummary, Rule};
 
-use super::lists::{Lists, Standing};
-use super::versions::Platform;
-use crate::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
+use crate::lists::{Lists, Standing};
+use crate::versions::Platform;
 
 /// Descriptors that are further apart differ in any case (C tor `ROUTER_MAX_COSMETIC_TIME_DIFFERENCE`).
 const COSMETIC_AGE: Duration = Duration::from_secs(2 * 3600);
