@@ -4,7 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use weft_dir::consdiff::{ConsensusDigest, apply, is_diff, make};
+use weft_dir::consdiff::{ConsensusDigest, apply, is_diff};
+use weft_dircache::consdiff::make;
 
 fuzz_target!(|input: &str| {
     let Some((base, other)) = input.split_once('\0') else {

@@ -8,9 +8,10 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
-use weft_dir::cache_server::{Answer, Parsed, parse};
 use weft_dir::documents::CachedDocuments;
 use weft_dir::http::{decode, parse_head};
+use weft_dircache::answer::Answer;
+use weft_dircache::request::{Parsed, parse};
 
 /// Bytes that no answer of this directory grows past.
 const LIMIT: usize = 1 << 20;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use weft_dir::hs_dir::{Descriptor, DescriptorCache};
+use weft_dircache::hs_dir::{Descriptor, DescriptorCache};
 use weft_fuzz::Bytes;
 
 /// Bytes of the longest descriptor here, and more than an entry takes besides its text.

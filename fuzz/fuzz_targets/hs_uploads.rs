@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
-use weft_dir::cache_server::{Parsed, parse};
-use weft_dir::hs_dir::{HsDir, read};
+use weft_dircache::hs_dir::{HsDir, read};
+use weft_dircache::request::{Parsed, parse};
 
 /// `HSV3MaxDescriptorSize`.
 const LIMIT: usize = 50_000;

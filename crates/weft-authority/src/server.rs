@@ -16,12 +16,13 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc, oneshot};
 use weft_dir::PairSocket;
-use weft_dir::budget::{Budget, Charge};
-use weft_dir::cache_server::{Asker, BUSY, Part, Pieces};
 use weft_dir::clock::{Clock, SystemClock};
 use weft_dir::command::Severity;
 use weft_dir::http::{Compression, head_may_end, http_date, parse_date};
 use weft_dir::sockets::Sockets;
+use weft_dircache::budget::{Budget, Charge};
+use weft_dircache::pieces::{Part, Pieces};
+use weft_dircache::server::{Asker, BUSY};
 use weft_share::{Places, network};
 
 use crate::authority::storage::Storage;

@@ -4,7 +4,7 @@
 //! Names, formats and lifetimes of the files are C tor's, so that `tor` and Weft can take turns on one
 //! DataDirectory. The order at start-up: [`dir::check_private`], [`lock::DataDirLock::acquire`], then
 //! [`keys::RelayKeys::load_or_create`] and [`state::load`]. Every file is written through [`file`], whole
-//! or not at all; clippy forbids other ways here, in `weft-dir` and, by a test, in `weft-node`.
+//! or not at all; clippy forbids other ways here, in the crates of the directory and, by a test, in `weft-node`.
 //!
 //! Not here: cached directory documents (`weft-dir`), and what a node is on its machine besides (its user,
 //! limits, PidFile: `weft_node::process`).

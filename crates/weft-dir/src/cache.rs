@@ -16,7 +16,7 @@ pub const CONSENSUS: &str = "cached-microdesc-consensus";
 /// File name of the consensus that lists descriptors (the flavour `ns`), which caches keep.
 pub const CONSENSUS_NS: &str = "cached-consensus";
 /// Folder of older consensuses and of the diffs to the newest ones.
-pub(crate) const DIFFS: &str = "diff-cache";
+pub const DIFFS: &str = "diff-cache";
 /// File name of the certificates.
 pub const CERTS: &str = "cached-certs";
 /// File name of the microdescriptors.
@@ -42,7 +42,7 @@ pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> 
 }
 
 /// Reads a cache file; `None` if there is none.
-pub(crate) fn read_bytes(directory: &Path, name: &str) -> Result<Option<Vec<u8>>, CacheError> {
+pub fn read_bytes(directory: &Path, name: &str) -> Result<Option<Vec<u8>>, CacheError> {
     let path = directory.join(name);
     match read_bounded(&path, MAX_FILE) {
         Ok(bytes) => Ok(Some(bytes)),

@@ -1,20 +1,16 @@
 //! Directory documents: what a relay fetches, verifies, follows and publishes.
 //!
 //! - [`consensus`]: consensuses and the authority certificates that sign them
-//! - [`consdiff`]: differences between consensuses, made and applied
-//! - `consensus_cache`: the newest consensuses compressed, and diffs to them, in files
-//! - `descriptors`: descriptors and extra-info documents of others, in cache files
+//! - [`consdiff`]: differences between consensuses, applied
+//! - [`descriptors`]: descriptors and extra-info documents of others, in cache files
 //! - [`listing`]: the text of a consensus, relay by relay, as controllers are shown it
 //! - `fetch`: what to ask the authorities for next, and what to make of the answers
 //! - [`microdesc`]: microdescriptors cut apart, kept, and asked for
 //! - [`params`]: the network parameters that a relay follows, typed and clamped
-//! - [`budget`]: bytes that a directory's streams hold, bounded and shared
 //! - [`cache`]: documents in C tor's cache files
 //! - [`diff_maker`]: what is made of consensuses for those who fetch them
 //! - [`documents`]: what a directory cache keeps for others
-//! - [`cache_server`]: the directory that a relay serves
 //! - [`client`]: what a client needs to choose paths, fetched over circuits
-//! - [`hs_dir`]: descriptors of onion services, as their directory keeps them
 //! - [`http`]: HTTP/1.0 to a directory authority, bounded in every direction
 //! - [`descriptor`]: our own router descriptor and extra-info document
 //! - [`PairSocket`]: the socket pair of a directory stream inside of a node
@@ -25,8 +21,8 @@
 //! - `schedule`: when to fetch next, and how long to wait after a failure
 //! - [`task`]: the asynchronous task that drives all of these for a node, by [`command`]s and events
 //!
-//! Only [`http`] and [`task`] do input and output over the network and only [`cache`], `consensus_cache`,
-//! and the bodies of [`cache_server`] touch files, which `weft_datadir::file` writes; everything else is given its bytes, its time and its randomness.
+//! Only [`http`], [`client`] and [`task`] do input and output over the network and only [`cache`] and [`documents`] touch
+//! files, which `weft_datadir::file` writes; everything else is given its bytes, its time and its randomness.
 
 #![cfg_attr(
     not(test),
@@ -41,9 +37,7 @@
 
 pub mod authority;
 pub mod bandwidth;
-pub mod budget;
 pub mod cache;
-pub mod cache_server;
 pub mod certs;
 pub mod circuits;
 pub mod client;
@@ -51,15 +45,13 @@ pub mod clock;
 pub mod command;
 pub mod consdiff;
 pub mod consensus;
-mod consensus_cache;
 pub mod descriptor;
-mod descriptors;
+pub mod descriptors;
 pub mod diff_maker;
 pub mod documents;
 pub mod downloads;
 mod fetch;
 mod held;
-pub mod hs_dir;
 pub mod http;
 pub mod listing;
 pub mod microdesc;

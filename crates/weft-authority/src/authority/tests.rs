@@ -22,11 +22,11 @@ use tor_netdoc::doc::authcert::AuthCert;
 use tor_netdoc::doc::microdesc::MicrodescAndHash;
 use tor_netdoc::doc::netstatus::{MdConsensus, NsConsensus};
 use tor_netdoc::types::relay_flags::RelayFlag;
-use weft_dir::cache_server::Asker;
 use weft_dir::certs::Certs;
 use weft_dir::clock::ManualClock;
 use weft_dir::consensus::{REASONABLY_LIVE, verify};
 use weft_dir::descriptor::{OwnDescriptor, SignedDescriptor};
+use weft_dircache::server::Asker;
 
 use super::*;
 use crate::server::{self, AT_ONCE, AuthorityServer};

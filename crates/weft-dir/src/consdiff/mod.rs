@@ -1,18 +1,13 @@
 //! Differences between consensuses (proposal 140; dir-spec 4.1 and "Consensus diff format").
 //!
 //! - [`ConsensusDigest`]: what names a consensus that a diff begins at
-//! - [`make`]: C tor's algorithm, so that what we serve is what C tor serves for the same pair
 //! - [`apply`]: Arti's, within bounds
 //!
-//! tor-consdiff also makes diffs, but others than C tor: its Myers algorithm knows nothing of relays.
-
-mod make;
+//! Caches make diffs, by C tor's algorithm (weft-dircache).
 
 use digest::Digest;
 use tor_consdiff::DiffSizeStrictness;
 use tor_llcrypto::d::Sha3_256;
-
-pub use make::{MakeError, make};
 
 /// Where the signatures of a consensus begin; what is signed, and the digest, end after the space.
 const SIGNATURES: &str = "\ndirectory-signature ";
@@ -57,7 +52,7 @@ impl ConsensusDigest {
 }
 
 /// The SHA3-256 digest of a whole document, in hexadecimal.
-pub(crate) fn full_digest(bytes: &[u8]) -> String {
+pub fn full_digest(bytes: &[u8]) -> String {
     hex::encode_upper(Sha3_256::digest(bytes))
 }
 

@@ -14,10 +14,10 @@ use tor_llcrypto::d::Sha1;
 use crate::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
 use crate::microdesc::parse_time;
 
-pub(crate) use store::{DescriptorStore, Stored};
+pub use store::{DescriptorStore, Stored};
 
 /// SHA-1 of a document up to its signature.
-pub(crate) type DescriptorDigest = [u8; 20];
+pub type DescriptorDigest = [u8; 20];
 
 /// Where a document's signed part ends.
 const SIGNATURE: &[u8] = b"\nrouter-signature\n";
@@ -26,8 +26,10 @@ const END: &[u8] = b"\n-----END SIGNATURE-----\n";
 
 /// The two kinds of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DocumentKind {
+pub enum DocumentKind {
+    /// A router descriptor.
     Descriptor,
+    /// An extra-info document.
     ExtraInfo,
 }
 
@@ -57,7 +59,7 @@ impl DocumentKind {
     }
 
     /// The path of these on a directory (dir-spec 4.2).
-    pub(crate) fn path(self, digests: &[DescriptorDigest]) -> String {
+    pub fn path(self, digests: &[DescriptorDigest]) -> String {
         let folder = match self {
             Self::Descriptor => "server",
             Self::ExtraInfo => "extra",
@@ -67,7 +69,7 @@ impl DocumentKind {
     }
 
     /// Its name in log lines.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Descriptor => "server descriptors",
             Self::ExtraInfo => "extra-info documents",
@@ -77,11 +79,13 @@ impl DocumentKind {
 
 /// A document among others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece<'a> {
-    pub(crate) bytes: &'a [u8],
+pub struct Piece<'a> {
+    /// The document.
+    pub bytes: &'a [u8],
     /// Where it begins among the others.
     offset: usize,
-    pub(crate) digest: DescriptorDigest,
+    /// Its digest.
+    pub digest: DescriptorDigest,
 }
 
 impl Piece<'_> {
@@ -95,7 +99,7 @@ impl Piece<'_> {
     }
 
     /// The relay's name, of a descriptor.
-    pub(crate) fn nickname(&self) -> &str {
+    pub fn nickname(&self) -> &str {
         let line = self.line("router").unwrap_or_default();
         line.split(' ').next().unwrap_or_default()
     }
@@ -120,7 +124,7 @@ impl Piece<'_> {
 const OF_BRIDGE: &[u8] = b"@purpose bridge";
 
 /// The documents of this kind in `all`, one after the other. What is too long, not whole, or a bridge's is left out.
-pub(crate) fn split(kind: DocumentKind, all: &[u8]) -> impl Iterator<Item = Piece<'_>> {
+pub fn split(kind: DocumentKind, all: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         loop {

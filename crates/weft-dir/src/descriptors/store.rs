@@ -28,18 +28,19 @@ const ENTRY: usize = (size_of::<DescriptorDigest>() + size_of::<Stored>()) * 7 /
 
 /// A document in a file. The file stays open while there is one, also when another takes its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub struct Stored {
     file: Arc<File>,
     offset: usize,
     length: usize,
-    pub(crate) published: SystemTime,
+    /// When it was published.
+    pub published: SystemTime,
     /// The digest of its extra-info document.
-    pub(crate) extra_info: Option<DescriptorDigest>,
+    pub extra_info: Option<DescriptorDigest>,
 }
 
 impl Stored {
     /// Its file, where its text begins there, and how long that is.
-    pub(crate) fn place(&self) -> (Arc<File>, u64, usize) {
+    pub fn place(&self) -> (Arc<File>, u64, usize) {
         let offset = u64::try_from(self.offset).unwrap_or(u64::MAX);
         (self.file.clone(), offset, self.length)
     }
@@ -48,7 +49,7 @@ impl Stored {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+    pub fn read(&self) -> io::Result<Vec<u8>> {
         let (file, offset, length) = self.place();
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, offset)?;
@@ -58,7 +59,7 @@ impl Stored {
 
 /// Documents of one kind by digest.
 #[derive(Debug)]
-pub(crate) struct DescriptorStore {
+pub struct DescriptorStore {
     kind: DocumentKind,
     held: BTreeMap<DescriptorDigest, Stored>,
     /// Bytes of the file of all, and of the journal.
@@ -70,7 +71,7 @@ pub(crate) struct DescriptorStore {
 
 impl DescriptorStore {
     /// Nothing.
-    pub(crate) fn new(kind: DocumentKind) -> Self {
+    pub fn new(kind: DocumentKind) -> Self {
         Self {
             kind,
             held: BTreeMap::new(),
@@ -81,12 +82,12 @@ impl DescriptorStore {
     }
 
     /// One of them.
-    pub(crate) fn get(&self, digest: &DescriptorDigest) -> Option<&Stored> {
+    pub fn get(&self, digest: &DescriptorDigest) -> Option<&Stored> {
         self.held.get(digest)
     }
 
     /// Bytes of memory that it takes to know where they stand.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.held.len() * ENTRY
     }
 
@@ -99,7 +100,7 @@ impl DescriptorStore {
     ///
     /// # Errors
     /// The first file that could not be read; the other has been read nevertheless.
-    pub(crate) fn load(&mut self, directory: &Path) -> Result<(), CacheError> {
+    pub fn load(&mut self, directory: &Path) -> Result<(), CacheError> {
         let journal = self.journal_file();
         let full = self.load_file(directory, self.kind.file());
         let since = self.load_file(directory, &journal);
@@ -135,7 +136,7 @@ impl DescriptorStore {
     }
 
     /// Whether one more of this length may be kept.
-    pub(crate) fn has_room(&self, length: usize) -> bool {
+    pub fn has_room(&self, length: usize) -> bool {
         self.held.len() < MAX_HELD && self.full + self.journal + length <= MAX_BYTES
     }
 
@@ -143,7 +144,7 @@ impl DescriptorStore {
     ///
     /// # Errors
     /// The journal cannot be written; none is kept.
-    pub(crate) fn add(&mut self, directory: &Path, pieces: &[Piece<'_>]) -> Result<(), CacheError> {
+    pub fn add(&mut self, directory: &Path, pieces: &[Piece<'_>]) -> Result<(), CacheError> {
         let name = self.journal_file();
         // Part of what could not be written may stand there.
         self.journal = cache::length(directory, &name);
@@ -172,7 +173,7 @@ impl DescriptorStore {
     ///
     /// # Errors
     /// What could not be written; all that is held stays where it is.
-    pub(crate) fn clean(
+    pub fn clean(
         &mut self,
         directory: &Path,
         wanted: impl Fn(&DescriptorDigest) -> bool,

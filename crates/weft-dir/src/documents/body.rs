@@ -11,7 +11,7 @@ use crate::http::Compression;
 
 /// The bytes of a document.
 #[derive(Clone, Debug)]
-pub(crate) enum Body {
+pub enum Body {
     /// In memory.
     Memory(Arc<[u8]>),
     /// In a file.
@@ -20,7 +20,7 @@ pub(crate) enum Body {
 
 /// A part of a file. Answers read it as they are sent, and share the open file.
 #[derive(Debug)]
-pub(crate) struct InFile {
+pub struct InFile {
     path: PathBuf,
     offset: u64,
     length: usize,
@@ -30,7 +30,7 @@ pub(crate) struct InFile {
 
 impl Body {
     /// These bytes of this file.
-    pub(crate) fn in_file(path: PathBuf, offset: u64, length: usize) -> Self {
+    pub fn in_file(path: PathBuf, offset: u64, length: usize) -> Self {
         Self::File(Arc::new(InFile {
             path,
             offset,
@@ -40,7 +40,7 @@ impl Body {
     }
 
     /// Bytes of it in memory.
-    pub(crate) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         match self {
             Self::Memory(bytes) => bytes.len(),
             Self::File(_) => size_of::<InFile>(),
@@ -51,7 +51,7 @@ impl Body {
     ///
     /// # Errors
     /// The file cannot be read, or is shorter now.
-    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
+    pub fn read(&self) -> io::Result<Vec<u8>> {
         match self {
             Self::Memory(bytes) => Ok(bytes.to_vec()),
             Self::File(stored) => {
@@ -68,7 +68,7 @@ impl InFile {
     ///
     /// # Errors
     /// The file cannot be opened, or is shorter now.
-    pub(crate) fn place(&self) -> io::Result<(Arc<File>, u64, usize)> {
+    pub fn place(&self) -> io::Result<(Arc<File>, u64, usize)> {
         Ok((self.open()?, self.offset, self.length))
     }
 
@@ -90,4 +90,4 @@ impl InFile {
 }
 
 /// A document in several compressions.
-pub(crate) type Forms = BTreeMap<Compression, Body>;
+pub type Forms = BTreeMap<Compression, Body>;

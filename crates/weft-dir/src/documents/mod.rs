@@ -21,7 +21,7 @@ use crate::descriptors::{DescriptorDigest, DescriptorStore, DocumentKind};
 use crate::http::Compression;
 use crate::microdesc::MicrodescStore;
 
-pub(crate) use body::{Body, Forms};
+pub use body::{Body, Forms};
 
 /// Where a document's signed digest ends in a router descriptor or an extra-info document.
 const SIGNATURE: &str = "\nrouter-signature\n";
@@ -54,29 +54,35 @@ pub struct NewConsensus {
 
 /// A consensus to serve, and the diffs that lead to it.
 #[derive(Debug)]
-pub(crate) struct ServedConsensus {
-    pub(crate) status: Status,
-    pub(crate) digest: ConsensusDigest,
-    pub(crate) forms: Forms,
+pub struct ServedConsensus {
+    /// Its times and signatures.
+    pub status: Status,
+    /// Its digest, as signed.
+    pub digest: ConsensusDigest,
+    /// The document.
+    pub forms: Forms,
     /// By the consensus that they begin at.
-    pub(crate) diffs: BTreeMap<ConsensusDigest, Forms>,
+    pub diffs: BTreeMap<ConsensusDigest, Forms>,
 }
 
 /// A certificate to serve.
 #[derive(Debug)]
-pub(crate) struct ServedCert {
-    pub(crate) ids: AuthCertKeyIds,
+pub struct ServedCert {
+    /// Its keys.
+    pub ids: AuthCertKeyIds,
     /// When it was published.
-    pub(crate) published: SystemTime,
-    pub(crate) text: Arc<str>,
+    pub published: SystemTime,
+    /// The document.
+    pub text: Arc<str>,
 }
 
 /// One of our own two documents.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub struct Own {
     /// Its SHA-1 digest, as `d/` requests name it.
-    pub(crate) digest: [u8; 20],
-    pub(crate) text: Arc<str>,
+    pub digest: [u8; 20],
+    /// The document.
+    pub text: Arc<str>,
 }
 
 impl Own {
@@ -95,20 +101,21 @@ impl Own {
 
 /// Everything.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub struct Held {
     /// The newest consensus of each flavour.
-    pub(crate) consensuses: BTreeMap<ConsensusFlavor, ServedConsensus>,
+    pub consensuses: BTreeMap<ConsensusFlavor, ServedConsensus>,
     /// The certificates.
-    pub(crate) certs: Vec<ServedCert>,
+    pub certs: Vec<ServedCert>,
     /// The microdescriptors.
-    pub(crate) microdescs: MicrodescStore,
+    pub microdescs: MicrodescStore,
     /// Our identity, descriptor and extra-info document; a bridge serves no such document.
-    pub(crate) own: Option<(RsaIdentity, Own, Option<Own>)>,
-    /// Descriptors of others, and their extra-info documents.
-    pub(crate) descriptors: DescriptorStore,
-    pub(crate) extra_infos: DescriptorStore,
+    pub own: Option<(RsaIdentity, Own, Option<Own>)>,
+    /// Descriptors of others.
+    pub descriptors: DescriptorStore,
+    /// Extra-info documents of others.
+    pub extra_infos: DescriptorStore,
     /// The descriptor that the consensus lists of each relay.
-    pub(crate) current: BTreeMap<RsaIdentity, DescriptorDigest>,
+    pub current: BTreeMap<RsaIdentity, DescriptorDigest>,
     /// DirPortFrontPage.
     front_page: Option<Arc<[u8]>>,
 }
@@ -140,7 +147,7 @@ pub struct CachedDocuments {
 
 /// Memory that making something of a consensus takes, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Work<'a> {
+pub struct Work<'a> {
     documents: &'a CachedDocuments,
     bytes: usize,
 }
@@ -153,13 +160,13 @@ impl Drop for Work<'_> {
 
 impl CachedDocuments {
     /// Everything.
-    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
+    pub fn held(&self) -> MutexGuard<'_, Held> {
         // Nothing in it can be half done.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts memory that making something of a consensus takes.
-    pub(crate) fn begin_work(&self, bytes: usize) -> Work<'_> {
+    pub fn begin_work(&self, bytes: usize) -> Work<'_> {
         self.work.fetch_add(bytes, Ordering::Relaxed);
         Work {
             documents: self,
@@ -190,7 +197,7 @@ impl CachedDocuments {
     }
 
     /// The documents of others of one kind, to be read or changed.
-    pub(crate) fn with_store<T>(
+    pub fn with_store<T>(
         &self,
         kind: DocumentKind,
         f: impl FnOnce(&mut DescriptorStore) -> T,
@@ -203,24 +210,24 @@ impl CachedDocuments {
     }
 
     /// The consensus lists these descriptors.
-    pub(crate) fn set_current(&self, listed: BTreeMap<RsaIdentity, DescriptorDigest>) {
+    pub fn set_current(&self, listed: BTreeMap<RsaIdentity, DescriptorDigest>) {
         self.held().current = listed;
     }
 
     /// The descriptors that the consensus lists.
-    pub(crate) fn current(&self) -> Vec<DescriptorDigest> {
+    pub fn current(&self) -> Vec<DescriptorDigest> {
         self.held().current.values().copied().collect()
     }
 
     /// The relay of which the consensus lists this descriptor.
-    pub(crate) fn relay_of(&self, digest: &DescriptorDigest) -> Option<RsaIdentity> {
+    pub fn relay_of(&self, digest: &DescriptorDigest) -> Option<RsaIdentity> {
         let held = self.held();
         let mut listed = held.current.iter();
         listed.find(|(_, of)| *of == digest).map(|(id, _)| *id)
     }
 
     /// The extra-info documents that belong to the descriptors that the consensus lists, as far as these are there.
-    pub(crate) fn current_extra_infos(&self) -> Vec<DescriptorDigest> {
+    pub fn current_extra_infos(&self) -> Vec<DescriptorDigest> {
         let held = self.held();
         let descriptors = held
             .current
@@ -230,7 +237,7 @@ impl CachedDocuments {
     }
 
     /// Serves this consensus from now on, as it is until it has been compressed.
-    pub(crate) fn set_consensus(&self, new: &NewConsensus) {
+    pub fn set_consensus(&self, new: &NewConsensus) {
         let plain = Body::Memory(new.text.as_bytes().into());
         let served = ServedConsensus {
             status: new.status.clone(),
@@ -242,14 +249,14 @@ impl CachedDocuments {
     }
 
     /// Serves it in this compression, too, if it still is the newest.
-    pub(crate) fn set_form(&self, new: &NewConsensus, compression: Compression, body: Body) {
+    pub fn set_form(&self, new: &NewConsensus, compression: Compression, body: Body) {
         self.with_newest(new, |served| {
             served.forms.insert(compression, body);
         });
     }
 
     /// Serves a diff to it from another, if it still is the newest.
-    pub(crate) fn set_diff(&self, new: &NewConsensus, from: ConsensusDigest, forms: Forms) {
+    pub fn set_diff(&self, new: &NewConsensus, from: ConsensusDigest, forms: Forms) {
         self.with_newest(new, |served| {
             served.diffs.insert(from, forms);
         });
@@ -272,7 +279,7 @@ impl CachedDocuments {
     }
 
     /// Serves these certificates from now on.
-    pub(crate) fn set_certs(&self, certs: &Certs) {
+    pub fn set_certs(&self, certs: &Certs) {
         let served = certs
             .iter()
             .map(|(cert, text)| ServedCert {
@@ -285,17 +292,17 @@ impl CachedDocuments {
     }
 
     /// Shows this page to people from now on.
-    pub(crate) fn set_front_page(&self, page: Option<Arc<[u8]>>) {
+    pub fn set_front_page(&self, page: Option<Arc<[u8]>>) {
         self.held().front_page = page;
     }
 
     /// The page for people.
-    pub(crate) fn front_page(&self) -> Option<Arc<[u8]>> {
+    pub fn front_page(&self) -> Option<Arc<[u8]>> {
         self.held().front_page.clone()
     }
 
     /// Serves our own documents from now on.
-    pub(crate) fn set_own(&self, identity: RsaIdentity, signed: &SignedDescriptor, bridge: bool) {
+    pub fn set_own(&self, identity: RsaIdentity, signed: &SignedDescriptor, bridge: bool) {
         let own = (
             identity,
             Own::new(&signed.router),

@@ -34,7 +34,7 @@ pub enum Compression {
 
 impl Compression {
     /// From best to worst, for what is made once (C tor `srv_meth_pref_precompressed`).
-    pub(crate) const BEST_FIRST: [Self; 5] = [
+    pub const BEST_FIRST: [Self; 5] = [
         Self::Lzma,
         Self::Zstd,
         Self::Deflate,
@@ -42,8 +42,7 @@ impl Compression {
         Self::Identity,
     ];
     /// From best to worst, for one answer (C tor `srv_meth_pref_streaming_compression`).
-    pub(crate) const FAST_FIRST: [Self; 4] =
-        [Self::Zstd, Self::Deflate, Self::Gzip, Self::Identity];
+    pub const FAST_FIRST: [Self; 4] = [Self::Zstd, Self::Deflate, Self::Gzip, Self::Identity];
 
     /// Its name in HTTP.
     pub fn name(self) -> &'static str {
@@ -57,7 +56,7 @@ impl Compression {
     }
 
     /// The one with this name.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let name = name.trim().to_ascii_lowercase();
         match name.as_str() {
             "x-gzip" => Some(Self::Gzip),
@@ -68,7 +67,7 @@ impl Compression {
 }
 
 /// Memory that compressing this many bytes for all takes at most, with the result.
-pub(crate) fn best_effort_memory(length: usize, compression: Compression) -> usize {
+pub fn best_effort_memory(length: usize, compression: Compression) -> usize {
     let encoder = match compression {
         Compression::Identity => 0,
         Compression::Deflate | Compression::Gzip => 320 << 10,
@@ -81,7 +80,7 @@ pub(crate) fn best_effort_memory(length: usize, compression: Compression) -> usi
 }
 
 /// `bytes`, compressed as well as C tor does what is made once and sent often (`BEST_COMPRESSION`); `None` where that fails, or where C tor would take the result for an attack.
-pub(crate) fn compress(bytes: &[u8], compression: Compression) -> Option<Vec<u8>> {
+pub fn compress(bytes: &[u8], compression: Compression) -> Option<Vec<u8>> {
     let zlib_level = flate2::Compression::best();
     let compressed = match compression {
         Compression::Identity => return Some(bytes.to_vec()),

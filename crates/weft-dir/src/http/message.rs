@@ -117,13 +117,14 @@ pub struct Head {
     pub status: u16,
     /// Reason phrase, printable and short.
     pub reason: String,
-    pub(crate) content_length: Option<usize>,
+    /// `Content-Length`.
+    pub content_length: Option<usize>,
     /// `Content-Encoding`.
     pub compression: Compression,
     /// `Date`.
     pub date: Option<SystemTime>,
     /// `X-Your-Address-Is`.
-    pub(crate) your_address: Option<IpAddr>,
+    pub your_address: Option<IpAddr>,
     /// `X-Descriptor-Not-New: Yes`.
     pub not_new: bool,
 }

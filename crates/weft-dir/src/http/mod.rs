@@ -18,8 +18,7 @@ pub use weft_proxy::Route;
 
 use crate::clock::Clock;
 
-pub use compress::{Compression, decode};
-pub(crate) use compress::{best_effort_memory, compress};
+pub use compress::{Compression, best_effort_memory, compress, decode};
 pub use error::HttpError;
 pub use message::{Head, Request, Response, head_may_end, http_date, parse_date, parse_head};
 

@@ -3,13 +3,11 @@
 //! Everything that is decided is decided in [`fetch`](crate::fetch), [`publish`](crate::publish)
 //! and [`bandwidth`](crate::bandwidth); this task gives them time and randomness, makes their
 //! requests, keeps the cache files, and speaks with the node: [`Command`]s in, [`Event`]s out.
-//! A node runs it on a thread of its own ([`DirectoryHandle::start`]); tests run
-//! [`DirectoryTask::run`] with a clock of theirs.
+//! A node runs it on a thread of its own; tests run [`DirectoryTask::run`] with a clock of theirs.
 
 mod bridge;
 mod caching;
 mod descriptors;
-mod handle;
 mod making;
 mod notices;
 mod request;
@@ -46,8 +44,6 @@ use bridge::BridgePaths;
 use making::Making;
 use request::{Finished, Purpose};
 
-pub use handle::{DirPort, DirectoryHandle, NotTaken};
-
 /// Longest time between looks at the wall clock, so that a jump of it is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// How often the rules of publication are applied (C tor `CHECK_DESCRIPTOR_INTERVAL`).
@@ -71,7 +67,7 @@ pub struct Config {
 }
 
 /// Where a directory task sends its events; called on its thread, must not block.
-pub(crate) type EventSink = Box<dyn FnMut(Event) + Send>;
+pub type EventSink = Box<dyn FnMut(Event) + Send>;
 
 /// The directory task.
 pub struct DirectoryTask {

@@ -1,13 +1,9 @@
-//! Directory clients and servers, beside C tor and beside servers made by the tests.
+//! Directory clients beside servers made by the tests.
 //!
 //! One program, so that this crate is linked once for all of its integration tests; a new file is a
 //! module here.
 
 mod client;
-mod ctor;
-mod ctor_authority;
-mod ctor_diffs;
-mod ctor_directory;
 mod task;
 #[path = "../../src/testing.rs"]
 #[allow(dead_code)]

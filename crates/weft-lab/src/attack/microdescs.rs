@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(names.len() as u64, COUNT);
         assert!(texts.iter().map(String::len).sum::<usize>() > 1_000_000);
         let request: usize = names.iter().map(|name| name.len() + 1).sum();
-        assert!(request < weft_dir::cache_server::MAX_HEAD / 2);
+        assert!(request < weft_dircache::request::MAX_HEAD / 2);
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();
         let text = fs::read_to_string(folder.path().join("cached-microdescs")).unwrap();

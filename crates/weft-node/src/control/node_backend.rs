@@ -18,6 +18,7 @@ use weft_core::controller::OpenLink;
 use weft_core::origin::{AppOpening, OriginId};
 use weft_dir::documents::CachedDocuments;
 use weft_dir::downloads::Downloads;
+use weft_dircache::shown;
 use weft_path::{Countries, PathError, RelayName};
 
 use super::backend::{
@@ -404,16 +405,16 @@ impl Backend for NodeBackend {
         let options = self.view.borrow().options.clone();
         let served = self.served.as_ref().filter(|_| options.directory.cache)?;
         let bytes = match which {
-            Descriptors::Of(RelaySelector::All) => served.descriptors(),
-            Descriptors::Of(RelaySelector::Id(id)) => served.descriptor_of(&id.0.into())?,
+            Descriptors::Of(RelaySelector::All) => shown::descriptors(served),
+            Descriptors::Of(RelaySelector::Id(id)) => shown::descriptor_of(served, &id.0.into())?,
             Descriptors::Of(RelaySelector::Nickname(name)) => {
                 let directory = &options.files.cache_directory;
                 let id = self.documents().named(directory, &name)?;
-                served.descriptor_of(&id.0.into())?
+                shown::descriptor_of(served, &id.0.into())?
             }
-            Descriptors::WithHistories => served.descriptors_with_histories(),
-            Descriptors::ExtraInfo(digest) => served.extra_info(&digest)?,
-            Descriptors::Servers(which) => served.servers(&which, SystemTime::now())?,
+            Descriptors::WithHistories => shown::descriptors_with_histories(served),
+            Descriptors::ExtraInfo(digest) => shown::extra_info(served, &digest)?,
+            Descriptors::Servers(which) => shown::servers(served, &which, SystemTime::now())?,
         };
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }

@@ -34,7 +34,7 @@ mod tests {
         CircpadTotals, IntroTotals, RendezvousTotals, Report, RingDepths, Totals,
     };
     use weft_dir::command::{RelayFlag, RelayFlags};
-    use weft_dir::hs_dir::HsDirCounts;
+    use weft_dircache::hs_dir::HsDirCounts;
 
     use super::render::render;
     use super::*;

@@ -7,7 +7,7 @@ use weft_core::controller::{AbraCounts, ConnectionCounts, Counts, FamilyCounts};
 use weft_core::limits::dos::DosCounts;
 use weft_core::message::{Report, Totals};
 use weft_dir::command::RelayFlags;
-use weft_dir::hs_dir::HsDirCounts;
+use weft_dircache::hs_dir::HsDirCounts;
 
 use crate::client::ClientCounts;
 use crate::workers::WorkerCounts;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use weft_cell::abra::AbraReason;
 use weft_core::controller::AbraCounts;
 use weft_core::message::Report;
-use weft_dir::hs_dir::HsDirCounts;
+use weft_dircache::hs_dir::HsDirCounts;
 use weft_exit::{ExitCounts, QueryKind};
 
 use super::snapshot::{DirectoryMemory, Snapshot};

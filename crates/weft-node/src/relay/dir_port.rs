@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use weft_config::Options;
 use weft_core::controller::FamilyCounts;
 use weft_core::routable;
-use weft_dir::cache_server::Asker;
+use weft_dircache::server::Asker;
 use weft_log::RateLimit;
 
 use super::Relay;

@@ -9,7 +9,8 @@ use weft_config::Options;
 use weft_core::controller::FamilyCounts;
 use weft_dir::command::{Command, Event, RelayFlags, Severity, UploadOutcome};
 use weft_dir::sockets::Sockets;
-use weft_dir::task::{Config, DirectoryHandle};
+use weft_dir::task::Config;
+use weft_dircache::DirectoryHandle;
 
 use super::authority::AuthoritySide;
 use super::error::StartError;

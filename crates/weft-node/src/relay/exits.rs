@@ -12,11 +12,10 @@ use weft_cell::stream_msg::End;
 use weft_core::address::{ConnectionId, StreamAddr};
 use weft_core::controller::EdgePeer;
 use weft_core::message::{StreamAsk, StreamRequest, ToController};
-use weft_core::stream::edge::StreamAt;
-use weft_dir::cache_server::Asker;
 use weft_dir::command::Command;
 use weft_dir::consensus::KnownRelay;
 use weft_dir::params::Params;
+use weft_dircache::server::Asker;
 use weft_exit::{
     DnsAnswer, DnsError, ExitAction, ExitCounts, ExitSettings, Exits, MAX_ASKING, PreviousKind,
 };

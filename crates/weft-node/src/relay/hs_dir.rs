@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use weft_config::Options;
-use weft_core::memory::ledger::{Cause, Cut, Held};
-use weft_dir::budget::Budget;
-use weft_dir::hs_dir::{HsDir, Limits};
+use weft_core::ledger::{Cause, Cut, Held};
 use weft_dir::params::Params;
-use weft_dir::task::DirectoryHandle;
+use weft_dircache::DirectoryHandle;
+use weft_dircache::budget::Budget;
+use weft_dircache::hs_dir::{HsDir, Limits};
 
 use super::Relay;
 use crate::metrics::DirectoryMemory;

@@ -15,8 +15,11 @@ use weft_counts::extrainfo::{
 use weft_datadir::dir::check_private;
 use weft_datadir::file;
 use weft_dir::command::Command;
-use weft_dir::hs_dir::HsDir;
-use weft_dir::task::DirectoryHandle;
+use weft_dircache::DirectoryHandle;
+use weft_dircache::hs_dir::HsDir;
+use weft_counts::extrainfo::{
+    CircuitName, Directions, OverloadSeen, QueuePart, Statistics, StatsFile, Switches,
+};
 
 use super::Relay;
 use super::tables::{Tables, table_paths};

@@ -15,9 +15,8 @@ use std::time::SystemTime;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weft_dir::clock::Clock;
 use weft_counts::extrainfo::{Country, DirRequests, Download, Response, StatsFile, Way};
-
-use crate::clock::Clock;
 
 /// What a request for a consensus begins with.
 const CONSENSUS: &[u8] = b"GET /tor/status-vote/current/consensus";
@@ -259,8 +258,8 @@ mod tests {
     use weft_counts::extrainfo::PERIOD;
 
     use super::*;
-    use crate::clock::ManualClock;
     use crate::testing::now;
+    use weft_dir::clock::ManualClock;
 
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
 

@@ -7,9 +7,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use crate::descriptors::Stored;
-use crate::documents::Body;
-use crate::http::Compression;
+use weft_dir::descriptors::Stored;
+use weft_dir::documents::Body;
+use weft_dir::http::Compression;
 
 /// Bytes that are read and compressed at once.
 const STEP: usize = 16 << 10;
@@ -258,10 +258,10 @@ impl std::fmt::Debug for Pieces {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::http::decode;
+    use weft_dir::http::decode;
 
     /// Lines that compress as keys in base64 do.
-    pub(in crate::cache_server) fn noise(length: usize) -> Vec<u8> {
+    pub(crate) fn noise(length: usize) -> Vec<u8> {
         let mut state = 1_u64;
         let mut digit = || {
             state = state

@@ -3,11 +3,13 @@
 //! Relays are listed in the order of their identities, so both consensuses are walked relay by relay, and only the
 //! lines between two relays that both list are compared with each other (a longest common subsequence by Hirschberg's
 //! method). That is near-linear for real consensuses, and bounded for all.
+//!
+//! tor-consdiff also makes diffs, but others than C tor: its Myers algorithm knows nothing of relays.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::{ConsensusDigest, full_digest};
+use weft_dir::consdiff::{ConsensusDigest, apply, full_digest};
 
 /// Lines between two common relays, of either consensus, past which none is made (C tor `MAX_LINE_COUNT`): the
 /// comparison takes their product.
@@ -59,7 +61,7 @@ pub fn make(base: &str, target: &str) -> Result<String, MakeError> {
     }
     commands(from_lines, &to, &mut diff)?;
     // C tor tries it, too, before it serves it.
-    match super::apply(base, digest, &diff) {
+    match apply(base, digest, &diff) {
         Ok(made) if made == target => Ok(diff),
         _ => Err(MakeError::Wrong),
     }
@@ -426,4 +428,110 @@ fn write(gone: &[bool], new: &[bool], to: &[&str], diff: &mut String) -> Result<
         to_left = first_added;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A consensus of these entries, each with its lines.
+    fn consensus(valid_after: u32, relays: &[(&str, &str)], signature: &str) -> String {
+        let mut text =
+            format!("network-status-version 3 microdesc\nvalid-after {valid_after}\nparams a=1\n");
+        for (id, lines) in relays {
+            text += &format!("r name {id} 2038-01-01\n{lines}");
+        }
+        text + &format!("directory-footer\ndirectory-signature sha256 {signature}\nend\n")
+    }
+
+    #[test]
+    fn a_diff_has_c_tors_commands_last_line_first() {
+        // "B+" comes before "B/", and "a" after "Z": by the value of the digit, not of the byte.
+        let base = consensus(
+            1,
+            &[
+                ("Az", "s Fast\nw 1\n"),
+                ("B+", "s Fast\n"),
+                ("B/", "w 1\n"),
+                ("a1", "w 2\n"),
+            ],
+            "x",
+        );
+        let target = consensus(
+            2,
+            &[
+                ("Az", "s Fast\nw 2\n"),
+                ("B/", "w 1\n"),
+                ("Zz", "w 3\n"),
+                ("a1", "w 2\nnew\n"),
+            ],
+            "y",
+        );
+        let diff = make(&base, &target).unwrap();
+        let header = format!(
+            "network-status-diff-version 1\nhash {} {}\n",
+            ConsensusDigest::of(&base).hex(),
+            full_digest(target.as_bytes()),
+        );
+        let commands = "14,$d\n\
+            13a\ndirectory-signature sha256 y\nend\n.\n\
+            12a\nnew\n.\n\
+            10a\nr name Zz 2038-01-01\nw 3\n.\n\
+            6,8c\nw 2\n.\n\
+            2c\nvalid-after 2\n.\n";
+        let expected = format!("{header}{commands}");
+        assert_eq!(diff, expected);
+        assert_eq!(
+            apply(&base, ConsensusDigest::of(&base), &diff).unwrap(),
+            target
+        );
+    }
+
+    #[test]
+    fn what_is_no_sorted_consensus_is_refused() {
+        // As in C tor, what is behind the last relay of the other is not looked at.
+        let good = consensus(1, &[("zz", "")], "x");
+        let unsorted = consensus(1, &[("AB", ""), ("AA", "")], "x");
+        assert_eq!(make(&unsorted, &good), Err(MakeError::Unsorted("base")));
+        assert_eq!(make(&good, &unsorted), Err(MakeError::Unsorted("target")));
+        let twice = consensus(1, &[("AA", ""), ("AA", "")], "x");
+        assert_eq!(make(&twice, &good), Err(MakeError::Unsorted("base")));
+        let dot = consensus(1, &[("AA", ".\n")], "x");
+        assert_eq!(make(&good, &dot), Err(MakeError::Dot));
+        assert_eq!(make("no end", &good), Err(MakeError::Lines("base")));
+        let endless = format!("{}\n", "x".repeat((1 << 20) + 1));
+        assert_eq!(make(&good, &endless), Err(MakeError::Lines("target")));
+        let many: String = (0..10_001).map(|n| format!("a {n}\n")).collect();
+        let different = consensus(1, &[("AA", &many)], "x");
+        assert_eq!(make(&good, &different), Err(MakeError::TooDifferent));
+        assert!(make(&good, &good).is_ok());
+    }
+
+    /// Relays by identity, each with its lines.
+    fn relays() -> impl Strategy<Value = Vec<(String, String)>> {
+        let relay = ("[A-Za-z0-9+/]{1,2}", "(w [12]\n|s Fast\n){0,3}");
+        proptest::collection::vec(relay, 0..12).prop_map(|mut relays| {
+            let value = |byte: u8| {
+                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+                    .find(char::from(byte))
+            };
+            relays.sort_by_key(|(id, _)| id.bytes().map(value).collect::<Vec<_>>());
+            relays.dedup_by(|one, other| one.0 == other.0);
+            relays
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_made_of_any_two_consensuses_leads_from_one_to_the_other(one in relays(), other in relays()) {
+            let borrowed = |relays: &[(String, String)], n| {
+                let relays: Vec<(&str, &str)> = relays.iter().map(|(id, lines)| (id.as_str(), lines.as_str())).collect();
+                consensus(n, &relays, "s")
+            };
+            let (base, target) = (borrowed(&one, 1), borrowed(&other, 2));
+            let diff = make(&base, &target).unwrap();
+            prop_assert_eq!(apply(&base, ConsensusDigest::of(&base), &diff).unwrap(), target);
+        }
+    }
 }

@@ -7,17 +7,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::mpsc;
+use weft_dir::PairSocket;
+use weft_dir::clock::SystemClock;
+use weft_dir::command::Command;
+use weft_dir::documents::CachedDocuments;
+use weft_dir::sockets::{OpenSocket, Sockets};
+use weft_dir::task::{Config, DirectoryTask, EventSink};
 
-use super::{Config, DirectoryTask, EventSink};
-use crate::PairSocket;
 use crate::budget::Budget;
-use crate::cache_server::{Asker, CacheServer, Places, Requests};
-use crate::clock::SystemClock;
-use crate::command::Command;
 use crate::consensus_cache::ConsensusCache;
-use crate::documents::CachedDocuments;
 use crate::hs_dir::HsDir;
-use crate::sockets::{OpenSocket, Sockets};
+use crate::places::Places;
+use crate::requests::Requests;
+use crate::server::{Asker, CacheServer};
 
 /// Commands that may wait; a node that is further ahead gets an error and is not blocked.
 const QUEUE: usize = 256;
@@ -187,7 +189,7 @@ impl DirectoryHandle {
         }
     }
 
-    /// Ends the task and waits for it; its last event is [`Event::State`].
+    /// Ends the task and waits for it; its last event is [`Event::State`](weft_dir::command::Event::State).
     pub fn shutdown(mut self) {
         // A full queue cannot take the command; closing the channel below has the same effect.
         let _ = self.commands.try_send(Command::Shutdown);

@@ -5,12 +5,12 @@ use std::time::SystemTime;
 
 use memchr::memmem;
 use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_dir::descriptors::{DocumentKind, Stored};
+use weft_dir::documents::{CachedDocuments, Held, Own};
+use weft_dir::http::Compression;
 
-use super::super::pieces::{Part, Pieces};
-use super::{Found, descriptors};
-use crate::descriptors::{DocumentKind, Stored};
-use crate::documents::{CachedDocuments, Held, Own};
-use crate::http::Compression;
+use crate::answer::{Found, descriptors};
+use crate::pieces::{Part, Pieces};
 
 /// Where a descriptor's signature begins.
 const SIGNATURE: &[u8] = b"\nrouter-signature";
@@ -32,66 +32,64 @@ impl From<Shown<'_>> for Part {
     }
 }
 
-impl CachedDocuments {
-    /// The descriptor of a relay: our own, or what the consensus lists.
-    pub fn descriptor_of(&self, relay: &RsaIdentity) -> Option<Vec<u8>> {
-        let part = descriptor(&self.held(), relay).map(Part::from)?;
-        read(part)
-    }
+/// The descriptor of a relay: our own, or what the consensus lists.
+pub fn descriptor_of(documents: &CachedDocuments, relay: &RsaIdentity) -> Option<Vec<u8>> {
+    let part = descriptor(&documents.held(), relay).map(Part::from)?;
+    read(part)
+}
 
-    /// The descriptors that the consensus lists, and our own.
-    pub fn descriptors(&self) -> Vec<u8> {
-        let parts = all(&self.held()).into_iter().map(Part::from).collect();
-        join(parts)
-    }
+/// The descriptors that the consensus lists, and our own.
+pub fn descriptors(documents: &CachedDocuments) -> Vec<u8> {
+    let parts = all(&documents.held()).into_iter().map(Part::from).collect();
+    join(parts)
+}
 
-    /// The same, each with the bandwidth histories of its extra-info document before its signature
-    /// (`munge_extrainfo_into_routerinfo`).
-    pub fn descriptors_with_histories(&self) -> Vec<u8> {
-        let parts: Vec<(Part, Option<Part>)> = {
-            let held = self.held();
-            let with_extra = |shown: Shown<'_>| {
-                let extra = extra_info_of(&held, &shown);
-                (Part::from(shown), extra)
-            };
-            all(&held).into_iter().map(with_extra).collect()
+/// The same, each with the bandwidth histories of its extra-info document before its signature
+/// (`munge_extrainfo_into_routerinfo`).
+pub fn descriptors_with_histories(documents: &CachedDocuments) -> Vec<u8> {
+    let parts: Vec<(Part, Option<Part>)> = {
+        let held = documents.held();
+        let with_extra = |shown: Shown<'_>| {
+            let extra = extra_info_of(&held, &shown);
+            (Part::from(shown), extra)
         };
-        let mut text = Vec::new();
-        for (part, extra) in parts {
-            let Some(descriptor) = read(part) else {
-                continue;
-            };
-            let histories = extra.and_then(read).map(|extra| histories(&extra));
-            let end = memmem::find(&descriptor, SIGNATURE).map_or(0, |at| at + 1);
-            let (signed, signature) = descriptor.split_at(end);
-            text.extend_from_slice(signed);
-            if end > 0 {
-                text.extend(histories.unwrap_or_default());
-            }
-            text.extend_from_slice(signature);
-        }
-        text
-    }
-
-    /// The extra-info document with this digest.
-    pub fn extra_info(&self, digest: &[u8; 20]) -> Option<Vec<u8>> {
-        let part = {
-            let held = self.held();
-            match &held.own {
-                Some((_, _, Some(own))) if own.digest == *digest => Part::Text(own.text.clone()),
-                _ => Part::from(held.extra_infos.get(digest)?),
-            }
+        all(&held).into_iter().map(with_extra).collect()
+    };
+    let mut text = Vec::new();
+    for (part, extra) in parts {
+        let Some(descriptor) = read(part) else {
+            continue;
         };
-        read(part)
-    }
-
-    /// What a DirPort answers to `/tor/server/WHICH`; `None`: it has none of these.
-    pub fn servers(&self, which: &str, now: SystemTime) -> Option<Vec<u8>> {
-        let found = descriptors::find(&self.held(), DocumentKind::Descriptor, which, now);
-        match found {
-            Found::Documents(parts, _) => Some(join(parts)),
-            _ => None,
+        let histories = extra.and_then(read).map(|extra| histories(&extra));
+        let end = memmem::find(&descriptor, SIGNATURE).map_or(0, |at| at + 1);
+        let (signed, signature) = descriptor.split_at(end);
+        text.extend_from_slice(signed);
+        if end > 0 {
+            text.extend(histories.unwrap_or_default());
         }
+        text.extend_from_slice(signature);
+    }
+    text
+}
+
+/// The extra-info document with this digest.
+pub fn extra_info(documents: &CachedDocuments, digest: &[u8; 20]) -> Option<Vec<u8>> {
+    let part = {
+        let held = documents.held();
+        match &held.own {
+            Some((_, _, Some(own))) if own.digest == *digest => Part::Text(own.text.clone()),
+            _ => Part::from(held.extra_infos.get(digest)?),
+        }
+    };
+    read(part)
+}
+
+/// What a DirPort answers to `/tor/server/WHICH`; `None`: it has none of these.
+pub fn servers(documents: &CachedDocuments, which: &str, now: SystemTime) -> Option<Vec<u8>> {
+    let found = descriptors::find(&documents.held(), DocumentKind::Descriptor, which, now);
+    match found {
+        Found::Documents(parts, _) => Some(join(parts)),
+        _ => None,
     }
 }
 

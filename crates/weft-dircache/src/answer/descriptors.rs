@@ -4,11 +4,11 @@
 use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_dir::descriptors::{DescriptorDigest, DocumentKind, Stored};
+use weft_dir::documents::{Held, Own};
 
-use super::super::pieces::Part;
 use super::{Found, NOT_FOUND, identities};
-use crate::descriptors::{DescriptorDigest, DocumentKind, Stored};
-use crate::documents::{Held, Own};
+use crate::pieces::Part;
 
 /// How long one document may be kept (`ROUTERDESC_BY_DIGEST_CACHE_LIFETIME`).
 const ONE_LIFETIME: Duration = Duration::from_secs(48 * 3600);
@@ -18,7 +18,7 @@ const ALL_LIFETIME: Duration = Duration::from_secs(3600);
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// The documents among `authority`, `all`, `fp/F+F`, `d/D+D`.
-pub(super) fn find(held: &Held, kind: DocumentKind, which: &str, now: SystemTime) -> Found {
+pub(crate) fn find(held: &Held, kind: DocumentKind, which: &str, now: SystemTime) -> Found {
     let no_extra_infos = held.own.as_ref().is_some_and(|(_, _, own)| own.is_none());
     if kind == DocumentKind::ExtraInfo && no_extra_infos {
         return NOT_FOUND;

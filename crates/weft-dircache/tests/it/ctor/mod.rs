@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dir::authority::Authority;
-use weft_dir::cache_server::Asker;
 use weft_dir::clock::SystemClock;
 use weft_dir::command::{DirectoryOptions, Event};
 use weft_dir::http::{self, Limits, Request, Response};
-use weft_dir::task::{Config, DirectoryHandle};
+use weft_dir::task::Config;
+use weft_dircache::DirectoryHandle;
+use weft_dircache::server::Asker;
 
 /// No step takes longer on a machine that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,8 +1,7 @@
 //! What is answered to a request (dir-spec 4 and 6; C tor dircache.c, whose words these are).
 
 mod consensus;
-mod descriptors;
-mod shown;
+pub(crate) mod descriptors;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,12 +9,12 @@ use std::time::{Duration, SystemTime};
 
 use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_dir::descriptors::DocumentKind;
+use weft_dir::documents::{CachedDocuments, Forms, Held, ServedCert};
+use weft_dir::http::{Compression, http_date};
 
-use super::pieces::{Part, Pieces};
-use super::request::{Accepts, Request};
-use crate::descriptors::DocumentKind;
-use crate::documents::{CachedDocuments, Forms, Held, ServedCert};
-use crate::http::{Compression, http_date};
+use crate::pieces::{Part, Pieces};
+use crate::request::{Accepts, Request};
 
 /// Documents that one request may name; C tor's clients name 92 microdescriptors at most.
 const MAX_NAMED: usize = 512;
@@ -42,7 +41,7 @@ pub struct Answer {
 }
 
 /// What is found for a request.
-enum Found {
+pub(crate) enum Found {
     /// A short answer.
     Short(u16, &'static str),
     /// A document that is asked for often, or in its place the next one, and how long either lives.

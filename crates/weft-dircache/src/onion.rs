@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use weft_dir::clock::Clock;
 
-use super::answer::Answer;
-use super::plain::plain;
-use super::request::Upload;
-use crate::clock::Clock;
+use crate::answer::Answer;
 use crate::hs_dir::{Fetch, HsDir, Refused};
+use crate::plain::plain;
+use crate::request::Upload;
 
 /// Where descriptors are.
 const FETCH: &str = "/tor/hs/3/";

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::pieces::tests::noise;
 use super::*;
-use crate::clock::ManualClock;
 use crate::hs_dir::testing::Service;
+use crate::pieces::tests::noise;
+use crate::places;
 use crate::testing::{now, secs};
 use tokio::io::DuplexStream;
+use weft_dir::clock::ManualClock;
 
 /// MiB of memory that the process has.
 fn resident() -> usize {
@@ -33,7 +34,7 @@ fn large_request(server: &CacheServer) -> String {
             store.add(*digest, &format!("onion-key\n{filling}\n"), now());
         }
     });
-    let path = crate::microdesc::path(&digests);
+    let path = weft_dir::microdesc::path(&digests);
     format!("GET {} HTTP/1.0\r\n", path.strip_suffix(".z").unwrap())
 }
 
@@ -177,7 +178,7 @@ async fn one_that_does_not_read_is_given_up() {
         store.add([1; 32], &text, now());
     });
     let (mut stream, task) = open(&server, PEER);
-    let path = crate::microdesc::path(&[[1; 32]]);
+    let path = weft_dir::microdesc::path(&[[1; 32]]);
     let path = path.strip_suffix(".z").unwrap();
     let request = format!("GET {path} HTTP/1.0\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -262,7 +263,7 @@ async fn a_stream_that_has_asked_is_not_ended_for_those_that_have_not() {
         store.add([1; 32], &text, now());
     });
     let (mut stream, task) = open_by(&server, relay(1));
-    let path = crate::microdesc::path(&[[1; 32]]);
+    let path = weft_dir::microdesc::path(&[[1; 32]]);
     let path = path.strip_suffix(".z").unwrap();
     let request = format!("GET {path} HTTP/1.0\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -538,7 +539,7 @@ async fn documents_wait_while_there_is_no_room_to_write_them() {
         let text = format!("onion-key\n{}", "x".repeat(20_000));
         store.add([1; 32], &text, now());
     });
-    let path = crate::microdesc::path(&[[1; 32]]);
+    let path = weft_dir::microdesc::path(&[[1; 32]]);
     let path = path.strip_suffix(".z").unwrap();
     for (room, expected) in [
         (None, "200 OK"),

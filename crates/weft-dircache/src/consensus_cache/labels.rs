@@ -8,10 +8,9 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
-
-use crate::consdiff::{ConsensusDigest, full_digest};
-use crate::documents::Status;
-use crate::http::Compression;
+use weft_dir::consdiff::{ConsensusDigest, full_digest};
+use weft_dir::documents::Status;
+use weft_dir::http::Compression;
 
 /// How times stand in labels.
 const TIME: &[BorrowedFormatItem<'static>] =

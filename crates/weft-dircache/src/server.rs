@@ -5,37 +5,25 @@
 //! or by the DirPort. Everything is bounded: streams at once, shared by the hops that they come by and their circuits;
 //! bytes and time of a request; time without progress of an answer; the bytes that all of them hold ([`Budget`]).
 
-mod answer;
-mod onion;
-mod pieces;
-mod places;
-mod plain;
-mod request;
-mod requests;
-
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use weft_dir::clock::Clock;
+use weft_dir::documents::CachedDocuments;
+use weft_dir::http::head_may_end;
 use weft_counts::extrainfo::Way;
 use weft_share::PreviousHop;
 
+use crate::answer::Answer;
 use crate::budget::{Budget, Charge};
-use crate::clock::Clock;
-use crate::documents::CachedDocuments;
 use crate::hs_dir::HsDir;
-use crate::http::head_may_end;
-
-pub use answer::Answer;
-pub use pieces::{Part, Pieces};
-pub use request::{Accepts, MAX_HEAD, Parsed, Request, Upload, parse};
-pub use requests::{Countries, Requests};
-
-pub(crate) use places::Places;
-
-use places::Place;
+use crate::places::{Place, Places};
+use crate::request::{MAX_HEAD, Parsed, parse};
+use crate::requests::Requests;
+use crate::{onion, plain};
 
 /// Where the page for people is; requests for `/` are read as this.
 const FRONT_PAGE: &str = "/tor/";

@@ -5,9 +5,9 @@
 
 use std::time::SystemTime;
 
-use crate::consdiff::ConsensusDigest;
-use crate::http::Compression;
-use crate::http::parse_date;
+use weft_dir::consdiff::ConsensusDigest;
+use weft_dir::http::Compression;
+use weft_dir::http::parse_date;
 
 /// Bytes of a head at most (C tor `MAX_HEADERS_SIZE`).
 pub const MAX_HEAD: usize = 50_000;

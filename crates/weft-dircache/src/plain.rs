@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::answer::{Answer, address_header};
-use super::pieces::{Part, Pieces};
-use crate::http::http_date;
+use weft_dir::http::http_date;
+
+use crate::answer::{Answer, address_header};
+use crate::pieces::{Part, Pieces};
 
 /// How long the page may be kept (C tor `DIRPORTFRONTPAGE_CACHE_LIFETIME`).
 const PAGE_LIFETIME: Duration = Duration::from_secs(20 * 60);

@@ -60,14 +60,13 @@ fn served_diff(documents: &CachedDocuments, from: &NewConsensus) -> Option<Strin
     let mut diff = None;
     for coding in ["identity", "gzip", "x-zstd", "x-tor-lzma"] {
         let head = format!("GET {path} HTTP/1.0\r\nAccept-Encoding: {coding}\r\n\r\n");
-        let crate::cache_server::Parsed::Get(request) = crate::cache_server::parse(head.as_bytes())
-        else {
+        let crate::request::Parsed::Get(request) = crate::request::parse(head.as_bytes()) else {
             panic!("{head}");
         };
         let peer = std::net::Ipv4Addr::LOCALHOST.into();
         let at = from.status.valid_after + secs(3600);
-        let mut answer = crate::cache_server::Answer::new(documents, &request, at, peer);
-        let head = crate::http::parse_head(answer.head.as_bytes())
+        let mut answer = crate::answer::Answer::new(documents, &request, at, peer);
+        let head = weft_dir::http::parse_head(answer.head.as_bytes())
             .unwrap()
             .unwrap();
         if head.status != 200 {
@@ -104,7 +103,7 @@ fn each_older_consensus_has_a_diff_to_the_newest_also_after_a_restart() {
             let diff = served_diff(documents, base).unwrap();
             assert_eq!(diff, consdiff::make(&base.text, &three.text).unwrap());
             assert_eq!(
-                consdiff::apply(&base.text, base.digest, &diff).unwrap(),
+                weft_dir::consdiff::apply(&base.text, base.digest, &diff).unwrap(),
                 three.text
             );
         }

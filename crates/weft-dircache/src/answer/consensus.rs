@@ -4,12 +4,12 @@ use std::time::SystemTime;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
+use weft_dir::consdiff::ConsensusDigest;
+use weft_dir::consensus::REASONABLY_LIVE;
+use weft_dir::documents::Held;
 
-use super::super::request::Request;
 use super::{Found, MAX_NAMED, NOT_FOUND};
-use crate::consdiff::ConsensusDigest;
-use crate::consensus::REASONABLY_LIVE;
-use crate::documents::Held;
+use crate::request::Request;
 
 /// Nothing has changed.
 const NOT_MODIFIED: Found = Found::Short(304, "Not modified");

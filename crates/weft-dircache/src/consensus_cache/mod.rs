@@ -15,13 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
+use weft_dir::cache::{self, CacheError};
+use weft_dir::command::Severity;
+use weft_dir::consdiff::{ConsensusDigest, full_digest};
+use weft_dir::diff_maker::{DiffMaker, Messages};
+use weft_dir::documents::{Body, CachedDocuments, Forms, NewConsensus, Status};
+use weft_dir::http::{Compression, best_effort_memory, compress, decode};
 
-use crate::cache::{self, CacheError};
-use crate::command::Severity;
-use crate::consdiff::{self, ConsensusDigest, full_digest};
-use crate::diff_maker::{DiffMaker, Messages};
-use crate::documents::{Body, CachedDocuments, Forms, NewConsensus, Status};
-use crate::http::{Compression, best_effort_memory, compress, decode};
+use crate::consdiff;
 use labels::{Kind, Labels};
 
 /// Older consensuses of each flavour: a day of them. (C tor's 256 files are enough for 25.)

@@ -1,13 +1,14 @@
 use super::*;
-use crate::cache_server::{Parsed, parse};
-use crate::certs::Certs;
-use crate::consdiff::ConsensusDigest;
-use crate::consensus::{REASONABLY_LIVE, verify};
-use crate::descriptor::SignedDescriptor;
-use crate::documents::{Body, NewConsensus, Status};
-use crate::http::{compress, decode, parse_head};
-use crate::microdesc;
+use crate::request::{Parsed, parse};
+use crate::shown;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
+use weft_dir::certs::Certs;
+use weft_dir::consdiff::ConsensusDigest;
+use weft_dir::consensus::{REASONABLY_LIVE, verify};
+use weft_dir::descriptor::SignedDescriptor;
+use weft_dir::documents::{Body, NewConsensus, Status};
+use weft_dir::http::{compress, decode, parse_head};
+use weft_dir::microdesc;
 
 use crate::testing::{
     TestAuthority, TestConsensus, microdesc as text_of, moment, now, relay, secs,
@@ -416,7 +417,7 @@ fn our_own_descriptor_is_served_and_nobody_elses() {
 
 #[test]
 fn descriptors_of_others_are_served_from_the_cache_files() {
-    use crate::descriptors::{DocumentKind, split};
+    use weft_dir::descriptors::{DocumentKind, split};
 
     let (documents, _) = directory();
     let folder = tempfile::tempdir().unwrap();
@@ -508,7 +509,7 @@ fn are_shown(documents: &CachedDocuments, others: &[(RsaIdentity, SignedDescript
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let own = relay(1);
     let signed = own.sign(&moment()).unwrap();
-    let of = |id: &RsaIdentity| documents.descriptor_of(id).map(text);
+    let of = |id: &RsaIdentity| shown::descriptor_of(documents, id).map(text);
     assert_eq!(of(&others[0].0).as_ref(), Some(&others[0].1.router));
     assert_eq!(of(&others[2].0), None);
     assert_eq!(of(&own.rsa_id()), Some(signed.router.clone()));
@@ -516,9 +517,9 @@ fn are_shown(documents: &CachedDocuments, others: &[(RsaIdentity, SignedDescript
     listed.sort_by_key(|(id, _)| *id);
     let routers = listed.iter().map(|(_, signed)| signed.router.as_str());
     let all: String = std::iter::once(&*signed.router).chain(routers).collect();
-    assert_eq!(text(documents.descriptors()), all);
+    assert_eq!(text(shown::descriptors(documents)), all);
     // Each with the histories that its extra-info document has, before the signature.
-    let with_histories = text(documents.descriptors_with_histories());
+    let with_histories = text(shown::descriptors_with_histories(documents));
     assert_eq!(with_histories.matches("\nwrite-history ").count(), 3);
     let lines = |text: &str| -> Vec<String> {
         let kept = text.lines().filter(|line| !line.contains("-history "));
@@ -532,13 +533,13 @@ fn are_shown(documents: &CachedDocuments, others: &[(RsaIdentity, SignedDescript
     // By digest, whether it is listed or not.
     for (_, signed) in others {
         let digest =
-            crate::descriptors::split(DocumentKind::ExtraInfo, signed.extra_info.as_bytes());
+            weft_dir::descriptors::split(DocumentKind::ExtraInfo, signed.extra_info.as_bytes());
         let digest = digest.map(|piece| piece.digest).next().unwrap();
-        let shown = documents.extra_info(&digest).map(text);
+        let shown = shown::extra_info(documents, &digest).map(text);
         assert_eq!(shown.as_ref(), Some(&signed.extra_info));
     }
-    assert_eq!(documents.extra_info(&[7; 20]), None);
-    let servers = |which: &str| documents.servers(which, now()).map(text);
+    assert_eq!(shown::extra_info(documents, &[7; 20]), None);
+    let servers = |which: &str| shown::servers(documents, which, now()).map(text);
     assert_eq!(servers("authority"), Some(signed.router));
     assert_eq!(servers("frob"), None);
     assert_eq!(servers(&format!("fp/{}", "AB".repeat(20))), None);
@@ -548,7 +549,8 @@ fn are_shown(documents: &CachedDocuments, others: &[(RsaIdentity, SignedDescript
 fn an_empty_directory_has_nothing() {
     let documents = CachedDocuments::default();
     assert!(
-        documents.descriptors().is_empty() && documents.descriptors_with_histories().is_empty()
+        shown::descriptors(&documents).is_empty()
+            && shown::descriptors_with_histories(&documents).is_empty()
     );
     for path in [CONSENSUS, "/tor/keys/all", "/tor/micro/d/AAAA"] {
         assert_eq!(status(&documents, path), "404 Not found");
