@@ -6,6 +6,7 @@
 //! A node runs it on a thread of its own; tests run [`DirectoryTask::run`] with a clock of theirs.
 
 mod bridge;
+mod bridge_paths;
 mod caching;
 mod descriptors;
 mod making;
@@ -40,7 +41,7 @@ use crate::publish::{OwnListing, Publisher, Situation};
 use crate::sockets::Sockets;
 use crate::tap::TapForm;
 
-use bridge::BridgePaths;
+use bridge_paths::BridgePaths;
 use making::Making;
 use request::{Finished, Purpose};
 
@@ -473,7 +474,7 @@ impl DirectoryTask {
                     self.options
                         .authorities
                         .iter()
-                        .filter(|authority| bridge::takes(authority, self.options.bridge))
+                        .filter(|authority| bridge_paths::takes(authority, self.options.bridge))
                         .map(|authority| authority.identity),
                     self.options.testing,
                 );
