@@ -2,6 +2,7 @@
 
 mod consensus;
 pub(crate) mod descriptors;
+pub(crate) mod found;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,9 +16,8 @@ use weft_dir::http::{Compression, http_date};
 
 use crate::pieces::{Part, Pieces};
 use crate::request::{Accepts, Request};
+use found::{Found, MAX_NAMED, NOT_FOUND, identities, identity};
 
-/// Documents that one request may name; C tor's clients name 92 microdescriptors at most.
-const MAX_NAMED: usize = 512;
 /// Bytes of an answer's documents at most (C tor reads no more: `MAX_DIR_DL_SIZE`).
 const MAX_BODY: usize = (1 << 24) - 1;
 /// How long microdescriptors may be kept (C tor `MICRODESC_CACHE_LIFETIME`).
@@ -39,21 +39,6 @@ pub struct Answer {
     /// Bytes of documents that the directory may drop while they are sent.
     pub(super) retained: usize,
 }
-
-/// What is found for a request.
-pub(crate) enum Found {
-    /// A short answer.
-    Short(u16, &'static str),
-    /// A document that is asked for often, or in its place the next one, and how long either lives.
-    Stored(Vec<Forms>, Duration),
-    /// Documents, and how long they may be kept.
-    Documents(Vec<Part>, Duration),
-    /// Robots.
-    Robots,
-}
-
-/// Nothing to find.
-const NOT_FOUND: Found = Found::Short(404, "Not found");
 
 impl Answer {
     /// A status and no document.
@@ -265,18 +250,6 @@ fn keys(held: &Held, which: &str, since: Option<SystemTime>) -> Found {
         return Found::Short(304, "Not modified");
     }
     texts(certs.iter().map(|cert| cert.text.clone()), KEY_LIFETIME)
-}
-
-/// Hexadecimal fingerprints, joined by `+`.
-fn identities(list: &str) -> impl Iterator<Item = RsaIdentity> {
-    list.split('+').take(MAX_NAMED).filter_map(identity)
-}
-
-/// Forty hexadecimal digits.
-fn identity(text: &str) -> Option<RsaIdentity> {
-    let mut bytes = [0; 20];
-    hex::decode_to_slice(text, &mut bytes).ok()?;
-    Some(bytes.into())
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use std::time::SystemTime;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use weft_dir::clock::Clock;
 use weft_counts::extrainfo::{Country, DirRequests, Download, Response, StatsFile, Way};
+use weft_dir::clock::Clock;
 
 /// What a request for a consensus begins with.
 const CONSENSUS: &[u8] = b"GET /tor/status-vote/current/consensus";

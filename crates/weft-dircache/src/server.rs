@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use weft_counts::extrainfo::Way;
 use weft_dir::clock::Clock;
 use weft_dir::documents::CachedDocuments;
 use weft_dir::http::head_may_end;
-use weft_counts::extrainfo::Way;
 use weft_share::PreviousHop;
 
 use crate::answer::Answer;

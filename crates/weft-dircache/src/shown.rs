@@ -9,7 +9,8 @@ use weft_dir::descriptors::{DocumentKind, Stored};
 use weft_dir::documents::{CachedDocuments, Held, Own};
 use weft_dir::http::Compression;
 
-use crate::answer::{Found, descriptors};
+use crate::answer::descriptors;
+use crate::answer::found::Found;
 use crate::pieces::{Part, Pieces};
 
 /// Where a descriptor's signature begins.

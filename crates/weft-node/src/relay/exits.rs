@@ -12,6 +12,7 @@ use weft_cell::stream_msg::End;
 use weft_core::address::{ConnectionId, StreamAddr};
 use weft_core::controller::EdgePeer;
 use weft_core::message::{StreamAsk, StreamRequest, ToController};
+use weft_core::stream::edge::StreamAt;
 use weft_dir::command::Command;
 use weft_dir::consensus::KnownRelay;
 use weft_dir::params::Params;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use weft_config::Options;
-use weft_core::ledger::{Cause, Cut, Held};
+use weft_core::memory::ledger::{Cause, Cut, Held};
 use weft_dir::params::Params;
 use weft_dircache::DirectoryHandle;
 use weft_dircache::budget::Budget;

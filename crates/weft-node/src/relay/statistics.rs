@@ -17,9 +17,6 @@ use weft_datadir::file;
 use weft_dir::command::Command;
 use weft_dircache::DirectoryHandle;
 use weft_dircache::hs_dir::HsDir;
-use weft_counts::extrainfo::{
-    CircuitName, Directions, OverloadSeen, QueuePart, Statistics, StatsFile, Switches,
-};
 
 use super::Relay;
 use super::tables::{Tables, table_paths};
