@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use libfuzzer_sys::fuzz_target;
-use weft_config::client_bridges::parse_bridge;
+use weft_config::options::parse_bridge;
 use weft_proxy::{Credentials, Protocol, Request};
 
 /// The arguments of an encoding, as a transport reads it (pt-spec 3.5).

@@ -13,7 +13,7 @@ use weft_apps::AppRules;
 use weft_apps::DestinationRules;
 use weft_apps::{DnsPort, DnsStep};
 use weft_cell::stream_msg::{Answer, AnswerKind, Resolved, ReverseName, reverse_name};
-use weft_config::client_ports::{AppService, StreamFlags};
+use weft_config::options::{AppService, StreamFlags};
 use weft_core::origin::AppOpening;
 
 fuzz_target!(|input: &[u8]| {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use weft_apps::{AppRules, Failure, Handshake, MAX_HANDSHAKE, Step};
 use weft_apps::{DestinationRules, clean_host};
-use weft_config::client_ports::{AppService, StreamFlags};
+use weft_config::options::{AppService, StreamFlags};
 use weft_core::origin::AppOpening;
 
 fn receive(input: &[u8]) -> Result<Step, Failure> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use weft_apps::{AppRules, DestinationRules, Failure, Handshake, Step, clean_host};
-use weft_config::client_ports::{AppService, StreamFlags};
+use weft_config::options::{AppService, StreamFlags};
 use weft_core::origin::{AppOpening, AppRefusal};
 
 fn receive(input: &[u8]) -> Result<Step, Failure> {

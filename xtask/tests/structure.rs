@@ -34,10 +34,16 @@ fn code(text: &str) -> String {
         .lines()
         .map(|line| line.split_once("//").map_or(line, |(code, _)| code));
     let mut code: String = lines.flat_map(|line| [line, "\n"]).collect();
-    const TESTS: &str = "#[cfg(test)]\nmod ";
-    while let Some(at) = code.find(TESTS) {
-        let rest = &code[at..];
-        let (brace, end) = (rest.find('{'), rest.find(';'));
+    const TESTS: &str = "#[cfg(test)]\n";
+    let mut from = 0;
+    while let Some(at) = code[from..].find(TESTS).map(|at| from + at) {
+        let item = &code[at + TESTS.len()..];
+        let first = item.lines().find(|line| !line.starts_with("#["));
+        if !first.is_some_and(|line| line.contains("mod ")) {
+            from = at + TESTS.len();
+            continue;
+        }
+        let (brace, end) = (code[at..].find('{'), code[at..].find(';'));
         match end.filter(|end| brace.is_none_or(|brace| *end < brace)) {
             Some(end) => code.replace_range(at..=at + end, ""),
             // Tests stand at the end of a file.
@@ -106,18 +112,28 @@ fn named(code: &str) -> Vec<Vec<String>> {
     paths
 }
 
-/// Modules of a package, and which other modules each uses.
+/// Modules of a package, and which other modules each uses; the crate's root, which has no name, where what it defines or
+/// hands on is used.
 fn arrows(folder: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
     let mut files = BTreeMap::new();
     collect(&folder.join("src"), &mut Vec::new(), &mut files);
+    let texts: BTreeMap<&Module, String> = files
+        .iter()
+        .map(|(module, file)| (module, code(&fs::read_to_string(file).unwrap())))
+        .collect();
+    // Wherever they are written, they are exported at the root.
+    let macros: BTreeSet<String> = texts
+        .values()
+        .flat_map(|text| text.split("macro_rules! ").skip(1))
+        .map(|rest| rest.split([' ', '{']).next().unwrap().to_owned())
+        .collect();
     let mut arrows = BTreeMap::new();
-    for (module, file) in &files {
-        let text = code(&fs::read_to_string(file).unwrap());
+    for (module, text) in &texts {
         let mut uses = BTreeSet::new();
-        for path in named(&text) {
+        for path in named(text) {
             let mut place = match path.first().map(String::as_str) {
                 Some("crate") => Vec::new(),
-                Some("super" | "self") => module.clone(),
+                Some("super" | "self") => module.to_vec(),
                 _ => continue,
             };
             let mut rest = path.as_slice();
@@ -129,18 +145,26 @@ fn arrows(folder: &Path) -> BTreeMap<Module, BTreeSet<Module>> {
                 }
                 rest = others;
             }
+            let named = rest.first();
+            if named.is_none_or(|name| is_of_tests(name) || macros.contains(name)) {
+                continue;
+            }
             place.extend_from_slice(rest);
             // The longest beginning that is a module: the rest are its items.
             while !place.is_empty() && !files.contains_key(&place) {
                 place.pop();
             }
-            if !place.is_empty() && place != *module {
+            if place != **module {
                 uses.insert(place);
             }
         }
-        arrows.insert(module.clone(), uses);
+        arrows.insert(module.to_vec(), uses);
     }
     arrows
+}
+
+fn is_of_tests(name: &str) -> bool {
+    name.ends_with("tests") || name == "testing"
 }
 
 /// Modules below a folder and their files, without the crate's root and modules of tests.
@@ -148,7 +172,7 @@ fn collect(folder: &Path, above: &mut Module, files: &mut BTreeMap<Module, PathB
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        if name == "tests" || name == "testing" {
+        if is_of_tests(&name) {
             continue;
         }
         if path.is_dir() {
@@ -218,19 +242,20 @@ fn rooms(
 
 /// Fails on a circle, and names what ties it.
 fn refuse_circles(package: &str, what: &str, arrows: &BTreeMap<Module, BTreeSet<Module>>) {
-    for circle in circles(arrows) {
-        let ties = arrows.iter().flat_map(|(from, to)| {
-            let to = to.iter().map(move |to| (from.join("::"), to.join("::")));
-            to.filter(|(from, to)| circle.contains(from) && circle.contains(to))
-        });
-        let ties: Vec<String> = ties
-            .map(|(from, to)| format!("  {from} uses {to}"))
-            .collect();
-        panic!(
-            "{what} of {package} use each other in a circle: move what ties them to the one below\n{}\n{circle:?}",
-            ties.join("\n")
-        );
-    }
+    let Some(circle) = circles(arrows).pop_first() else {
+        return;
+    };
+    let ties = arrows.iter().flat_map(|(from, to)| {
+        let to = to.iter().map(move |to| (from.join("::"), to.join("::")));
+        to.filter(|(from, to)| circle.contains(from) && circle.contains(to))
+    });
+    let ties: Vec<String> = ties
+        .map(|(from, to)| format!("  {from} uses {to}"))
+        .collect();
+    panic!(
+        "{what} of {package} use each other in a circle: move what ties them to the one below\n{}\n{circle:?}",
+        ties.join("\n")
+    );
 }
 
 /// Where nothing leads back, there are floors, and each arrow leads down.
@@ -238,6 +263,13 @@ fn refuse_circles(package: &str, what: &str, arrows: &BTreeMap<Module, BTreeSet<
 fn modules_and_folders_of_a_crate_use_each_other_in_no_circle() {
     for (package, folder) in packages() {
         let arrows = arrows(&folder);
+        for (module, uses) in &arrows {
+            assert!(
+                !uses.contains(&Module::new()),
+                "{} of {package} uses what its root defines or hands on: name the module that has it",
+                module.join("::")
+            );
+        }
         refuse_circles(&package, "modules", &arrows);
         let above: BTreeSet<&[String]> = arrows
             .keys()

@@ -4,11 +4,11 @@
 //! once; and xtask, which everything begins with, needs little.
 
 mod bench;
+mod checkout;
 
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Parser, Subcommand};
 use weft_cli::print;
 use weft_lab::experiment::perform;
@@ -79,27 +79,5 @@ pub fn pack() -> Result<ExitCode> {
     Ok(match conclusion.is_passed {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
-    })
-}
-
-/// The top of the checkout.
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_owned()
-}
-
-/// The weft that was named, or the one that was built together with this program.
-fn weft(named: Option<&Path>) -> Result<PathBuf> {
-    let path = match named {
-        Some(path) => path.to_owned(),
-        None => std::env::current_exe()
-            .context("finding this program")?
-            .with_file_name("weft"),
-    };
-    path.canonicalize().with_context(|| {
-        format!(
-            "there is no program at {}; `cargo xtask` builds Weft, `--weft FILE` names another",
-            path.display()
-        )
     })
 }

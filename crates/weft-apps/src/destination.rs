@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use sha3::{Digest as _, Sha3_256};
 use weft_config::Automap;
-use weft_config::client_ports::StreamFlags;
 use weft_config::options::AppOptions;
+use weft_config::options::StreamFlags;
 use weft_core::origin::{AppOpening, AppProtocol, AppRefusal};
 use weft_core::routable::is_public;
 use weft_log::Line;

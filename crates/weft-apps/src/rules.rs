@@ -1,7 +1,7 @@
 //! The settings of a listener for applications.
 
-use weft_config::client_ports::{AppPort, AppService, StreamFlags};
 use weft_config::options::AppOptions;
+use weft_config::options::{AppPort, AppService, StreamFlags};
 
 use crate::destination::DestinationRules;
 

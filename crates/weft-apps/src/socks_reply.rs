@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weft_cell::stream_msg::{AnswerKind, Resolved};
-use weft_config::client_ports::StreamFlags;
+use weft_config::options::StreamFlags;
 use weft_core::origin::AppRefusal;
 
 use crate::destination;

@@ -110,7 +110,7 @@ fn variable_body(
 /// If `buf` is the beginning of an incomplete variable-length cell: how many bytes are missing. For links
 /// where no such cell is of use, so that its bytes need not be kept.
 pub fn missing_of_variable(buf: &[u8]) -> Option<usize> {
-    let (_, rest) = buf.split_first_chunk::<{ crate::CIRC_ID_LEN }>()?;
+    let (_, rest) = buf.split_first_chunk::<{ crate::cell::CIRC_ID_LEN }>()?;
     let ([command], rest) = rest.split_first_chunk::<1>()?;
     let (length, body) = rest.split_first_chunk::<2>()?;
     if !ChanCmd::from(*command).is_var_cell() {
@@ -123,7 +123,7 @@ pub fn missing_of_variable(buf: &[u8]) -> Option<usize> {
 
 /// The command of the cell whose beginning `buf` is.
 pub fn command_of(buf: &[u8]) -> Option<ChanCmd> {
-    let (_, rest) = buf.split_first_chunk::<{ crate::CIRC_ID_LEN }>()?;
+    let (_, rest) = buf.split_first_chunk::<{ crate::cell::CIRC_ID_LEN }>()?;
     rest.first().map(|command| ChanCmd::from(*command))
 }
 

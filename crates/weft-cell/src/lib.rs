@@ -52,7 +52,6 @@ pub mod relay_command;
 pub mod relay_v1;
 pub mod stream_msg;
 
-pub(crate) use cell::CIRC_ID_LEN;
 pub use cell::{BODY_LEN, Body, CELL_LEN, Cell, CellView};
 pub use fields::CutShort;
 pub use tor_cell::chancell::ChanCmd;

@@ -57,7 +57,6 @@ pub use load::torrc::{Loaded, defaults_torrc_path, load, load_text, torrc_path};
 pub use options::Options;
 pub use options::authority::{AuthorityOptions, GrantedFlag};
 pub use options::directory::default_directory_lines;
-pub use options::{client_bridges, client_ports};
 pub use report::{Message, Origin, Report};
 pub use settings::Settings;
 pub use table::find::option_of;

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Write as _};
 use std::ops::Range;
 use std::panic::Location;
 
-use crate::Severity;
+use crate::severity::Severity;
 
 /// What is scrubbed from log lines (`SafeLogging`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use plotters::style::FontTransform;
 use plotters::style::text_anchor::Pos;
 pub(crate) use plotters::style::text_anchor::{HPos, VPos};
 
-use crate::Look;
+use crate::model::Look;
 use crate::style::Style;
 use crate::text::{FAMILY, of_xml};
 

@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::figure::Drawn;
+use crate::flame::FlameGraph;
+use crate::model::Figure;
 use crate::render::{pdf, png};
 use crate::style::Style;
 use crate::write::write_whole;
-use crate::{Figure, FlameGraph};
 
 /// How the name of a plot's data ends: all that it is drawn of, as JSON.
 pub const KEPT: &str = ".figure.json";

@@ -106,7 +106,7 @@ impl<'a> Legend<'a> {
 }
 
 /// The names of what a panel draws, and how they look.
-fn signs_of(panel: &crate::Panel) -> impl Iterator<Item = (&str, Sign<'_>)> {
+fn signs_of(panel: &crate::model::Panel) -> impl Iterator<Item = (&str, Sign<'_>)> {
     let series = panel.series.iter();
     let series = series.filter(|one| one.values.iter().any(Option::is_some));
     let series = series.map(|one| {

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::{PolicyEntry, parse_rules};
+use crate::rule::{PolicyEntry, parse_rules};
 
 /// Addresses, by rules and by countries (`AuthDirReject` and `AuthDirRejectCCs`, for example).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Shares, Ticket};
+use crate::shares::Shares;
+use crate::ticket::Ticket;
 
 /// Connections of several owners under a common bound. Each leaves a value here whose drop ends it: a
 /// channel's sender, for example.

@@ -131,8 +131,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         return Ok(());
     }
     let machine = Machine::here(&cpus, args.machine.as_deref());
-    let weft = crate::weft(args.weft.as_deref())?;
-    let versions = Versions::here(&weft, &crate::root(), args.weft.is_none());
+    let weft = crate::checkout::weft(args.weft.as_deref())?;
+    let versions = Versions::here(&weft, &crate::checkout::root(), args.weft.is_none());
     let now = OffsetDateTime::now_utc();
     let results = Results {
         schema: SCHEMA,
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         runs: Vec::new(),
     };
     let date = now.format(format_description!("[year]-[month]-[day]"))?;
-    let folder = crate::root().join("bench").join("results");
+    let folder = crate::checkout::root().join("bench").join("results");
     let file = File::create(&folder, &date, &results.machine.name)?;
     println!("Results go to {}.\n", file.path.display());
     let stop = Arc::new(AtomicBool::new(false));

@@ -34,7 +34,7 @@ const PLOTS: &str = "docs/measurements";
 /// Rewrites the results on the pages, and the book's plots, from a results file in `bench/results`.
 pub(crate) fn rewrite(file: &Path) -> Result<()> {
     let results = Results::read(file)?;
-    let root = crate::root();
+    let root = crate::checkout::root();
     let folder = root
         .join("bench/results")
         .canonicalize()
@@ -551,13 +551,13 @@ mod tests {
     #[test]
     fn the_pages_show_the_results() {
         for page in [README, BOOK] {
-            let text = fs::read_to_string(crate::root().join(page)).expect(page);
+            let text = fs::read_to_string(crate::checkout::root().join(page)).expect(page);
             let (_, rest) = text.split_once(BEGIN).expect("a marker");
             let (name, _) = rest.split_once(" -->").expect("the end of a marker");
             if name == "none" {
                 continue;
             }
-            let file = crate::root().join("bench/results").join(name);
+            let file = crate::checkout::root().join("bench/results").join(name);
             let results = Results::read(&file).expect("the results that the page names");
             let text_of = section(&results, page == BOOK);
             let made = with_section(&text, (BEGIN, END), name, &text_of).expect("a page");
@@ -601,13 +601,13 @@ mod tests {
     #[test]
     fn the_pages_show_the_record_of_a_pack() {
         for page in [README, FRONT] {
-            let text = fs::read_to_string(crate::root().join(page)).expect(page);
+            let text = fs::read_to_string(crate::checkout::root().join(page)).expect(page);
             let (_, rest) = text.split_once(BEGIN_PACK).expect("a marker");
             let (name, _) = rest.split_once(" -->").expect("the end of a marker");
             let record = match name {
                 "none" => None,
                 name => {
-                    let file = crate::root().join("bench/results").join(name);
+                    let file = crate::checkout::root().join("bench/results").join(name);
                     Some(Results::read(&file).expect("the record that the page names"))
                 }
             };

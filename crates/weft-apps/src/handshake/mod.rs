@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use weft_cell::stream_msg::Resolved;
-use weft_config::client_ports::AppService;
+use weft_config::options::AppService;
 use weft_core::origin::{AppCredentials, AppOpening, AppProtocol, AppRefusal, AppRequest};
 use weft_core::routable::{is_public, remove_internal};
 use weft_log::Line;

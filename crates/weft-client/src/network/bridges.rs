@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rand::{Rng, RngExt as _};
 use weft_cell::identity::RsaIdentity;
-use weft_config::client_bridges::BridgeLine;
+use weft_config::options::BridgeLine;
 use weft_config::options::BridgeOptions;
 use weft_log::Line;
 use weft_path::{Bridge, Hop, PathOptions, StatedFamily};
@@ -347,7 +347,7 @@ impl Known {
 mod tests {
     use rand::SeedableRng as _;
     use rand::rngs::StdRng;
-    use weft_config::client_bridges::parse_bridge;
+    use weft_config::options::parse_bridge;
     use weft_log::SafeLogging;
 
     use super::*;

@@ -10,7 +10,7 @@ use weft_path::{BuildTimesOptions, PathOptions};
 use super::countries;
 use crate::directory;
 use weft_config::Options;
-use weft_config::client_ports::AppPort;
+use weft_config::options::AppPort;
 use weft_config::options::BridgeOptions;
 
 /// How long circuits are kept ready after the last use, before `spread` is added: as long as links of

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::resource::{Resource, getrlimit};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
-use weft_config::client_bridges::PluginKind;
+use weft_config::options::PluginKind;
 use weft_config::{DirAuthority, Options};
 use weft_datadir::dir::{WrongMode, wrong_mode};
 use weft_datadir::keys::{Identities, KeyConfig, KeysOnDisk};

@@ -9,7 +9,7 @@ use weft_datadir::lock::Holder;
 use super::facts::{Consensus, Facts, Listed, Unasked, stamp};
 use super::finding::{Finding, Verdict};
 use super::tried::Tried;
-use crate::VERSION;
+use crate::control::VERSION;
 
 /// A clock that is off by more keeps a client from starting, and a relay from being listed (C tor's TIME_SKEW warnings: an
 /// hour; certificates and consensuses need less).

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
-use weft_config::client_ports::{AppService, ListenAt};
+use weft_config::options::{AppService, ListenAt};
 use weft_config::{Options, OrPort};
 
 use super::tried::Tried;

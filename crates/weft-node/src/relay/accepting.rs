@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use mio::Token;
-use weft_config::client_ports::AppService;
+use weft_config::options::AppService;
 use weft_core::handshake::Role;
 
 use super::listen_socket::Accepted;

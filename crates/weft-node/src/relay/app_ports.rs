@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use weft_apps::{AppRules, DnsPort};
 use weft_config::Options;
-use weft_config::client_ports::{AppPort, AppService};
+use weft_config::options::{AppPort, AppService};
 
 use super::listen_socket::ListenError;
 

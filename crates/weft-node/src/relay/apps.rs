@@ -6,7 +6,7 @@ use std::io;
 use std::time::Instant;
 
 use weft_cell::stream_msg::Resolved;
-use weft_config::client_ports::AppService;
+use weft_config::options::AppService;
 use weft_core::address::ConnectionId;
 use weft_core::controller::{EdgePeer, FamilyCounts};
 use weft_core::origin::{AppRefusal, OriginCommand, OriginEvent};

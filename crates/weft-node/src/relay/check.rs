@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use weft_config::Options;
-use weft_config::client_ports::{AppService, ListenAt};
+use weft_config::options::{AppService, ListenAt};
 
 use super::{StartError, exits};
 use crate::process::{limits, user};

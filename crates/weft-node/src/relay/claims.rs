@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
-use weft_config::client_ports::{AppService, ListenAt};
+use weft_config::options::{AppService, ListenAt};
 use weft_config::table::value::Value;
 use weft_config::{Key, Options, Origin, keys};
 

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use rand::{CryptoRng, RngExt as _};
 use weft_cell::identity::RsaIdentity;
 use weft_config::Options;
-use weft_config::client_ports::AppPort;
+use weft_config::options::AppPort;
 use weft_core::origin::OriginCommand;
 
 use super::Relay;

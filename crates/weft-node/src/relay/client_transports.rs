@@ -7,7 +7,7 @@ use std::time::Instant;
 use mio::Registry;
 use weft_client::Transports;
 use weft_config::Options;
-use weft_config::client_bridges::{BridgeLine, PluginKind};
+use weft_config::options::{BridgeLine, PluginKind};
 use weft_core::origin::LinkFailure;
 use weft_proxy::transports::{Offer, Role};
 use weft_proxy::{Credentials, Protocol, Proxy, Route, Secret};

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use rand::RngExt as _;
 use tokio::sync::oneshot;
-use weft_config::client_ports::AppService;
+use weft_config::options::AppService;
 use weft_config::{ChangeError, DumpKind, Options, Settings, dump, keys};
 use weft_core::controller::FamilyCounts;
 use weft_core::message::Activity;

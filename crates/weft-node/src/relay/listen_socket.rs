@@ -15,7 +15,7 @@ use mio::event::Source;
 use nix::fcntl::AtFlags;
 use nix::unistd::{Gid, Uid, User, fchownat, getegid, geteuid};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
-use weft_config::client_ports::{ListenAt, UnixPath};
+use weft_config::options::{ListenAt, UnixPath};
 
 use super::redirected::accept_any_destination;
 

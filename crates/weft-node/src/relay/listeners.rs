@@ -6,8 +6,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use mio::{Interest, Registry, Token};
-use weft_config::client_ports::{AppPort, AppService, ListenAt, Redirection};
 use weft_config::options::NetworkOptions;
+use weft_config::options::{AppPort, AppService, ListenAt, Redirection};
 use weft_config::{Options, OrPort, PortNumber};
 use weft_core::controller::FamilyCounts;
 

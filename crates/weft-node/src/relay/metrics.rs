@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant, SystemTime};
 
-use weft_config::client_ports::AppService;
+use weft_config::options::AppService;
 use weft_core::controller::FamilyCounts;
 use weft_dir::command::RelayFlags;
 use weft_dir::sockets::Sockets;

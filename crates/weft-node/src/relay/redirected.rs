@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 
 use socket2::SockRef;
-use weft_config::client_ports::Redirection;
+use weft_config::options::Redirection;
 
 /// Where a connection led before it was redirected.
 ///

@@ -538,7 +538,7 @@ impl Pick<'_> {
         })
     }
 
-    fn exact(&self, names: &[crate::RelayName]) -> Result<Vec<usize>, PathError> {
+    fn exact(&self, names: &[crate::nodes::RelayName]) -> Result<Vec<usize>, PathError> {
         if names.is_empty() || names.len() > MOST_HOPS {
             return Err(PathError::BadPath);
         }

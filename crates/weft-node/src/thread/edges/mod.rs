@@ -16,7 +16,7 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Token};
 use slab::Slab;
 use weft_cell::reason::EndReason;
-use weft_config::client_ports::AppService;
+use weft_config::options::AppService;
 use weft_core::address::ConnectionId;
 use weft_core::manager::LocalConnectionManager;
 use weft_core::message::ConnectionBytes;
