@@ -25,10 +25,10 @@ pub(crate) mod host;
 mod limit;
 mod memory;
 pub(crate) mod mesh;
+mod messages;
 mod moving;
 mod params;
 mod reading;
-mod reporting;
 mod sockets;
 mod tcp;
 #[cfg(test)]
@@ -61,8 +61,8 @@ pub(crate) use close_reason::io_failure;
 use connection::Phase;
 use limit::CommonLimit;
 use mesh::{ThreadEnds, ToThread};
+use messages::Reports;
 use reading::{Listed, Reading};
-use reporting::Reports;
 use sockets::LinkSockets;
 use writing::Writing;
 
