@@ -22,6 +22,7 @@ pub mod control;
 pub mod demo;
 pub mod experiment;
 pub mod experiments;
+pub mod flow_processes;
 pub mod flows;
 pub mod guardian;
 pub mod hops;

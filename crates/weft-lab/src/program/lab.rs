@@ -56,9 +56,9 @@ enum Command {
     #[command(hide = true)]
     ProfiledNode(ProfiledNodeArgs),
     #[command(hide = true)]
-    FlowClient(Box<weft_lab::flows::process::ClientArgs>),
+    FlowClient(Box<weft_lab::flow_processes::ClientArgs>),
     #[command(hide = true)]
-    FlowServer(weft_lab::flows::process::ServerArgs),
+    FlowServer(weft_lab::flow_processes::ServerArgs),
     #[command(hide = true)]
     SimulatedHost(weft_lab::scenario::HostArgs),
 }
@@ -132,9 +132,9 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
             print(&text).map(|()| ExitCode::SUCCESS)
         }
         Command::Shadow(args) => shadow::shadow(&args, invocation(&command, &matches)),
-        Command::FlowClient(args) => weft_lab::flows::process::client(&args, &Stop::on_signals()?)
+        Command::FlowClient(args) => weft_lab::flow_processes::client(&args, &Stop::on_signals()?)
             .map(|()| ExitCode::SUCCESS),
-        Command::FlowServer(args) => weft_lab::flows::process::server(&args, &Stop::on_signals()?)
+        Command::FlowServer(args) => weft_lab::flow_processes::server(&args, &Stop::on_signals()?)
             .map(|()| ExitCode::SUCCESS),
         Command::SimulatedHost(args) => {
             weft_lab::scenario::measure(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! The testbed `shadow`: the simulator Shadow, where it is installed.
 //!
 //! [`Network`] is what is simulated for every experiment, and [`simulate_in`] runs it. Scenarios do so in
-//! `crate::scenario`, and [`shadow`](crate::shadow) for the experiment `cci`.
+//! `weft lab run`, and `weft lab shadow` does for the experiment `cci`.
 
 pub(crate) mod graph;
 pub(crate) mod network;

@@ -12,10 +12,8 @@ use weft_model::traffic::records::json_lines;
 use weft_model::traffic::{MAX_BYTES, Model, ModelName, Pause, Plan};
 use weft_stats::bounds::{Bounds, SEED};
 
-use super::clients::{FlowClient, FlowSettings};
-use super::drive::run;
-use super::server::FlowServer;
 use crate::args::LASTS;
+use crate::flows::{FlowClient, FlowServer, FlowSettings, run};
 use crate::stop::Stop;
 
 /// How often the server looks whether it is to end: seldom, as each look is an event of the simulation.
