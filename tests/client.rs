@@ -8,10 +8,10 @@ mod private_network {
     use std::time::{Duration, Instant};
 
     use anyhow::ensure;
-    use weft_lab::control::Control;
-    use weft_lab::network::{Config, Network, Program};
     use weft_lab::surf::{Surf, first_byte, surf};
-    use weft_lab::traffic::{Direction, Server};
+    use weft_testnet::control::Control;
+    use weft_testnet::network::{Config, Network, Program};
+    use weft_testnet::traffic::{Direction, Server};
 
     const PATIENCE: Duration = Duration::from_secs(180);
 

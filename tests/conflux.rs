@@ -14,10 +14,10 @@ mod private_network {
     use anyhow::{Context as _, Result, bail, ensure};
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
-    use weft_lab::control::{Control, Fingerprint};
-    use weft_lab::ports::Port;
-    use weft_lab::traffic::{Direction, Request, connect, transfer, transfers};
-    use weft_lab::up::{Client, Kind, More, Plan, Up};
+    use weft_testnet::control::{Control, Fingerprint};
+    use weft_testnet::ports::Port;
+    use weft_testnet::traffic::{Direction, Request, connect, transfer, transfers};
+    use weft_testnet::up::{Client, Kind, More, Plan, Up};
 
     /// One network at a time.
     static TURN: Mutex<()> = Mutex::new(());

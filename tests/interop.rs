@@ -18,13 +18,13 @@ mod private_network {
 
     use anyhow::{Context as _, ensure};
     use tempfile::TempDir;
-    use weft_lab::control::Control;
     use weft_lab::interop;
     use weft_lab::load::{Load, Place};
-    use weft_lab::network::{Config, Network, Program, Target, TargetOptions};
     use weft_lab::surf::first_byte;
     use weft_lab::throughput::Results;
-    use weft_lab::traffic::{NameServer, Server};
+    use weft_testnet::control::Control;
+    use weft_testnet::network::{Config, Network, Program, Target, TargetOptions};
+    use weft_testnet::traffic::{NameServer, Server};
 
     /// Whose links and circuits are tested most.
     const TARGET: &str = "target";

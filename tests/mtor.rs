@@ -12,9 +12,9 @@ mod private_network {
     use std::time::{Duration, Instant};
 
     use anyhow::{Context as _, Result, ensure};
-    use weft_lab::ports::Port;
-    use weft_lab::traffic::{Direction, Request, transfers};
-    use weft_lab::up::{Kind, More, Plan, Up};
+    use weft_testnet::ports::Port;
+    use weft_testnet::traffic::{Direction, Request, transfers};
+    use weft_testnet::up::{Kind, More, Plan, Up};
 
     /// Ends what would otherwise hang; nothing is measured by it.
     const PATIENCE: Duration = Duration::from_secs(120);

@@ -13,11 +13,11 @@ mod private_network {
     use std::time::{Duration, Instant};
 
     use anyhow::{Context, Result, ensure};
-    use weft_lab::control::Control;
     use weft_lab::surf::{Surf, surf};
-    use weft_lab::traffic::{Direction, Far, NameServer, Request, resolve, transfer};
-    use weft_lab::up::{Client, Kind, More, Plan, Up};
     use weft_testing::not_run;
+    use weft_testnet::control::Control;
+    use weft_testnet::traffic::{Direction, Far, NameServer, Request, resolve, transfer};
+    use weft_testnet::up::{Client, Kind, More, Plan, Up};
 
     /// One network at a time.
     pub(crate) static TURN: Mutex<()> = Mutex::new(());

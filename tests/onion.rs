@@ -9,9 +9,9 @@ mod private_network {
     use anyhow::{Context as _, Result, bail, ensure};
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
-    use weft_lab::network::Program;
-    use weft_lab::traffic::{Direction, Far, Request, transfer};
-    use weft_lab::up::{Kind, More, Plan, Up};
+    use weft_testnet::network::Program;
+    use weft_testnet::traffic::{Direction, Far, Request, transfer};
+    use weft_testnet::up::{Kind, More, Plan, Up};
 
     const PATIENCE: Duration = Duration::from_secs(120);
     /// Behind the first descriptors that are up, the others are, if they come.

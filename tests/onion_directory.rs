@@ -7,8 +7,8 @@ mod private_network {
     use std::time::{Duration, Instant};
 
     use anyhow::{Context, Result, bail, ensure};
-    use weft_lab::control::Control;
-    use weft_lab::up::{Kind, More, Plan, Up};
+    use weft_testnet::control::Control;
+    use weft_testnet::up::{Kind, More, Plan, Up};
 
     /// Onion services, each with a descriptor of this time period and of the next; `WEFT_ONION_SERVICES` has them more.
     const SERVICES: usize = 20;

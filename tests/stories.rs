@@ -10,9 +10,9 @@ mod private_network {
     use std::time::{Duration, Instant};
 
     use anyhow::{Context as _, Result, bail, ensure};
-    use weft_lab::control::Control;
-    use weft_lab::traffic::NameServer;
-    use weft_lab::up::{Client, Kind, More, Plan, Up};
+    use weft_testnet::control::Control;
+    use weft_testnet::traffic::NameServer;
+    use weft_testnet::up::{Client, Kind, More, Plan, Up};
 
     /// Ends what would otherwise hang; nothing is measured by it.
     const PATIENCE: Duration = Duration::from_secs(120);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64ct::{Base64Unpadded, Encoding as _};
-use weft_lab::network::Node;
+use weft_testnet::network::Node;
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(30);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use socket2::{Domain, SockRef, Socket, Type};
-use weft_lab::up::exit_address;
+use weft_testnet::up::exit_address;
 
 use crate::edges::net::PATIENCE;
 

@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use weft_lab::control::Control;
-use weft_lab::network::Program;
-use weft_lab::process::Usage;
-use weft_lab::traffic::{Direction, NameServer, Request, transfer};
-use weft_lab::up::{Client, More, Plan, Up};
+use weft_testnet::control::Control;
+use weft_testnet::network::Program;
+use weft_testnet::process::Usage;
+use weft_testnet::traffic::{Direction, NameServer, Request, transfer};
+use weft_testnet::up::{Client, More, Plan, Up};
 
 /// Ends what would otherwise hang; nothing is measured by it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);

@@ -13,9 +13,9 @@ mod private_network {
     use anyhow::{Context as _, Result, bail, ensure};
     use nix::sys::signal::{Signal, kill};
     use nix::unistd::Pid;
-    use weft_lab::control::{Attacher, Fingerprint};
-    use weft_lab::traffic::{Direction, Request, transfer};
-    use weft_lab::up::{Kind, Plan, Up};
+    use weft_testnet::control::{Attacher, Fingerprint};
+    use weft_testnet::traffic::{Direction, Request, transfer};
+    use weft_testnet::up::{Kind, Plan, Up};
 
     use crate::networks::private_network::TURN;
 

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use weft_lab::guardian::Guardian;
-use weft_lab::programs::find;
+use weft_testnet::guardian::Guardian;
+use weft_testnet::programs::find;
 
 /// How long a page may take.
 const PATIENCE: Duration = Duration::from_secs(90);

@@ -12,9 +12,9 @@ mod private_network {
     use std::time::{Duration, Instant};
 
     use anyhow::{Context, Result, ensure};
-    use weft_lab::control::Control;
-    use weft_lab::traffic::NameServer;
-    use weft_lab::up::{More, Plan, Up, exit_address};
+    use weft_testnet::control::Control;
+    use weft_testnet::traffic::NameServer;
+    use weft_testnet::up::{More, Plan, Up, exit_address};
 
     use crate::page::browser::{Picture, Way, look};
     use crate::page::site::{Damage, HEIGHT, PAGE, PICTURES, Site, WIDTH, corner, pixels};

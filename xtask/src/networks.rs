@@ -22,7 +22,7 @@ use crate::{interrupt, machine};
 /// Name of the program of `tests/`.
 pub(crate) const PROGRAM: &str = "networks";
 
-/// In the command line of the shells that end what a test started, if it does not (`weft_lab::guardian`).
+/// In the command line of the shells that end what a test started, if it does not (`weft_testnet::guardian`).
 const GUARDIAN: &str = "weft-lab-guardian";
 /// How long a test may take; the longest, Stem's own suite, ends itself after 400 s. It only ends what would never end.
 const LIMIT: Duration = Duration::from_secs(600);

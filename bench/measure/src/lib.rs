@@ -12,8 +12,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use weft_cli::print;
 use weft_lab::experiment::perform;
-use weft_lab::stop::Stop;
 use weft_lab::throughput;
+use weft_testnet::stop::Stop;
 
 /// Arguments from xtask.
 #[derive(Parser, Debug)]

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use serde::Serialize;
-
-use crate::control::Control;
+use weft_testnet::control::Control;
 
 /// Shows the circuits of a running client: build time, round trip, weight and use.
 ///

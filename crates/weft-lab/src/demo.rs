@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use weft_stats::bounds::Bounds;
+use weft_testnet::network::{Config, Network, Node, Program, Target};
+use weft_testnet::programs::weft_program;
+use weft_testnet::traffic::Direction;
+use weft_testnet::up::{Plan, Up};
 
 use crate::args::{CONNECTION_THREADS, MEGABYTES, STREAMS};
 use crate::load::{Circuits, Phase, Place};
-use crate::network::{Config, Network, Node, Program, Target};
-use crate::programs::weft_program;
 use crate::surf::{Surf, surf};
-use crate::traffic::Direction;
-use crate::up::{Plan, Up};
 use weft_cli::say;
 
 /// Shows Weft at work: a private network of Weft alone, and bytes through it.

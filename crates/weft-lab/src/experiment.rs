@@ -22,10 +22,10 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 use weft_plot::{Folder, Style};
+use weft_testnet::stop::Stop;
 
 use crate::machine::{Cpus, Machine, Versions};
 use crate::report::{self, Ending, Invocation, Plot, Run, Setting, Table};
-use crate::stop::Stop;
 
 /// An experiment, with its settings.
 pub trait Experiment: Sized {

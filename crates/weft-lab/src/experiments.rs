@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use clap::Subcommand;
+use weft_testnet::stop::Stop;
 
 use crate::experiment::{Conclusion, Watcher, perform};
-use crate::stop::Stop;
 use crate::{attack, bench, cci, hops, mtor, roles, scenario, selection, throughput, users};
 
 /// Which one, with its arguments.

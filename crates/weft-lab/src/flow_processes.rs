@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result};
 use weft_model::traffic::records::json_lines;
 use weft_model::traffic::{MAX_BYTES, Model, ModelName, Pause, Plan};
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::stop::Stop;
 
 use crate::args::LASTS;
 use crate::flows::{FlowClient, FlowServer, FlowSettings, run};
-use crate::stop::Stop;
 
 /// How often the server looks whether it is to end: seldom, as each look is an event of the simulation.
 const LOOK: Duration = Duration::from_secs(1);

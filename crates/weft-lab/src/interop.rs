@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use weft_testnet::network::{Network, Program, Relay};
+use weft_testnet::traffic::{self, Direction, Far, NameServer, Request, transfer};
 
 use crate::load::{self, Circuits, Load, Phase, Place};
-use crate::network::{Network, Program, Relay};
-use crate::traffic::{self, Direction, Far, NameServer, Request, transfer};
 use weft_cli::print::note;
 
 /// How long a controller's event may be later than what it reports.

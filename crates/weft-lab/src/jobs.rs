@@ -8,8 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-
-use crate::stop::Stop;
+use weft_testnet::stop::Stop;
 
 /// How often progress is shown.
 const LOOK: Duration = Duration::from_millis(200);

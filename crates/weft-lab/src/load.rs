@@ -6,11 +6,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-
-use crate::control::{Attacher, Fingerprint};
-use crate::network::{Network, Node, Relay};
-use crate::process::Usage;
-use crate::traffic::{Direction, Request, Server, Transfer, transfer};
+use weft_testnet::control::{Attacher, Fingerprint};
+use weft_testnet::network::{Network, Node, Relay};
+use weft_testnet::process::Usage;
+use weft_testnet::traffic::{Direction, Request, Server, Transfer, transfer};
 
 /// Where in the circuits the target stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

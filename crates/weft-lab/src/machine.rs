@@ -8,8 +8,7 @@ use std::process::Command;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
-
-use crate::programs::find;
+use weft_testnet::programs::find;
 
 /// What numbers depend on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -17,10 +17,10 @@ use serde::Serialize;
 use weft_model::links::{LinkSettings, MAX_PACKET, Topology};
 use weft_plot::Style;
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::net::{self, Host, Lateness, Options, Testbed};
 
 use crate::experiment::{Experiment, Format, Output, Place, Prepared, Progress, Report, Session};
 use crate::machine::Machine;
-use crate::net::{self, Host, Lateness, Options, Testbed};
 
 /// Probes for the delay of each direction, and the time between two.
 const PROBES: u32 = 200;

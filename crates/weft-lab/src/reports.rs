@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use weft_plot::{Folder, KEPT, Style};
+use weft_testnet::stop::Stop;
 
 use crate::experiment::{NewFile, Progress, Watcher, perform};
 use crate::report::{
     Comparison, Invocation, LARGEST_PLOT_DATA, Named, PAGE, Run, bounded, quote, write_page,
 };
 use crate::scenario;
-use crate::stop::Stop;
 
 /// Writes the report of a results folder anew, or compares several folders of one experiment.
 ///

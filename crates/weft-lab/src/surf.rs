@@ -7,10 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-
-use crate::network::{Network, Node, Program};
-use crate::process::Usage;
-use crate::traffic::{Direction, Request, Server, Transfer, transfer};
+use weft_testnet::network::{Network, Node, Program};
+use weft_testnet::process::Usage;
+use weft_testnet::traffic::{Direction, Request, Server, Transfer, transfer};
 
 /// Streams at once, each isolated from the others by its SOCKS user name.
 #[derive(Clone, Copy, Debug)]

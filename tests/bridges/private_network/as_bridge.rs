@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
-use weft_lab::control::Control;
-use weft_lab::network::Program;
-use weft_lab::ports::Port;
-use weft_lab::programs::find;
-use weft_lab::traffic::{Direction, Far, Request, transfer};
-use weft_lab::up::Up;
+use weft_testnet::control::Control;
+use weft_testnet::network::Program;
+use weft_testnet::ports::Port;
+use weft_testnet::programs::find;
+use weft_testnet::traffic::{Direction, Far, Request, transfer};
+use weft_testnet::up::Up;
 
 use super::node::{Node, PATIENCE, plan, weft, write_torrc};
 

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use weft_lab::ports::Port;
-use weft_lab::traffic::{Direction, Request, transfer};
-use weft_lab::up::Up;
 use weft_testing::not_run;
+use weft_testnet::ports::Port;
+use weft_testnet::traffic::{Direction, Request, transfer};
+use weft_testnet::up::Up;
 
 use super::node::{Node, plan, weft};
 
@@ -63,7 +63,7 @@ fn bridge(network: &Up, parent: &Path, more: &str) -> Result<(SocketAddr, String
          BridgeDistribution none\nNickname bridge\n{more}",
         common(network)?
     );
-    let tor = weft_lab::programs::find("tor").context("tor is not installed")?;
+    let tor = weft_testnet::programs::find("tor").context("tor is not installed")?;
     let mut node = start(&tor, parent, &format!("bridge{}", addr.port()), &torrc)?;
     node.wait_for("enough directory information to build circuits")?;
     let digits = node.fingerprint()?;
@@ -307,7 +307,7 @@ fn a_client_reaches_its_bridge_by_a_program_of_the_tests_own() {
 
 #[test]
 fn a_client_reaches_a_c_tor_bridge_by_obfs4() {
-    let Some(obfs4) = weft_lab::programs::find("obfs4proxy") else {
+    let Some(obfs4) = weft_testnet::programs::find("obfs4proxy") else {
         return not_run!("obfs4proxy is not installed");
     };
     run(|network, folder| {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use weft_lab::up::{Kind, Plan};
+use weft_testnet::up::{Kind, Plan};
 
 /// How long one thing may take; nothing is measured by it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);

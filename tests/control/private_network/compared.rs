@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use weft_lab::network::Node;
-use weft_lab::up::{Kind, More, Plan, Up};
+use weft_testnet::network::Node;
+use weft_testnet::up::{Kind, More, Plan, Up};
 
 use crate::control::asking::{Asker, Reply};
 use crate::control::weft;

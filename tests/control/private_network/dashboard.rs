@@ -9,9 +9,9 @@ use std::{fs, thread};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
-use weft_lab::ports::Port;
-use weft_lab::up::{Kind, More, Plan, Up};
 use weft_testing::metrics::{Family, families, sample, scrape};
+use weft_testnet::ports::Port;
+use weft_testnet::up::{Kind, More, Plan, Up};
 
 use crate::control::asking::{Asker, listener};
 use crate::control::weft;

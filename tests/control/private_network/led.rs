@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64ct::{Base64Unpadded, Encoding as _};
-use weft_lab::control::{Control, Fingerprint};
-use weft_lab::traffic::{Direction, Far, Request, transfer};
-use weft_lab::up::{Kind, Plan, Up};
+use weft_testnet::control::{Control, Fingerprint};
+use weft_testnet::traffic::{Direction, Far, Request, transfer};
+use weft_testnet::up::{Kind, Plan, Up};
 
 use crate::control::weft;
 

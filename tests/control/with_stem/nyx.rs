@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
-use weft_lab::network::Node;
-use weft_lab::programs::find;
-use weft_lab::up::{More, Plan, Up};
 use weft_testing::not_run;
+use weft_testnet::network::Node;
+use weft_testnet::programs::find;
+use weft_testnet::up::{More, Plan, Up};
 
 use crate::control::asking::{Asker, listener};
 use crate::control::weft;

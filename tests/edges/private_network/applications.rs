@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use socket2::SockRef;
-use weft_lab::up::Client;
+use weft_testnet::up::Client;
 
 use crate::edges::apps::{CONNECT, To, connect, greet5, read_to_end, request5};
 use crate::edges::destinations::{Far, Hole};

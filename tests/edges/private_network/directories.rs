@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
-use weft_lab::network::Program;
-use weft_lab::process::Usage;
-use weft_lab::traffic::{Direction, Request, transfer};
+use weft_testnet::network::Program;
+use weft_testnet::process::Usage;
+use weft_testnet::traffic::{Direction, Request, transfer};
 
 use crate::edges::apps::{CONNECT, read_to_end, socks5};
 use crate::edges::destinations::Far;

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 
 use anyhow::{Context, Result, ensure};
-use weft_lab::traffic::{Direction, Far, Request, transfer};
+use weft_testnet::traffic::{Direction, Far, Request, transfer};
 
 use crate::edges::apps::{
     CONNECT, RESOLVE, RESOLVE_PTR, To, dns, http_connect, read_to_end, socks4, socks5,

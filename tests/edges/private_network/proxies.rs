@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, ensure};
 use weft_lab::proxy::{Behaviour, TestProxy};
-use weft_lab::traffic::{Direction, Request, transfer};
-use weft_lab::up::{Client, Plan, Up};
+use weft_testnet::traffic::{Direction, Request, transfer};
+use weft_testnet::up::{Client, Plan, Up};
 
 use crate::edges::net::{PATIENCE, weft, weft_path};
 

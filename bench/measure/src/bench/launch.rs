@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weft_lab::bench::report::Report;
-use weft_lab::guardian::Guardian;
+use weft_testnet::guardian::Guardian;
 
 /// How much longer than planned a run may take: to start its target, set up and end.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -282,7 +282,7 @@ pub(super) const EXTEND_FLOOD: Attack = Attack {
 
 fn extend_flood(scene: &Scene<'_>) -> Result<()> {
     // A port of ours on which nobody listens, for as long as we hold it.
-    let port = crate::ports::Port::reserve()?;
+    let port = weft_testnet::ports::Port::reserve()?;
     scene.again(|| {
         let mut peer = scene.client(0)?;
         let mut next = 1;

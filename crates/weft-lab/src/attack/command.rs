@@ -6,6 +6,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use weft_stats::bounds::SEED;
+use weft_testnet::process::raise_file_limit;
+use weft_testnet::programs::weft_program;
 
 use weft_plot::Folder;
 
@@ -20,8 +22,6 @@ use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE, REPETITIONS};
 use crate::bench::program::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Progress, Report, Session, turns};
 use crate::machine::Cpus;
-use crate::process::raise_file_limit;
-use crate::programs::weft_program;
 use crate::report::Table;
 
 /// Attacks a relay of your own, and measures what honest circuits still get.

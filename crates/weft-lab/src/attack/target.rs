@@ -10,6 +10,10 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use weft_authority::AuthorityKeys;
+use weft_testnet::network::keys_by_tor_gencert;
+use weft_testnet::ports::Port;
+use weft_testnet::process::Usage;
+use weft_testnet::traffic::NameServer;
 
 use super::microdescs;
 use crate::bench::aim::Aim;
@@ -17,10 +21,6 @@ use crate::bench::program::Program;
 use crate::bench::report::PAYLOAD_PER_CELL;
 use crate::bench::start::{MIDDLE, Running};
 use crate::bench::{self, Direction, Mode, pin};
-use crate::network::keys_by_tor_gencert;
-use crate::ports::Port;
-use crate::process::Usage;
-use crate::traffic::NameServer;
 
 /// The least MaxMemInQueues that torrc can ask for, in bytes.
 pub(super) const LITTLE_MEMORY: u64 = 64 << 20;

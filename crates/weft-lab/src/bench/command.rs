@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use weft_cell::identity::Ed25519Identity;
 use weft_plot::Style;
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::programs::{lab_program, weft_program};
 
 use super::capacity::{Capacity, P99, RESOLUTION, STEPS};
 use super::live::Preset;
@@ -19,7 +20,6 @@ use super::report::PAYLOAD_PER_CELL;
 use super::{aim, pin, report, search};
 use crate::args::{CONNECTION_THREADS, LASTS, PATIENCE, PAUSE, THREADS};
 use crate::experiment::{self, Experiment, Format, Output, Place, Prepared, Progress, Session};
-use crate::programs::{lab_program, weft_program};
 
 /// Puts a load on a relay and reports how it bears it.
 ///

@@ -8,6 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use weft_testnet::ports::Port;
+use weft_testnet::process::Usage;
 
 use super::aim::Peer;
 use super::live;
@@ -19,8 +21,6 @@ use super::prepare::{Sizes, empty_report, start_target};
 use super::report::{Idle, Measured, Report};
 use super::start::Running;
 use super::world::{Counters, News, Plan, SharedStage, Stage, Timed, World};
-use crate::ports::Port;
-use crate::process::Usage;
 
 /// How often the conductor looks at everything.
 const BEAT: Duration = Duration::from_millis(50);
@@ -93,7 +93,7 @@ impl<'a> Conductor<'a> {
             Some(listener) => Some(listener.local_addr().context("listening for the pipe")?),
             None => None,
         };
-        crate::process::raise_file_limit();
+        weft_testnet::process::raise_file_limit();
         let metrics = options.counters.then(Port::reserve).transpose()?;
         let (running, peer, pid) = start_target(options, next_hop, metrics.as_ref())?;
         let window = match options.mode {

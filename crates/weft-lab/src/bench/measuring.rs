@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use weft_testnet::metrics_port;
+use weft_testnet::process::Usage;
 
 use super::mode::Mode;
 use super::report::{
     Cells, Churn, Events, Measured, PAYLOAD_PER_CELL, Thread, Usage as ReportUsage, Work,
 };
 use super::world;
-use crate::metrics_port;
-use crate::process::Usage;
 
 /// What all worlds have done.
 #[derive(Clone, Copy, Debug, Default)]

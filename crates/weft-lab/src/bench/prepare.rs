@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
+use weft_testnet::ports::Port;
+use weft_testnet::process::Usage;
 
 use super::aim::Peer;
 use super::capacity::{P99, RESOLUTION, STEPS};
@@ -14,8 +16,6 @@ use super::report::{Load, PAYLOAD_PER_CELL, Report, SCHEMA, Target as ReportTarg
 use super::start::Running;
 use super::{live, pin, start};
 use crate::args::LASTS;
-use crate::ports::Port;
-use crate::process::Usage;
 
 /// How many of everything there will be.
 pub(super) struct Sizes {

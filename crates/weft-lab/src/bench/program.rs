@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use weft_testnet::programs::find;
 
 use super::arti;
-use crate::programs::find;
 
 /// A program to be started and measured.
 #[derive(Clone, Debug)]

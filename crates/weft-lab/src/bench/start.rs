@@ -19,12 +19,12 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tempfile::TempDir;
+use weft_testnet::guardian::Guardian;
+use weft_testnet::ports::Port;
 
 use super::aim::{Aim, Known, Peer};
 use super::arti;
 use super::program::Program;
-use crate::guardian::Guardian;
-use crate::ports::Port;
 
 /// How long a target may take to end after SIGTERM.
 const FAREWELL: Duration = Duration::from_secs(10);

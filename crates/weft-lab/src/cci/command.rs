@@ -7,6 +7,9 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 use weft_model::links::Rate;
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::net;
+use weft_testnet::network::Program;
+use weft_testnet::programs::weft_program;
 
 use super::options::Options;
 use super::plan::Choice;
@@ -16,9 +19,6 @@ use super::scenario::{Arm, Scenario, Traffic};
 use super::virtual_time;
 use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS, Switch, chosen};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
-use crate::net;
-use crate::network::Program;
-use crate::programs::weft_program;
 
 /// Measures how circuits that share a TLS connection hold each other up, and what a connection for each changes.
 ///

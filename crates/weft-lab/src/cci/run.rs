@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use weft_model::traffic::Record;
+use weft_testnet::net;
+use weft_testnet::network::Program;
+use weft_testnet::overlay::{Cast, Overlay};
+use weft_testnet::stop::Stop;
 
 use super::options::Options;
 use super::plan::Network;
@@ -11,10 +15,6 @@ use super::results::{Cell, Client, Results};
 use super::scenario::{Arm, Scenario, Traffic, consensus_params};
 use crate::experiment::{Progress, Session};
 use crate::flows::overlay::{drive, serve};
-use crate::net;
-use crate::network::Program;
-use crate::overlay::{Cast, Overlay};
-use crate::stop::Stop;
 
 /// After so many networks in a row that did not start the experiment ends: the next would not start either.
 const FAILURES: usize = 3;

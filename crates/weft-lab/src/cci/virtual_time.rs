@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use weft_model::traffic::Record;
+use weft_testnet::overlay::place::{Role, find};
 use weft_virtual::{Files, World};
 
 use super::options::Options;
@@ -16,7 +17,6 @@ use super::results::{Cell, Client, Results, Testbed};
 use super::scenario::{Arm, Scenario, Traffic};
 use crate::experiment::{Progress, Session};
 use crate::jobs::{Jobs, Meter};
-use crate::overlay::place::{Role, find};
 
 /// Clients have built their circuits by then.
 const SETTLE: Duration = Duration::from_secs(10);

@@ -10,11 +10,11 @@ use rand_chacha::ChaCha8Rng;
 use slab::Slab;
 use weft_model::traffic::records::Outcome;
 use weft_model::traffic::{Action, ClientStream, Record, StreamEvent, StreamId, Times, User};
+use weft_testnet::stop::Stop;
 
 use super::clients::{BEAT, FlowClient, FlowSettings};
 use super::connection::{Connection, Turn};
 use super::socket::CHUNK;
-use crate::stop::Stop;
 
 /// A client of this thread.
 struct Client<'a> {

@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weft_model::traffic::Model;
-
-use crate::net::Host;
+use weft_testnet::net::Host;
 
 /// How often threads look whether they are to stop.
 pub(super) const BEAT: Duration = Duration::from_millis(100);

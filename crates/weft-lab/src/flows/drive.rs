@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use weft_model::traffic::Record;
+use weft_testnet::stop::Stop;
 
 use super::client::Driver;
 use super::clients::{FlowClient, FlowSettings, Site};
-use crate::stop::Stop;
 
 /// Drives clients until the time is over or `stop` is requested. The records are in the order of the clients
 /// and, of each, of their streams.

@@ -6,7 +6,7 @@
 //! over, the stop is requested, or nothing can happen any more, what was measured is returned, and streams that
 //! are open are records, too (`Unfinished`).
 //!
-//! `weft lab traffic` is the experiment that measures them. [`crate::traffic`] moves single payloads with hashes, for tests
+//! `weft lab traffic` is the experiment that measures them. [`weft_testnet::traffic`] moves single payloads with hashes, for tests
 //! and measurements that need no users.
 
 mod client;

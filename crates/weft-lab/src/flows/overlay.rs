@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use weft_model::traffic::{Model, Record};
+use weft_testnet::overlay::Overlay;
+use weft_testnet::stop::Stop;
 
 use super::clients::{FlowClient, FlowSettings, Site};
 use super::drive::run_on;
 use super::server::FlowServer;
-use crate::overlay::Overlay;
-use crate::stop::Stop;
 
 /// A user, and the host that it is on.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use weft_model::traffic::records::{Outcome, Summary};
 use weft_model::traffic::{FailureKind, Model, Pause, Plan, Schedule};
+use weft_testnet::stop::Stop;
 
 use super::*;
-use crate::stop::Stop;
 
 fn loopback() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
@@ -129,7 +129,8 @@ fn proxy() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
         while let Ok((mut client, _)) = listener.accept() {
             let names = names.clone();
             std::thread::spawn(move || {
-                let (user, target) = crate::traffic::socks::serve(&mut client).expect("a request");
+                let (user, target) =
+                    weft_testnet::traffic::socks::serve(&mut client).expect("a request");
                 let _ = names.send(user);
                 let mut server = std::net::TcpStream::connect(target).expect("the server listens");
                 let mut up = (

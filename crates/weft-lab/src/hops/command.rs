@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::programs::weft_program;
 
 use super::figures;
 use super::options::Options;
@@ -11,7 +12,6 @@ use super::results::Results;
 use super::run;
 use crate::args::{CONNECTION_THREADS, MEGABYTES, REPETITIONS, Switch};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session, json};
-use crate::programs::weft_program;
 use crate::report::Table;
 use weft_plot::Folder;
 

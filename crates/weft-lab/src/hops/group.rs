@@ -328,7 +328,10 @@ mod tests {
 
     #[test]
     fn payloads_are_no_cryptography_of_onion_routing() {
-        let stack = ["sha2::sha256::x86::compress", "weft_lab::traffic::download"];
+        let stack = [
+            "sha2::sha256::x86::compress",
+            "weft_testnet::traffic::download",
+        ];
         assert_eq!(classify(Program::Lab, stack).0, Group::Other);
         assert_eq!(classify(Program::Node, stack).0, Group::Crypto);
     }

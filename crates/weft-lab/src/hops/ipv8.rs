@@ -15,11 +15,11 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde::Deserialize;
 use weft_stats::Summary;
+use weft_testnet::guardian::Guardian;
+use weft_testnet::programs::find;
+use weft_testnet::stop::Stop;
 
 use super::results::{TunnelRole, Tunnels, ci95};
-use crate::guardian::Guardian;
-use crate::programs::find;
-use crate::stop::Stop;
 
 /// What runs the nodes.
 const SCRIPT: &str = include_str!("tunnels.py");

@@ -8,6 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use weft_testnet::control::{Attacher, Fingerprint};
+use weft_testnet::network::{Node, PROFILER};
+use weft_testnet::process::Usage;
+use weft_testnet::up::{More, Plan, Up};
 
 use super::aggregate::Sample;
 use super::group::Program;
@@ -19,11 +23,7 @@ use super::stages::Counted;
 use super::transfer::{Seeder, Sink, block, take_all};
 use crate::bench;
 use crate::bench::aim::Known;
-use crate::control::{Attacher, Fingerprint};
 use crate::experiment::{Progress, Session, rotating_turns};
-use crate::network::{Node, PROFILER};
-use crate::process::Usage;
-use crate::up::{More, Plan, Up};
 
 /// How long the load of one hop is on before it is measured, and how long it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);

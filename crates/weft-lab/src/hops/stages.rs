@@ -8,8 +8,7 @@ use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
-
-use crate::metrics_port::{read, sum};
+use weft_testnet::metrics_port::{read, sum};
 
 /// Counters, or what they grew by.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-
-use crate::traffic::socks;
+use weft_testnet::traffic::socks;
 
 /// The length of the block.
 const BLOCK: usize = 1 << 20;

@@ -23,7 +23,7 @@ use weft_lab::experiments::Experiments;
 use weft_lab::hops;
 use weft_lab::report::Invocation;
 use weft_lab::reports;
-use weft_lab::stop::Stop;
+use weft_testnet::stop::Stop;
 
 use super::terminal::{NAME, Terminal, conclude};
 use super::{node, sim};

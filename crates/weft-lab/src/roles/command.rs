@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use weft_testnet::programs::find;
+use weft_testnet::programs::weft_program;
 
 use super::options::Options;
 use super::results::Results;
 use super::run;
 use crate::args::{CONNECTION_THREADS, MEGABYTES, REPETITIONS, STREAMS};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
-use crate::programs::find;
-use crate::programs::weft_program;
 use crate::report::Table;
 
 /// Measures Weft and C tor as client, exit and guard in one private network, and Arti as client.

@@ -7,16 +7,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use weft_testnet::network::{Config, Network, Program, Target, TargetOptions};
+use weft_testnet::traffic::{Direction, Request, Server, transfer};
+use weft_testnet::up::{Kind, More, Plan, Up};
 
 use super::options::Options;
 use super::results::{Figure, Results, SCHEMA, Sample, measures};
 use crate::experiment::{Progress, Session, turns};
 use crate::interop::takes_over;
 use crate::load::{Circuits, Place};
-use crate::network::{Config, Network, Program, Target, TargetOptions};
 use crate::surf::{Surf, first_byte, surf};
-use crate::traffic::{Direction, Request, Server, transfer};
-use crate::up::{Kind, More, Plan, Up};
 use weft_cli::print;
 use weft_stats::Summary;
 

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use weft_stats::bounds::SEED;
+use weft_testnet::process::Usage;
 
 use super::results::Results;
 use super::shadow::SimulationArgs;
@@ -14,7 +15,6 @@ use super::sweep::{Part, Sweep};
 use super::testbed::Testbed;
 use crate::args::{REPETITIONS, THREADS};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
-use crate::process::Usage;
 
 /// Runs a scenario: a whole Tor network of Weft's relays and clients, in virtual time or on a testbed.
 ///

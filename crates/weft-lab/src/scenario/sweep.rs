@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 
 use anyhow::Result;
+use weft_testnet::programs::weft_program;
 
 use super::job::{Job, Measured};
 use super::shadow::{SimulationArgs, Simulations};
@@ -10,7 +11,6 @@ use super::source::Source;
 use super::testbed::{Runner, Testbed};
 use crate::experiment::{Progress, Session};
 use crate::jobs::Jobs;
-use crate::programs::weft_program;
 
 /// What is run, and how.
 #[derive(Debug)]

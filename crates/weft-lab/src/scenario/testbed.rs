@@ -7,6 +7,7 @@ use std::thread;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use weft_testnet::stop::Stop;
 
 use super::job::{Job, Measured};
 use super::shadow::Simulations;
@@ -14,7 +15,6 @@ use super::source::Source;
 use super::{memory, netns, shadow, virtual_time};
 use crate::experiment::Progress;
 use crate::jobs::{Clock, Meter};
-use crate::stop::Stop;
 
 /// What a scenario runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]

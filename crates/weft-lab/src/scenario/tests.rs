@@ -8,6 +8,7 @@ use serde_json::Value;
 use weft_model::traffic::Record;
 use weft_model::traffic::records::Outcome as StreamOutcome;
 use weft_model::traffic::{Failure, FailureKind, Times};
+use weft_testnet::stop::Stop;
 use weft_virtual::results::{CircuitResults, RelayResults};
 
 use super::job::{Job, Measured};
@@ -16,7 +17,6 @@ use super::results::Results;
 use super::testbed::Testbed;
 use crate::experiment::{Report, perform};
 use crate::report::{Run, Table};
-use crate::stop::Stop;
 
 const SECOND: Duration = Duration::from_secs(1);
 

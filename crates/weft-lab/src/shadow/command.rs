@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
+use weft_testnet::simulator::{CONFIGURATION, MISSING, installed, program};
 
 use super::plan::Plan;
 use super::prepare::{CellArgs, Prepare};
@@ -11,7 +12,6 @@ use super::read;
 use super::run;
 use crate::cci::Results;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
-use crate::simulator::{CONFIGURATION, MISSING, installed, program};
 
 const TITLE: &str = "Interference between circuits that share a connection, simulated by Shadow";
 

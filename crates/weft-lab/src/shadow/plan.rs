@@ -6,11 +6,11 @@ use std::path::{Component, Path};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use weft_model::links::Topology;
+use weft_testnet::overlay::place;
+use weft_testnet::simulator::PlannedUser;
 
 use crate::cci::{Arm, Links, Traffic};
 use crate::experiment::json;
-use crate::overlay::place;
-use crate::simulator::PlannedUser;
 
 /// The file in the folder of an experiment.
 pub(super) const FILE: &str = "plan.json";

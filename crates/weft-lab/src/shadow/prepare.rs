@@ -9,17 +9,17 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::net;
+use weft_testnet::network::Program;
+use weft_testnet::overlay::place;
+use weft_testnet::programs::weft_program;
+use weft_testnet::simulator::graph;
+use weft_testnet::simulator::network::LEAST_SETTLE;
 
 use super::plan::{Choice, Plan, Simulation};
 use super::simulation::{Settings, Writer};
 use crate::args::{LASTS, PAUSE, REPETITIONS, Switch, chosen};
 use crate::cci::{Arm, Traffic};
-use crate::net;
-use crate::network::Program;
-use crate::overlay::place;
-use crate::programs::weft_program;
-use crate::simulator::graph;
-use crate::simulator::network::LEAST_SETTLE;
 
 /// The longest simulation.
 const LONGEST: Duration = LASTS.most();

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use weft_testnet::simulator::{CONFIGURATION, DATA, HOSTS, records_of};
+
 use super::plan::{Plan, Simulation};
 use crate::cci::{Cell, Client, Results, Testbed};
 use crate::experiment::Session;
-use crate::simulator::{CONFIGURATION, DATA, HOSTS, records_of};
 
 /// Results without a cell.
 pub(super) fn begin(plan: &Plan, session: &Session<'_>, weft: Option<&Path>) -> Results {

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use weft_testnet::simulator::{simulate_in, version};
 
 use super::prepare::Prepare;
 use super::read;
 use crate::cci::Results;
 use crate::experiment::{Progress, Session};
-use crate::simulator::{simulate_in, version};
 
 /// The folder of the simulations in that of the results.
 const FOLDER: &str = "simulations";

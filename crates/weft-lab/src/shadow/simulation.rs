@@ -9,18 +9,18 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use rand_chacha::ChaCha20Rng;
 use weft_model::links::{NodeId, Topology};
-
-use super::plan::Simulation;
-use crate::cci::{Arm, consensus_params};
-use crate::network::Program;
-use crate::nodes::torrc::{Common, Owner, params_lines};
-use crate::overlay::SERVER_PORT;
-use crate::overlay::place::{self, DIR_PORT, Place, Role, SOCKS_PORT};
-use crate::simulator::network::{
+use weft_testnet::network::Program;
+use weft_testnet::nodes::torrc::{Common, Owner, params_lines};
+use weft_testnet::overlay::SERVER_PORT;
+use weft_testnet::overlay::place::{self, DIR_PORT, Place, Role, SOCKS_PORT};
+use weft_testnet::simulator::network::{
     ALL_LINES, END, INTERVAL, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES, apart,
     create_authority, create_private, template, write,
 };
-use crate::simulator::{Network, PlannedUser, RECORDS};
+use weft_testnet::simulator::{Network, PlannedUser, RECORDS};
+
+use super::plan::Simulation;
+use crate::cci::{Arm, consensus_params};
 
 const TORRC: &str = "torrc";
 /// The port of the first link's background streams; the next link has the next one.

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use weft_plot::{Folder, Style};
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::programs::weft_program;
 
 use super::options::Options;
 use super::results::Results;
@@ -18,7 +19,6 @@ use crate::args::{LASTS, PAUSE, REPETITIONS, STREAMS, bytes};
 use crate::bench::pin;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
 use crate::machine::Cpus;
-use crate::programs::weft_program;
 use crate::report::Table;
 
 /// Measures what a relay sustains in the middle of a private network, as Engler and Goldberg did

@@ -8,10 +8,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use weft_testnet::metrics_port;
+use weft_testnet::process::Usage;
 
 use super::sustained::Sample;
-use crate::metrics_port;
-use crate::process::Usage;
 
 /// How often (Engler and Goldberg 2021, 5.3.1).
 pub const INTERVAL: Duration = Duration::from_millis(500);

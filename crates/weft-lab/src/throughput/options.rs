@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use weft_testnet::network::Program;
 
 use super::meter::INTERVAL;
 use super::sizes::{MEMORY_OF_A_NODE, Sizes, free_memory};
 use super::streams;
 use super::sustained::Rule;
 use super::which::Which;
-use crate::network::Program;
 
 /// An experiment to be made.
 #[derive(Clone, Debug)]

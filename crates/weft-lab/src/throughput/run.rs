@@ -5,6 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use weft_testnet::network::{Config, Network, Program, Target, TargetOptions};
+use weft_testnet::ports::Port;
+use weft_testnet::process::Usage;
 
 use super::meter::Meter;
 use super::options::Options;
@@ -14,9 +17,6 @@ use super::which::Which;
 use crate::bench::pin;
 use crate::experiment::{Progress, Session, rotating_turns};
 use crate::load::{Circuits, Place};
-use crate::network::{Config, Network, Program, Target, TargetOptions};
-use crate::ports::Port;
-use crate::process::Usage;
 
 /// After so many failures in a row the experiment ends: the next run would fail, too.
 const FAILURES: usize = 3;
@@ -58,7 +58,7 @@ struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     fn start(options: &'a Options, session: &mut Session<'_>) -> Result<Runner<'a>> {
-        crate::process::raise_file_limit();
+        weft_testnet::process::raise_file_limit();
         let sizes = options.sizes;
         let machine = session.machine();
         let versions = session.versions(Some(&options.weft));

@@ -18,8 +18,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
-
-use crate::traffic::socks;
+use weft_testnet::traffic::socks;
 
 /// How much is written or read at a time, and the length of the pattern.
 const CHUNK: usize = 64 * 1024;

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::net;
+use weft_testnet::programs::weft_program;
+use weft_testnet::up::{Kind, NODES};
 
 use super::mix::{self, Asked};
 use super::options::Options;
@@ -14,9 +17,6 @@ use super::run;
 use super::way::Way;
 use crate::args::{LASTS, PATIENCE, PAUSE, REPETITIONS};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
-use crate::net;
-use crate::programs::weft_program;
-use crate::up::{Kind, NODES};
 
 /// Lets users of the traffic models work, and measures how their streams go.
 ///

@@ -3,17 +3,17 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Result;
+use weft_testnet::net::{self, Host};
+use weft_testnet::network::Program;
+use weft_testnet::overlay::{Cast, Overlay};
+use weft_testnet::stop::Stop;
+use weft_testnet::up::{Kind, Plan, Up};
 
 use super::mix::Users;
 use super::options::Options;
 use super::way::Way;
 use crate::flows::overlay::serve;
 use crate::flows::{FlowClient, FlowServer, Site};
-use crate::net::{self, Host};
-use crate::network::Program;
-use crate::overlay::{Cast, Overlay};
-use crate::stop::Stop;
-use crate::up::{Kind, Plan, Up};
 
 /// What is up. Dropping it ends it.
 pub(super) enum Place {

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow, bail};
 use weft_model::traffic::Record;
+use weft_testnet::stop::Stop;
 
 use super::options::Options;
 use super::place::Place;
 use super::results::Results;
 use crate::experiment::{Progress, Session};
 use crate::flows::{self, FlowSettings};
-use crate::stop::Stop;
 
 /// Threads of users on each host.
 const THREADS: usize = 2;
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(250);
 ///
 /// The network does not start or is not to, or results cannot be kept. If it fails later, the results have the reason.
 pub(super) fn traffic(options: &Options, session: &mut Session<'_>) -> Result<Results> {
-    crate::process::raise_file_limit();
+    weft_testnet::process::raise_file_limit();
     let mut results = Results::new(options, session);
     let whole = options.duration.saturating_mul(options.repetitions);
     let start = options.way.start_takes();

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use weft_model::links::Topology;
-
-use crate::net;
-use crate::network::Program;
-use crate::up::Kind;
+use weft_testnet::net;
+use weft_testnet::network::Program;
+use weft_testnet::up::Kind;
 
 /// How long a SOCKS port may take to accept a connection.
 const ACCEPT: Duration = Duration::from_secs(3);

@@ -17,8 +17,8 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use weft_lab::bench::aim;
 use weft_lab::bench::report::Report;
-use weft_lab::ports::Port;
 use weft_testing::not_run;
+use weft_testnet::ports::Port;
 
 use self::running::{Relay, finish, is_sound, run, signal, start, weft};
 

@@ -16,7 +16,7 @@ fn cci(args: &str) -> Output {
 
 #[test]
 fn the_quick_form_measures_circuits_with_and_without_loss() {
-    if let Some(missing) = weft_lab::net::missing() {
+    if let Some(missing) = weft_testnet::net::missing() {
         return not_run!("{missing}");
     }
     let folder = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn what_is_not_there_is_named() {
     ] {
         let run = cci(args);
         let errors = String::from_utf8_lossy(&run.stderr);
-        let is_known = errors.contains(expected) || weft_lab::net::missing().is_some();
+        let is_known = errors.contains(expected) || weft_testnet::net::missing().is_some();
         assert!(!run.status.success() && is_known, "{args}: {errors}");
     }
 }

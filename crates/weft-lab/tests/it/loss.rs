@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weft_lab::flows::overlay::{User, drive, serve};
-use weft_lab::net::{Options, Topology};
-use weft_lab::network::Program;
-use weft_lab::overlay::{Cast, Overlay};
-use weft_lab::stop::Stop;
 use weft_model::traffic::Model;
 use weft_testing::not_run;
+use weft_testnet::net::{Options, Topology};
+use weft_testnet::network::Program;
+use weft_testnet::overlay::{Cast, Overlay};
+use weft_testnet::stop::Stop;
 
 /// Users, each on a client of its own.
 const USERS: usize = 6;
@@ -90,7 +90,7 @@ fn reload(network: &Overlay, sharing: &str) {
 
 #[test]
 fn connections_of_their_own_carry_more_over_a_lossy_link() {
-    if let Some(missing) = weft_lab::net::missing() {
+    if let Some(missing) = weft_testnet::net::missing() {
         return not_run!("{missing}");
     }
     let weft = Program::weft(crate::weft().as_ref(), Some(1)).unwrap();

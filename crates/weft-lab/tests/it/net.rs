@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_lab::net::{Options, Testbed, Topology, missing};
+use weft_testnet::net::{Options, Testbed, Topology, missing};
 
 fn weft() -> Command {
     let mut weft = Command::new(crate::weft());
@@ -457,7 +457,7 @@ fn a_drawn_network_has_the_delays_of_its_graph() {
     let testbed = Testbed::start(topology, &options).unwrap();
     for (from, to, least) in [("de1", "us1", 99), ("de1", "de2", 20), ("gb6", "us7", 60)] {
         let [from, to] = [from, to].map(|name| testbed.host(name).unwrap());
-        let socket = |host: &weft_lab::net::Host| {
+        let socket = |host: &weft_testnet::net::Host| {
             let socket = host.enter(|| UdpSocket::bind((host.address(), 0))).unwrap();
             socket.unwrap()
         };

@@ -55,7 +55,7 @@ hosts = ["server"]
 
 #[test]
 fn a_scenario_runs_on_real_processes() {
-    if let Some(missing) = weft_lab::net::missing() {
+    if let Some(missing) = weft_testnet::net::missing() {
         return not_run!("{missing}");
     }
     let folder = tempfile::tempdir().unwrap();
@@ -107,7 +107,7 @@ fn drawn(clients: u32) -> String {
 
 #[test]
 fn a_network_that_is_drawn_runs_on_real_processes() {
-    if let Some(missing) = weft_lab::net::missing() {
+    if let Some(missing) = weft_testnet::net::missing() {
         return not_run!("{missing}");
     }
     let folder = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn a_network_that_is_drawn_runs_on_real_processes() {
 
 #[test]
 fn more_hosts_than_fit_are_refused() {
-    if let Some(missing) = weft_lab::net::missing() {
+    if let Some(missing) = weft_testnet::net::missing() {
         return not_run!("{missing}");
     }
     let folder = tempfile::tempdir().unwrap();

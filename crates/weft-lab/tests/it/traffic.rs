@@ -184,7 +184,7 @@ fn ctrl_c_while_the_network_starts_leaves_nothing() {
 
 #[test]
 fn a_network_on_a_testbed_carries_users() {
-    if let Some(missing) = weft_lab::net::missing() {
+    if let Some(missing) = weft_testnet::net::missing() {
         return not_run!("{missing}");
     }
     let place = tempfile::tempdir().unwrap();

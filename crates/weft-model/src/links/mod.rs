@@ -10,7 +10,7 @@
 //!
 //! It does no I/O, and has no clock: times are [`Moment`]s that the caller hands in, and random numbers come
 //! from one seed. The same packets at the same times with the same seed have the same fate. The
-//! testbed that moves real packets is `weft-lab/src/net/`. This is no simulator of hosts or of TCP: packets
+//! testbed that moves real packets is `weft-testnet/src/net/`. This is no simulator of hosts or of TCP: packets
 //! come from real ones.
 
 pub mod builtin;

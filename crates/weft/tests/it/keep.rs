@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use nix::unistd::{User, chown, geteuid};
-use weft_lab::ports::Port;
 use weft_testing::not_run;
+use weft_testnet::ports::Port;
 
 use crate::running::{Bench, run_in};
 

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use weft_lab::ports::Port;
 use weft_testing::metrics::{Family, families, sample};
+use weft_testnet::ports::Port;
 
 use crate::running::{Bench, PATIENCE, Running};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::programs::weft_program;
 
 use weft_plot::Folder;
 
@@ -14,7 +15,6 @@ use super::{figures, run};
 use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE};
 use crate::bench::program::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Report, Session};
-use crate::programs::weft_program;
 use crate::report::Table;
 
 /// Keeps a relay of your own under churn and attacks for hours, and watches what it holds.

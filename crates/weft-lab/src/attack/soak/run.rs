@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
+use weft_testnet::metrics_port;
+use weft_testnet::process::{Usage, raise_file_limit};
 
 use super::options::Options;
 use super::results::{Sample, Setting, Soak, Tide};
@@ -22,8 +24,6 @@ use crate::attack::target::{Needs, Ports, Target, complaints, honest_load};
 use crate::bench::aim::Aim;
 use crate::bench::{self, Direction};
 use crate::experiment::{Progress, Session};
-use crate::metrics_port;
-use crate::process::{Usage, raise_file_limit};
 
 /// How long one attack goes on, in seconds.
 const ATTACK_S: std::ops::Range<u64> = 3..30;

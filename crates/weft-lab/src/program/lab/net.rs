@@ -9,10 +9,10 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use weft_lab::experiment::perform;
-use weft_lab::net::{Options, Testbed, clean, down};
 use weft_lab::probe::{self, Probe};
-use weft_lab::stop::Stop;
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::net::{Options, Testbed, clean, down};
+use weft_testnet::stop::Stop;
 
 use crate::program::terminal::{Terminal, conclude};
 
@@ -84,7 +84,7 @@ pub(super) fn net(args: &NetArgs) -> Result<ExitCode> {
 }
 
 fn up(args: &UpArgs, stop: &Stop) -> Result<ExitCode> {
-    let topology = weft_lab::net::topology(&args.topology)?;
+    let topology = weft_testnet::net::topology(&args.topology)?;
     let options = Options {
         name: args.name.clone(),
         seed: args.seed,

@@ -8,7 +8,7 @@ use weft_cli::print::print;
 use weft_lab::experiment::{Experiment, perform};
 use weft_lab::report::Invocation;
 use weft_lab::shadow::{self, ReadArgs, ReadBack, RunArgs, Simulate, WriteArgs};
-use weft_lab::stop::Stop;
+use weft_testnet::stop::Stop;
 
 use crate::program::terminal::{Terminal, conclude};
 

@@ -10,10 +10,10 @@ use clap::{Args, ValueEnum, ValueHint};
 use serde_json::json;
 use weft_cli::print::{self, note};
 use weft_lab::args::PATIENCE;
-use weft_lab::network::Node;
-use weft_lab::programs::weft_program;
-use weft_lab::stop::Stop;
-use weft_lab::up::{Kind, LOOPBACK, More, NODES, Plan, Up};
+use weft_testnet::network::Node;
+use weft_testnet::programs::weft_program;
+use weft_testnet::stop::Stop;
+use weft_testnet::up::{Kind, LOOPBACK, More, NODES, Plan, Up};
 
 /// How often the end and the nodes are checked.
 const LOOK: Duration = Duration::from_millis(200);

@@ -7,10 +7,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use weft_testnet::control::Control;
+use weft_testnet::nodes::Client;
 use weft_virtual::results::CircuitResults;
-
-use crate::control::Control;
-use crate::nodes::Client;
 
 /// How often a thread looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);

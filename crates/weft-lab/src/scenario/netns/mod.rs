@@ -1,5 +1,5 @@
 //! One job on real processes: relays, clients, users and destinations in network namespaces, the kernel's TCP, and an
-//! emulator for the links ([`crate::net`]).
+//! emulator for the links ([`weft_testnet::net`]).
 //!
 //! The network is the one of virtual time: [`Scenario::setup`] draws hosts, users, when they begin and their servers, so
 //! both testbeds have the same ones for a seed. What differs is real here:
@@ -25,6 +25,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use weft_model::traffic::Record;
+use weft_testnet::net::{self, Host, Testbed};
+use weft_testnet::network::Program;
+use weft_testnet::nodes::torrc::{Duty, params_lines};
+use weft_testnet::nodes::{
+    AUTHORITY, Client, Nodes, Settings, Spec, keep_folders, temporary_folder,
+};
+use weft_testnet::overlay::place::{self, OR_PORT, SOCKS_PORT};
+use weft_testnet::stop::Stop;
+use weft_testnet::up::Kind;
 use weft_virtual::scenario::Arm;
 use weft_virtual::{Results, Scenario, Setup};
 
@@ -32,13 +41,6 @@ use super::job::{Job, Measured};
 use super::source::Source;
 use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
 use crate::jobs::Meter;
-use crate::net::{self, Host, Testbed};
-use crate::network::Program;
-use crate::nodes::torrc::{Duty, params_lines};
-use crate::nodes::{AUTHORITY, Client, Nodes, Settings, Spec, keep_folders, temporary_folder};
-use crate::overlay::place::{self, OR_PORT, SOCKS_PORT};
-use crate::stop::Stop;
-use crate::up::Kind;
 use circuits::Watch;
 use relays::Sampler;
 
@@ -113,7 +115,7 @@ impl Runner<'_> {
     ///
     /// The network does not start, a node ends, or the scenario is wrong in a way that shows only now.
     pub(super) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
-        crate::process::raise_file_limit();
+        weft_testnet::process::raise_file_limit();
         let scenario = &self.source.scenario;
         let files = &self.source.files;
         let setup = scenario.setup(files, job.arm_number, job.repetition, self.seed)?;

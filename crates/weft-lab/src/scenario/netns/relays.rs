@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use weft_cell::CELL_LEN;
+use weft_testnet::metrics_port::{read, sum, values};
+use weft_testnet::net::{Host, Testbed};
+use weft_testnet::nodes::{AUTHORITY, Nodes};
 use weft_virtual::results::RelayResults;
-
-use crate::metrics_port::{read, sum, values};
-use crate::net::{Host, Testbed};
-use crate::nodes::{AUTHORITY, Nodes};
 
 /// The MetricsPort of a relay, on its host.
 const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9_035);

@@ -2,11 +2,10 @@
 
 use weft_core::controller::Sharing;
 use weft_path::{Acceptance, CircuitSelection};
+use weft_testnet::nodes::torrc::{Duty, path_lines};
 use weft_virtual::Roles;
 use weft_virtual::scenario::Arm;
 use weft_virtual::setup::{Client, MultipathEntry, MultipathOptions, NodeOptions, Relay};
-
-use crate::nodes::torrc::{Duty, path_lines};
 
 /// Parameters of the consensus.
 pub(super) fn params(arm: &Arm) -> Vec<String> {

@@ -9,19 +9,19 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
 use weft_model::traffic::records::json_lines;
+use weft_testnet::control::Control;
+use weft_testnet::nodes::close_circuits;
+use weft_testnet::overlay::place::{CONTROL_PORT, SOCKS_PORT};
+use weft_testnet::simulator::RECORDS;
+use weft_testnet::simulator::network::write;
+use weft_testnet::stop::Stop;
 
 use super::super::netns::circuits::Watch;
 use super::super::netns::relays::Sampler;
 use super::read;
 use super::work::{CIRCUITS, Client, MAX_BYTES, RELAY, Relay, RelayFile, Task, Work};
-use crate::control::Control;
 use crate::experiment::json;
 use crate::flows::{self, FlowClient, FlowSettings};
-use crate::nodes::close_circuits;
-use crate::overlay::place::{CONTROL_PORT, SOCKS_PORT};
-use crate::simulator::RECORDS;
-use crate::simulator::network::write;
-use crate::stop::Stop;
 
 /// Measures on a host of a simulated network what a file asks for.
 #[derive(Debug, clap::Args)]

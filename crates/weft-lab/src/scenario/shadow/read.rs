@@ -6,12 +6,12 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::de::DeserializeOwned;
+use weft_testnet::simulator::{PlannedUser, records_of};
 use weft_virtual::results::CircuitResults;
 use weft_virtual::{Results, Scenario, Setup};
 
 use super::super::netns::host_name;
 use super::work::{CIRCUITS, RELAY, RelayFile};
-use crate::simulator::{PlannedUser, records_of};
 
 /// The longest file that is read.
 const MAX_BYTES: u64 = 1 << 30;

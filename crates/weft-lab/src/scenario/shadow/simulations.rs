@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use weft_model::traffic::Model;
+use weft_testnet::simulator::network::{CONFIGURATION, DATA, HOSTS};
+use weft_testnet::simulator::{LOG, MISSING, installed, program, simulate_in};
 
 use super::super::job::{Job, Measured};
 use super::super::netns::{check_arms, links};
@@ -16,8 +18,6 @@ use super::write::Settings;
 use super::{read, write};
 use crate::experiment::{Session, json};
 use crate::jobs::Meter;
-use crate::simulator::network::{CONFIGURATION, DATA, HOSTS};
-use crate::simulator::{LOG, MISSING, installed, program, simulate_in};
 
 /// The folder of the simulations in that of the results.
 const FOLDER: &str = "simulations";

@@ -10,6 +10,14 @@ use anyhow::{Context as _, Result};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use weft_model::links::Topology;
+use weft_testnet::network::Program;
+use weft_testnet::nodes::torrc::{Common, Duty, Owner};
+use weft_testnet::nodes::{AUTHORITY, Spec};
+use weft_testnet::simulator::Network;
+use weft_testnet::simulator::network::{
+    ALL_LINES, END, EPOCH, INTERVAL, LEAST_SETTLE, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES,
+    apart, create_authority, create_private, create_relay, template, write as write_file,
+};
 use weft_virtual::Setup;
 
 use super::super::job::Job;
@@ -17,14 +25,6 @@ use super::super::netns::{self, links};
 use super::super::source::Source;
 use super::work::{Client, HOST_COMMAND, Relay, Task, Work};
 use crate::experiment::json;
-use crate::network::Program;
-use crate::nodes::torrc::{Common, Duty, Owner};
-use crate::nodes::{AUTHORITY, Spec};
-use crate::simulator::Network;
-use crate::simulator::network::{
-    ALL_LINES, END, EPOCH, INTERVAL, LEAST_SETTLE, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES,
-    apart, create_authority, create_private, create_relay, template, write as write_file,
-};
 
 /// When the run begins: nodes know each other, and clients have new circuits.
 pub(super) const SETTLE: Duration = LEAST_SETTLE.saturating_add(CALM_BEFORE);

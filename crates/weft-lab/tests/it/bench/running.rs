@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weft_lab::bench::report::{PAYLOAD_PER_CELL, Report, SCHEMA};
-use weft_lab::ports::Port;
+use weft_testnet::ports::Port;
 
 /// Only a hang takes as long as this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

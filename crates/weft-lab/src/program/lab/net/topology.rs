@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Error, Result, ensure};
 use clap::{Args, Subcommand};
-use weft_lab::net::{Access, Countries, CountryId, Rate, builtin, star, unknown_topology};
 use weft_path::Countries as AddressCountries;
 use weft_sim::network::{Flags, Network, Relay};
 use weft_sim::random::{Generator, generator};
 use weft_sim::sample::sampled;
 use weft_sim::{read, synth};
 use weft_stats::bounds::{Bounds, SEED};
+use weft_testnet::net::{Access, Countries, CountryId, Rate, builtin, star, unknown_topology};
 
 /// Relays of the synthetic network from which relays are drawn where no consensus is named.
 const SYNTHETIC: u32 = 6_500;

@@ -7,7 +7,7 @@
 //!
 //! All nodes are run by one program, and an authority by Weft, which needs no C tor and less time.
 
-pub(crate) mod place;
+pub mod place;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use place::{Place, Role};
 /// Seconds from one consensus to the next: no vote falls into a short measurement.
 const INTERVAL: u32 = 300;
 /// The port of the server of the users.
-pub(crate) const SERVER_PORT: u16 = 8_080;
+pub const SERVER_PORT: u16 = 8_080;
 
 /// Who plays in the network.
 #[derive(Clone, Debug)]

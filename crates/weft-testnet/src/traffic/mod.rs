@@ -10,7 +10,7 @@ mod names;
 mod payload;
 mod request;
 mod server;
-pub(crate) mod socks;
+pub mod socks;
 mod transfer;
 
 pub use names::NameServer;

@@ -17,7 +17,7 @@ const MOST: u64 = 4 << 20;
 /// # Errors
 ///
 /// Nobody answers in time, or with anything but 200.
-pub(crate) fn read(metrics: SocketAddr) -> Result<String> {
+pub fn read(metrics: SocketAddr) -> Result<String> {
     let mut stream = TcpStream::connect_timeout(&metrics, ANSWER)?;
     // The simulator Shadow has no timeouts of reads, and ends by itself.
     let _ = stream.set_read_timeout(Some(ANSWER));
@@ -49,12 +49,12 @@ pub(crate) fn read(metrics: SocketAddr) -> Result<String> {
 }
 
 /// The sum over all samples of one name, whatever their labels; 0 if there is none.
-pub(crate) fn sum(text: &str, name: &str) -> f64 {
+pub fn sum(text: &str, name: &str) -> f64 {
     values(text, name).map(|(_, value)| value).sum()
 }
 
 /// All samples of one name, with their labels.
-pub(crate) fn values<'t>(text: &'t str, name: &str) -> impl Iterator<Item = (&'t str, f64)> {
+pub fn values<'t>(text: &'t str, name: &str) -> impl Iterator<Item = (&'t str, f64)> {
     text.lines().filter_map(move |line| {
         let rest = line.strip_prefix(name)?;
         let (labels, value) = match rest.strip_prefix('{') {

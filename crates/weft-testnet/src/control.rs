@@ -53,7 +53,7 @@ pub struct Control {
 
 impl Control {
     /// Connects to a port and authenticates with the cookie in this file.
-    pub(crate) fn connect_port(port: SocketAddr, cookie: &Path) -> Result<Control> {
+    pub fn connect_port(port: SocketAddr, cookie: &Path) -> Result<Control> {
         let stream = TcpStream::connect(port)
             .with_context(|| format!("connecting to the control port {port}"))?;
         Control::begin(
@@ -225,7 +225,7 @@ impl Control {
     }
 
     /// Closes circuits; those that are gone already are no error.
-    pub(crate) fn close_circuits(&mut self, circuits: &[u32]) {
+    pub fn close_circuits(&mut self, circuits: &[u32]) {
         for circuit in circuits {
             // C tor answers 552 for a circuit that it has closed itself.
             let _ = self.command(&format!("CLOSECIRCUIT {circuit}"));
@@ -319,7 +319,7 @@ pub struct Attacher {
 
 impl Attacher {
     /// Starts attaching the streams of the client behind this control socket.
-    pub(crate) fn start(path: &Path) -> Result<Attacher> {
+    pub fn start(path: &Path) -> Result<Attacher> {
         Attacher::with(Control::connect(path)?)
     }
 

@@ -37,7 +37,7 @@ const RESOLVE: u8 = 0xf0;
 
 /// Connects to `target` through the proxy, to which we are `user`. Reads and writes of the stream
 /// fail after `stall` without progress.
-pub(crate) fn connect(
+pub fn connect(
     proxy: SocketAddr,
     user: &str,
     target: Far<'_>,
@@ -47,12 +47,7 @@ pub(crate) fn connect(
 }
 
 /// Has the proxy look a name up.
-pub(crate) fn resolve(
-    proxy: SocketAddr,
-    user: &str,
-    name: &str,
-    stall: Duration,
-) -> Result<IpAddr> {
+pub fn resolve(proxy: SocketAddr, user: &str, name: &str, stall: Duration) -> Result<IpAddr> {
     let (_, found) = ask(proxy, user, RESOLVE, Far::Name(name, 0), stall)?;
     found.context("the answer is no address")
 }
@@ -154,7 +149,7 @@ fn reason(code: u8) -> &'static str {
 
 /// The proxy's side, for tests: the user's name, whatever it is, and the target, of IPv4.
 #[cfg(test)]
-pub(crate) fn serve(client: &mut (impl Read + Write)) -> Result<(String, SocketAddr)> {
+pub fn serve(client: &mut (impl Read + Write)) -> Result<(String, SocketAddr)> {
     let mut greeting = [0; 2];
     client.read_exact(&mut greeting)?;
     client.read_exact(&mut vec![0; usize::from(greeting[1])])?;

@@ -34,7 +34,7 @@ impl Sum for Load {
 
 /// A relay, an exit or the authority.
 #[derive(Debug)]
-pub(crate) struct Relay {
+pub struct Relay {
     pub(super) node: Node,
     pub(super) program: Program,
     pub(super) or: SocketAddr,
@@ -43,7 +43,7 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Its process.
-    pub(crate) fn node(&self) -> &Node {
+    pub fn node(&self) -> &Node {
         &self.node
     }
 
@@ -121,7 +121,7 @@ impl Client {
     }
 
     /// Whether a circuit of three hops is built.
-    pub(crate) fn has_circuit(&self) -> bool {
+    pub fn has_circuit(&self) -> bool {
         let circuits = self
             .controller()
             .and_then(|mut control| control.info("circuit-status"));
@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// Whether it has the documents that circuits need.
-    pub(crate) fn knows_network(&self) -> bool {
+    pub fn knows_network(&self) -> bool {
         let enough = self
             .controller()
             .and_then(|mut control| control.info("status/enough-dir-info"));
@@ -137,7 +137,7 @@ impl Client {
     }
 
     /// Closes all its circuits.
-    pub(crate) fn close_circuits(&self) -> Result<()> {
+    pub fn close_circuits(&self) -> Result<()> {
         close_circuits(&mut self.controller()?)
     }
 
@@ -157,7 +157,7 @@ impl Client {
 }
 
 /// Closes all circuits of the client behind this connection.
-pub(crate) fn close_circuits(control: &mut Control) -> Result<()> {
+pub fn close_circuits(control: &mut Control) -> Result<()> {
     let circuits = control.info("circuit-status")?;
     let ids = circuits.lines().filter_map(|line| line.split(' ').next());
     let ids: Vec<u32> = ids.filter_map(|id| id.parse().ok()).collect();

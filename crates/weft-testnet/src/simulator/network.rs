@@ -22,42 +22,42 @@ use crate::overlay::place::OR_PORT;
 use crate::programs::lab_program;
 
 /// The file of the configuration.
-pub(crate) const CONFIGURATION: &str = "shadow.yaml";
+pub const CONFIGURATION: &str = "shadow.yaml";
 /// Where Shadow writes what hosts wrote.
-pub(crate) const DATA: &str = "shadow.data";
+pub const DATA: &str = "shadow.data";
 /// The folder of folders, one for each host, in [`DATA`] and in [`TEMPLATE`].
-pub(crate) const HOSTS: &str = "hosts";
+pub const HOSTS: &str = "hosts";
 /// What hosts have in their folders at the start.
 pub(crate) const TEMPLATE: &str = "template";
 /// Simulated time begins at the beginning of 2000.
-pub(crate) const EPOCH: Duration = Duration::from_secs(946_684_800);
+pub const EPOCH: Duration = Duration::from_secs(946_684_800);
 /// Keys are made so long before simulated time begins.
 const KEYS_BEFORE: Duration = Duration::from_secs(43_200);
 /// Seconds from one consensus to the next.
-pub(crate) const INTERVAL: u32 = 60;
+pub const INTERVAL: u32 = 60;
 /// Exits refuse streams of relays that they do not know, and know all only by their second consensus.
-pub(crate) const LEAST_SETTLE: Duration = Duration::from_secs(180);
+pub const LEAST_SETTLE: Duration = Duration::from_secs(180);
 /// From the last traffic to the end of the simulation, in which records are written.
-pub(crate) const END: Duration = Duration::from_secs(5);
+pub const END: Duration = Duration::from_secs(5);
 /// A name server that nobody asks.
-pub(crate) const RESOLV_CONF: (&str, &str) = ("resolv.conf", "nameserver 127.0.0.1\n");
+pub const RESOLV_CONF: (&str, &str) = ("resolv.conf", "nameserver 127.0.0.1\n");
 
 /// Lines of all nodes. One processor each, so that a simulation is the same on every machine. Without the limit, nodes
 /// would take that of the machine that simulates.
-pub(crate) const ALL_LINES: &[&str] = &["NumCPUs 1", "MaxMemInQueues 1 GB"];
+pub const ALL_LINES: &[&str] = &["NumCPUs 1", "MaxMemInQueues 1 GB"];
 /// Lines that Weft has.
-pub(crate) const WEFT_LINES: &[&str] = &["ServerDNSDetectHijacking 0"];
+pub const WEFT_LINES: &[&str] = &["ServerDNSDetectHijacking 0"];
 /// Lines of relays: they would ask the name servers of the machine that simulates.
-pub(crate) const RELAY_LINES: &[&str] = &["ServerDNSResolvConfFile resolv.conf"];
+pub const RELAY_LINES: &[&str] = &["ServerDNSResolvConfFile resolv.conf"];
 
 /// Nodes do not start all in one instant: they would draw the same circuits.
-pub(crate) fn apart(number: usize) -> Duration {
+pub fn apart(number: usize) -> Duration {
     Duration::from_millis(number as u64 % 997 * 7_919 % 997)
 }
 
 /// A process of a host.
 #[derive(Clone, Debug)]
-pub(crate) struct Process {
+pub struct Process {
     path: String,
     args: Vec<String>,
     start: Duration,
@@ -67,7 +67,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// A node, which runs until the end. The name of its torrc is relative to the folder of its host.
-    pub(crate) fn node(program: &Program, torrc: &Path, start: Duration) -> Process {
+    pub fn node(program: &Program, torrc: &Path, start: Duration) -> Process {
         let command = program.command(torrc);
         let args = command.get_args();
         Process {
@@ -83,7 +83,7 @@ impl Process {
     /// # Errors
     ///
     /// As of [`Process::lab`].
-    pub(crate) fn flow_server(weft: &Path, listen: SocketAddr) -> Result<Process> {
+    pub fn flow_server(weft: &Path, listen: SocketAddr) -> Result<Process> {
         let args = ["flow-server", "--listen", &listen.to_string()].map(str::to_owned);
         Ok(Process {
             ends: false,
@@ -96,7 +96,7 @@ impl Process {
     /// # Errors
     ///
     /// There is no weft-lab beside that weft.
-    pub(crate) fn lab(
+    pub fn lab(
         weft: &Path,
         args: impl IntoIterator<Item = String>,
         start: Duration,
@@ -128,19 +128,21 @@ impl Process {
 
 /// A network, and how long it is simulated.
 #[derive(Clone, Debug)]
-pub(crate) struct Network<'a> {
-    pub(crate) topology: &'a Topology,
+pub struct Network<'a> {
+    /// Hosts and links.
+    pub topology: &'a Topology,
     /// By the host's name.
-    pub(crate) processes: BTreeMap<String, Vec<Process>>,
+    pub processes: BTreeMap<String, Vec<Process>>,
     /// Nothing is lost, and rates have no limit, before.
-    pub(crate) calm: Duration,
+    pub calm: Duration,
     /// When the simulation ends.
-    pub(crate) stop_at: Duration,
-    pub(crate) seed: u64,
+    pub stop_at: Duration,
+    /// Seed of everything random in the simulation.
+    pub seed: u64,
     /// Threads of Shadow.
-    pub(crate) parallelism: u32,
+    pub parallelism: u32,
     /// No other simulation runs beside it.
-    pub(crate) is_alone: bool,
+    pub is_alone: bool,
 }
 
 impl Network<'_> {
@@ -149,7 +151,7 @@ impl Network<'_> {
     /// # Errors
     ///
     /// There are too many hosts, or the system refuses.
-    pub(crate) fn write(&self, folder: &Path) -> Result<()> {
+    pub fn write(&self, folder: &Path) -> Result<()> {
         let yaml = format!(
             "# Written by `weft lab`. Run `shadow {CONFIGURATION}` in this folder.\n{}",
             self.configuration()?.document()
@@ -215,7 +217,7 @@ fn time(time: Duration) -> Yaml {
 }
 
 /// Makes the keys of the authority in this new DataDirectory. Returns the words of the `DirAuthority` line.
-pub(crate) fn create_authority(
+pub fn create_authority(
     data: &Path,
     nickname: &str,
     dir: SocketAddr,
@@ -229,7 +231,7 @@ pub(crate) fn create_authority(
 }
 
 /// Makes the keys of a relay in this DataDirectory. Returns its fingerprint.
-pub(crate) fn create_relay(data: &Path, nickname: &str, rng: &mut ChaCha20Rng) -> Result<String> {
+pub fn create_relay(data: &Path, nickname: &str, rng: &mut ChaCha20Rng) -> Result<String> {
     create_private(data)?;
     let config = KeyConfig {
         nickname: nickname.to_owned(),
@@ -242,12 +244,17 @@ fn keys_made() -> SystemTime {
     SystemTime::UNIX_EPOCH + (EPOCH - KEYS_BEFORE)
 }
 
-pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+/// Writes a file; the error names it.
+///
+/// # Errors
+///
+/// The system refuses.
+pub fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
 /// Makes a folder that only its owner may read, with those above it.
-pub(crate) fn create_private(folder: &Path) -> Result<()> {
+pub fn create_private(folder: &Path) -> Result<()> {
     let mut private = DirBuilder::new();
     private.mode(0o700).recursive(true);
     let made = private.create(folder);
@@ -255,6 +262,6 @@ pub(crate) fn create_private(folder: &Path) -> Result<()> {
 }
 
 /// Where hosts have their files at the start, in the folder of a simulation.
-pub(crate) fn template(simulation: &Path) -> PathBuf {
+pub fn template(simulation: &Path) -> PathBuf {
     simulation.join(TEMPLATE).join(HOSTS)
 }

@@ -47,7 +47,7 @@ pub fn weft_program(named: Option<&Path>) -> Result<PathBuf> {
 /// # Errors
 ///
 /// There is no such file.
-pub(crate) fn lab_program(weft: &Path) -> Result<PathBuf> {
+pub fn lab_program(weft: &Path) -> Result<PathBuf> {
     let lab = weft.with_file_name("weft-lab");
     ensure!(
         lab.is_file(),

@@ -8,30 +8,41 @@ use weft_model::links::Topology;
 pub(crate) use crate::nodes::AUTHORITY;
 use crate::nodes::torrc::{Duty, path_lines};
 
-/// The ports that nodes have, each on a host of its own.
-pub(crate) const OR_PORT: u16 = 9_001;
-pub(crate) const DIR_PORT: u16 = 9_030;
-pub(crate) const SOCKS_PORT: u16 = 9_050;
-pub(crate) const CONTROL_PORT: u16 = 9_051;
+/// ORPort of every relay, each on a host of its own.
+pub const OR_PORT: u16 = 9_001;
+/// DirPort of the authority.
+pub const DIR_PORT: u16 = 9_030;
+/// SocksPort of every client.
+pub const SOCKS_PORT: u16 = 9_050;
+/// ControlPort of every client.
+pub const CONTROL_PORT: u16 = 9_051;
 
 /// What a host does in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub enum Role {
+    /// A client, and its users.
     Client,
+    /// The first relay of clients' circuits.
     Entry,
+    /// The second relay.
     Middle,
+    /// The last relay.
     Exit,
+    /// What users talk to; no node.
     Server,
+    /// The directory authority.
     Authority,
 }
 
 /// A host and its role.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) host: String,
-    pub(crate) role: Role,
+pub struct Place {
+    /// The host's name.
+    pub host: String,
+    /// Its role.
+    pub role: Role,
     /// Of a client: the entry that it has a link to.
-    pub(crate) entry: Option<String>,
+    pub entry: Option<String>,
 }
 
 impl Role {
@@ -56,7 +67,7 @@ impl Role {
 /// # Errors
 ///
 /// There is none.
-pub(crate) fn the(places: &[Place], role: Role) -> Result<&Place> {
+pub fn the(places: &[Place], role: Role) -> Result<&Place> {
     let mut places = places.iter();
     places
         .find(|place| place.role == role)
@@ -68,7 +79,7 @@ pub(crate) fn the(places: &[Place], role: Role) -> Result<&Place> {
 /// # Errors
 ///
 /// A name has no meaning, a role is missing or there twice, or a client has not one entry.
-pub(crate) fn find(topology: &Topology) -> Result<Vec<Place>> {
+pub fn find(topology: &Topology) -> Result<Vec<Place>> {
     let mut places = Vec::new();
     for host in topology.hosts() {
         let name = topology.node_name(host.node());
@@ -119,7 +130,7 @@ pub(crate) fn find(topology: &Topology) -> Result<Vec<Place>> {
 /// # Errors
 ///
 /// A role is missing.
-pub(crate) fn duty(
+pub fn duty(
     places: &[Place],
     place: &Place,
     address: Ipv4Addr,
@@ -147,13 +158,13 @@ pub(crate) fn duty(
 }
 
 /// The authority at this address.
-pub(crate) fn authority(address: Ipv4Addr) -> Duty {
+pub fn authority(address: Ipv4Addr) -> Duty {
     let [or, dir] = [OR_PORT, DIR_PORT].map(|port| SocketAddr::from((address, port)));
     Duty::Authority { or, dir }
 }
 
 /// A client, whose ports are its host's own.
-pub(crate) fn client() -> Duty {
+pub fn client() -> Duty {
     let [socks, control] =
         [SOCKS_PORT, CONTROL_PORT].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     Duty::Client {

@@ -17,9 +17,9 @@ use crate::guardian::Guardian;
 use crate::programs::find;
 
 /// What Shadow prints.
-pub(crate) const LOG: &str = "shadow.log";
+pub const LOG: &str = "shadow.log";
 /// What to do where it is not installed.
-pub(crate) const MISSING: &str = "Shadow is not installed (https://shadow.github.io; docs/shadow.md has how to get it; --shadow FILE names one elsewhere)";
+pub const MISSING: &str = "Shadow is not installed (https://shadow.github.io; docs/shadow.md has how to get it; --shadow FILE names one elsewhere)";
 /// How often the end and the progress are looked at.
 const LOOK: Duration = Duration::from_millis(200);
 /// So much of the end of a log has its last line.
@@ -31,7 +31,7 @@ const TAIL: u64 = 16 << 10;
 /// # Errors
 ///
 /// Shadow cannot be started.
-pub(crate) fn simulate_in(
+pub fn simulate_in(
     program: &Path,
     folder: &Path,
     is_stopped: impl Fn() -> bool,
@@ -60,7 +60,7 @@ pub(crate) fn simulate_in(
 }
 
 /// Shadow, where its installer puts it.
-pub(crate) fn installed() -> Option<PathBuf> {
+pub fn installed() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/bin/shadow"));
     find("shadow").or(home.filter(|path| path.is_file()))
 }
@@ -70,7 +70,7 @@ pub(crate) fn installed() -> Option<PathBuf> {
 /// # Errors
 ///
 /// There is no such file.
-pub(crate) fn program(path: &Path) -> Result<PathBuf> {
+pub fn program(path: &Path) -> Result<PathBuf> {
     ensure!(path.is_file(), "there is no program at {}", path.display());
     // It runs in other folders.
     fs::canonicalize(path).with_context(|| format!("finding {}", path.display()))
@@ -126,7 +126,8 @@ impl Drop for Shadow {
     }
 }
 
-pub(crate) fn version(shadow: &Path) -> Option<String> {
+/// The first line of what Shadow prints with `--version`.
+pub fn version(shadow: &Path) -> Option<String> {
     let output = Command::new(shadow).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().next().map(|line| line.trim().to_owned())

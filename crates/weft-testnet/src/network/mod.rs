@@ -1,7 +1,7 @@
 //! A private Tor network on loopback: C tor authorities, guards, exits and clients, and targets.
 //!
 //! ```no_run
-//! use weft_lab::network::{Config, Network, Program, Target};
+//! use weft_testnet::network::{Config, Network, Program, Target};
 //!
 //! # fn main() -> anyhow::Result<()> {
 //! let mut network = Network::start(Config::default(), vec![Target::new("target", Program::tor()?)])?;
@@ -36,11 +36,11 @@ use anyhow::{Context, Result, ensure};
 pub use config::Config;
 pub use members::{Client, Proxy, Relay};
 pub use node::Node;
-pub(crate) use program::PROFILER;
-pub use program::Program;
+pub use program::{PROFILER, Program};
 pub use torrc::TargetOptions;
 
-pub(crate) use authority::{keys_by_tor_gencert, v3_identity};
+pub use authority::keys_by_tor_gencert;
+pub(crate) use authority::v3_identity;
 pub(crate) use ready::wait_for;
 
 use crate::control::{Control, Fingerprint};
@@ -447,7 +447,7 @@ impl Network {
 
     /// Waits until the consensus of every client has the protocols that the target's newest descriptor
     /// lists. Until then clients ask it for what the program before it could do.
-    pub(crate) fn wait_protocols(&mut self, nickname: &str) -> Result<()> {
+    pub fn wait_protocols(&mut self, nickname: &str) -> Result<()> {
         let fingerprint = self.target(nickname)?.fingerprint().clone();
         let mut authority = self.authority_control()?;
         let config = self.config.clone();
@@ -514,7 +514,7 @@ impl Network {
 
     /// Starts a client that finds its own way, with an empty DataDirectory, and returns at once: its
     /// SOCKS port opens when it opens.
-    pub(crate) fn start_proxy(&mut self, nickname: &str, program: &Program) -> Result<&Proxy> {
+    pub fn start_proxy(&mut self, nickname: &str, program: &Program) -> Result<&Proxy> {
         let mut node = Node::create(&self.folder, nickname)?;
         let socks = Port::reserve()?;
         let address = socks.address();
@@ -594,7 +594,7 @@ impl Network {
     }
 
     /// A new connection to the control socket of the first authority.
-    pub(crate) fn authority_control(&self) -> Result<Control> {
+    pub fn authority_control(&self) -> Result<Control> {
         let (authority, _) = self
             .authorities
             .first()

@@ -120,7 +120,7 @@ impl Program {
 
     /// The same, if it is a client that would spread a stream over two circuits (Conflux), with that off. Arti
     /// does not.
-    pub(crate) fn without_conflux(&self) -> Option<Program> {
+    pub fn without_conflux(&self) -> Option<Program> {
         (self.name == TOR || self.is_weft()).then(|| {
             let mut program = self.clone();
             let words = ["--ConfluxEnabled", "0"].map(String::from);
@@ -221,7 +221,7 @@ impl Program {
 }
 
 /// The socket at which a node with a profiler waits for orders, in its folder.
-pub(crate) const PROFILER: &str = "profile";
+pub const PROFILER: &str = "profile";
 /// The name of Arti's client.
 const ARTI: &str = "arti";
 /// What C tor is called.

@@ -193,7 +193,7 @@ impl Up {
     }
 
     /// The MetricsPort of a node of a network that is profiled.
-    pub(crate) fn metrics(&self, nickname: &str) -> Result<SocketAddr> {
+    pub fn metrics(&self, nickname: &str) -> Result<SocketAddr> {
         let port = self.metrics.get(nickname).copied();
         port.with_context(|| format!("{nickname} has no MetricsPort"))
     }
@@ -282,7 +282,7 @@ impl Up {
     }
 
     /// The ORPort of a relay.
-    pub(crate) fn address(&self, nickname: &str) -> Result<SocketAddr> {
+    pub fn address(&self, nickname: &str) -> Result<SocketAddr> {
         Ok(self.nodes.relay(nickname)?.or())
     }
 

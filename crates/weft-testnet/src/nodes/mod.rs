@@ -10,7 +10,7 @@
 mod http;
 mod kind;
 mod member;
-pub(crate) mod torrc;
+pub mod torrc;
 
 use std::fs;
 use std::net::SocketAddr;
@@ -27,49 +27,51 @@ use crate::network::{Node, Program, keys_by_tor_gencert, v3_identity, wait_for};
 use crate::stop::Stop;
 pub use kind::Kind;
 pub use member::{Client, Load};
-pub(crate) use member::{Relay, close_circuits};
+pub use member::{Relay, close_circuits};
 use torrc::{Common, Duty, authority_line};
 
 /// The nickname of the authority.
-pub(crate) const AUTHORITY: &str = "authority";
+pub const AUTHORITY: &str = "authority";
 /// Where an authority has the consensus that clients and relays use.
 const CONSENSUS: &str = "/tor/status-vote/current/consensus-microdesc";
 
 /// A node that is to be started.
 #[derive(Clone, Debug)]
-pub(crate) struct Spec {
-    pub(crate) nickname: String,
+pub struct Spec {
+    /// The nickname, unique in the network.
+    pub nickname: String,
     /// What runs it.
-    pub(crate) program: Program,
+    pub program: Program,
     /// Where; none: on this machine as it is.
-    pub(crate) host: Option<Host>,
-    pub(crate) duty: Duty,
+    pub host: Option<Host>,
+    /// Its function and its addresses.
+    pub duty: Duty,
     /// Of a relay that is there from the beginning: what the authority lists, kilobytes per second. None: what its descriptor
     /// claims, which is next to nothing in a new network.
-    pub(crate) bandwidth: Option<u64>,
+    pub bandwidth: Option<u64>,
     /// Lines that are added to its torrc.
-    pub(crate) more: Vec<String>,
+    pub more: Vec<String>,
 }
 
 /// How nodes are started.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// The folder that has one for each node.
-    pub(crate) folder: PathBuf,
+    pub folder: PathBuf,
     /// It stays when the nodes have ended.
-    pub(crate) keep: bool,
+    pub keep: bool,
     /// Seconds from one consensus to the next. Relays that come are listed sooner.
-    pub(crate) interval: u32,
+    pub interval: u32,
     /// Which program's relays C tor's authority lists as HSDir.
-    pub(crate) hs_dirs: Kind,
+    pub hs_dirs: Kind,
     /// The lowest severity that is logged.
-    pub(crate) log: &'static str,
+    pub log: &'static str,
     /// How long one wait may take.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
     /// The request to give up while waiting.
-    pub(crate) stop: Stop,
+    pub stop: Stop,
     /// Where the lines about progress go.
-    pub(crate) progress: fn(&str),
+    pub progress: fn(&str),
 }
 
 impl Settings {
@@ -84,7 +86,7 @@ impl Settings {
 }
 
 /// A new temporary folder for nodes.
-pub(crate) fn temporary_folder() -> Result<PathBuf> {
+pub fn temporary_folder() -> Result<PathBuf> {
     let folder = tempfile::Builder::new()
         .prefix("weft-lab-")
         .tempdir()
@@ -93,13 +95,13 @@ pub(crate) fn temporary_folder() -> Result<PathBuf> {
 }
 
 /// Whether folders are to stay, for those who want to read logs afterwards.
-pub(crate) fn keep_folders() -> bool {
+pub fn keep_folders() -> bool {
     std::env::var_os("WEFT_LAB_KEEP").is_some()
 }
 
 /// Nodes that run. Dropping it ends them.
 #[derive(Debug)]
-pub(crate) struct Nodes {
+pub struct Nodes {
     // Declared before the guardian: nodes end first, then it removes the folder.
     /// The authority first.
     relays: Vec<Relay>,
@@ -115,7 +117,7 @@ impl Nodes {
     /// # Errors
     ///
     /// Something does not start, or patience ends.
-    pub(crate) fn start(specs: Vec<Spec>, settings: Settings) -> Result<Nodes> {
+    pub fn start(specs: Vec<Spec>, settings: Settings) -> Result<Nodes> {
         let guardian = Guardian::start(Some(&*settings.folder).filter(|_| !settings.keep))?;
         let mut nodes = Nodes {
             relays: Vec::new(),
@@ -300,7 +302,7 @@ impl Nodes {
     /// # Errors
     ///
     /// Patience ends, or a node has ended.
-    pub(crate) fn wait_clients(
+    pub fn wait_clients(
         &mut self,
         patience: Duration,
         stop: &Stop,
@@ -319,7 +321,7 @@ impl Nodes {
     }
 
     /// An error, with the end of its log, if any node has ended by itself.
-    pub(crate) fn check(&mut self) -> Result<()> {
+    pub fn check(&mut self) -> Result<()> {
         let relays = self.relays.iter_mut().map(|relay| &mut relay.node);
         let clients = self.clients.iter_mut().map(|client| &mut client.node);
         for node in relays.chain(clients) {
@@ -362,7 +364,7 @@ impl Nodes {
     }
 
     /// Relays and exits, the authority before them.
-    pub(crate) fn relays(&self) -> &[Relay] {
+    pub fn relays(&self) -> &[Relay] {
         &self.relays
     }
 
@@ -374,7 +376,7 @@ impl Nodes {
     }
 
     /// The clients.
-    pub(crate) fn clients(&self) -> &[Client] {
+    pub fn clients(&self) -> &[Client] {
         &self.clients
     }
 

@@ -210,7 +210,7 @@ impl Node {
     }
 
     /// Asks it for its statistics (SIGUSR1), if it has any, and returns the last lines that it printed.
-    pub(crate) fn statement(&self) -> Result<String> {
+    pub fn statement(&self) -> Result<String> {
         let pid = self
             .pid()
             .with_context(|| format!("{} is not running", self.nickname))?;

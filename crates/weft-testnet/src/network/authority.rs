@@ -58,7 +58,7 @@ pub(super) fn wait_for_keys(gencert: Child) -> Result<()> {
 }
 
 /// Makes an authority's keys in `keys`, as C tor's operators do.
-pub(crate) fn keys_by_tor_gencert(keys: &Path, dir: SocketAddr) -> Result<()> {
+pub fn keys_by_tor_gencert(keys: &Path, dir: SocketAddr) -> Result<()> {
     wait_for_keys(make_keys(keys, dir)?)
 }
 

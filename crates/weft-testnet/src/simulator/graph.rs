@@ -16,7 +16,7 @@ pub(super) const LEAST_LATENCY: Duration = Duration::from_micros(100);
 /// The rate of a host whose links have none.
 const UNLIMITED: u64 = 100_000_000_000;
 /// The graph has an edge for each pair.
-pub(crate) const MAX_HOSTS: usize = 600;
+pub const MAX_HOSTS: usize = 600;
 
 /// The rates of a host, bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ fn links_of(
 /// # Errors
 ///
 /// There are too many hosts.
-pub(crate) fn gml(topology: &Topology) -> Result<String> {
+pub fn gml(topology: &Topology) -> Result<String> {
     let hosts = topology.hosts();
     ensure!(
         hosts.len() <= MAX_HOSTS,
@@ -102,7 +102,7 @@ pub(crate) fn gml(topology: &Topology) -> Result<String> {
 }
 
 /// What of the topology Shadow cannot have, each in a sentence.
-pub(crate) fn losses(topology: &Topology) -> Vec<String> {
+pub fn losses(topology: &Topology) -> Vec<String> {
     let mut lost = Vec::new();
     let several = topology.hosts().filter_map(|host| {
         let all = links_of(topology, host).flat_map(|(up, down)| [up.rate, down.rate]);

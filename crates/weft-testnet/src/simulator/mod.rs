@@ -3,15 +3,15 @@
 //! [`Network`] is what is simulated for every experiment, and [`simulate_in`] runs it. Scenarios do so in
 //! `weft lab run`, and `weft lab shadow` does for the experiment `cci`.
 
-pub(crate) mod graph;
-pub(crate) mod network;
+pub mod graph;
+pub mod network;
 mod records;
 mod run;
 #[cfg(test)]
 mod tests;
 mod yaml;
 
-pub(crate) use graph::MAX_HOSTS;
-pub(crate) use network::{CONFIGURATION, DATA, HOSTS, Network};
-pub(crate) use records::{PlannedUser, RECORDS, records_of};
-pub(crate) use run::{LOG, MISSING, installed, program, simulate_in, version};
+pub use graph::MAX_HOSTS;
+pub use network::{CONFIGURATION, DATA, HOSTS, Network};
+pub use records::{PlannedUser, RECORDS, records_of};
+pub use run::{LOG, MISSING, installed, program, simulate_in, version};

@@ -7,24 +7,21 @@ use serde::{Deserialize, Serialize};
 use weft_model::traffic::Record;
 
 /// The records of a user, in the folder of its host.
-pub(crate) const RECORDS: &str = "records.jsonl";
+pub const RECORDS: &str = "records.jsonl";
 /// The longest file of records that is read.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// A user, whose records the read form expects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PlannedUser {
+pub struct PlannedUser {
     /// The client's host.
-    pub(crate) host: String,
+    pub host: String,
     /// As records name it.
-    pub(crate) model: String,
+    pub model: String,
 }
 
 /// The records of a user, and what is wrong with them.
-pub(crate) fn records_of(
-    hosts: &Path,
-    user: &PlannedUser,
-) -> (Option<Vec<Record>>, Option<String>) {
+pub fn records_of(hosts: &Path, user: &PlannedUser) -> (Option<Vec<Record>>, Option<String>) {
     let path = hosts.join(&user.host).join(RECORDS);
     let shown = path.display();
     let absent = |why: String| (None, Some(why));

@@ -8,10 +8,11 @@ use crate::network::Node;
 
 /// Whose torrc it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Owner<'a> {
-    pub(crate) nickname: &'a str,
+pub struct Owner<'a> {
+    /// The nickname.
+    pub nickname: &'a str,
     /// Its DataDirectory.
-    pub(crate) data: PathBuf,
+    pub data: PathBuf,
 }
 
 impl<'a> From<&'a Node> for Owner<'a> {
@@ -25,17 +26,26 @@ impl<'a> From<&'a Node> for Owner<'a> {
 
 /// What a node does, and at which addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Duty {
+pub enum Duty {
     /// The authority.
-    Authority { or: SocketAddr, dir: SocketAddr },
-    /// A relay, or an exit whose connections come from the address `exit`.
-    Relay {
+    Authority {
+        /// The ORPort.
         or: SocketAddr,
+        /// The DirPort.
+        dir: SocketAddr,
+    },
+    /// A relay or an exit.
+    Relay {
+        /// The ORPort.
+        or: SocketAddr,
+        /// Of an exit: the source address of its connections.
         exit: Option<Ipv4Addr>,
     },
     /// A client.
     Client {
+        /// The SocksPort.
         socks: SocketAddr,
+        /// The ControlPort.
         control: SocketAddr,
         /// Its streams get tunnels of mTor.
         multipath: bool,
@@ -44,15 +54,15 @@ pub(crate) enum Duty {
 
 /// What every node has in common.
 #[derive(Clone, Debug)]
-pub(crate) struct Common {
+pub struct Common {
     /// The words of the `DirAuthority` line.
-    pub(crate) authority: String,
+    pub authority: String,
     /// Seconds from one consensus to the next.
-    pub(crate) interval: u32,
+    pub interval: u32,
     /// The nicknames of relays that C tor's authority lists as HSDir at once, and no others.
-    pub(crate) hidden_service_dirs: Vec<String>,
+    pub hidden_service_dirs: Vec<String>,
     /// The lowest severity that is logged.
-    pub(crate) log: &'static str,
+    pub log: &'static str,
 }
 
 /// Lines that only C tor has: small networks, no DNS worth testing.
@@ -65,7 +75,7 @@ ServerDNSTestAddresses
 
 impl Common {
     /// The torrc of a node; `weft`: Weft runs it. The lines of `more` are its last.
-    pub(crate) fn torrc<'a>(
+    pub fn torrc<'a>(
         &self,
         owner: impl Into<Owner<'a>>,
         duty: Duty,
@@ -211,7 +221,7 @@ pub(crate) fn authority_line(
 }
 
 /// Lines of the authority that put these parameters, `name=value`, into the consensus.
-pub(crate) fn params_lines(params: &[String]) -> Vec<String> {
+pub fn params_lines(params: &[String]) -> Vec<String> {
     match params.is_empty() {
         true => Vec::new(),
         false => vec![format!("ConsensusParams {}", params.join(" "))],
@@ -219,7 +229,7 @@ pub(crate) fn params_lines(params: &[String]) -> Vec<String> {
 }
 
 /// Lines of a client by which the hops of all its circuits are among these relays.
-pub(crate) fn path_lines(guards: &[&str], middles: &[&str], exits: &[&str]) -> Vec<String> {
+pub fn path_lines(guards: &[&str], middles: &[&str], exits: &[&str]) -> Vec<String> {
     vec![
         format!("EntryNodes {}", guards.join(",")),
         format!("MiddleNodes {}", middles.join(",")),
