@@ -8,7 +8,7 @@ mod private_network {
     use std::time::{Duration, Instant};
 
     use anyhow::ensure;
-    use weft_lab::surf::{Surf, first_byte, surf};
+    use weft_load::surf::{Surf, first_byte, surf};
     use weft_testnet::control::Control;
     use weft_testnet::network::{Config, Network, Program};
     use weft_testnet::traffic::{Direction, Server};

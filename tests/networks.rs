@@ -13,7 +13,7 @@ mod private_network {
     use std::time::{Duration, Instant};
 
     use anyhow::{Context, Result, ensure};
-    use weft_lab::surf::{Surf, surf};
+    use weft_load::surf::{Surf, surf};
     use weft_testing::not_run;
     use weft_testnet::control::Control;
     use weft_testnet::traffic::{Direction, Far, NameServer, Request, resolve, transfer};

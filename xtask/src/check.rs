@@ -1,6 +1,6 @@
 //! `cargo xtask check`: what a change can have broken, in a minute or two: formatting, clippy, and the tests of
-//! the crates that it touches and of those that depend on them. Networks of real processes, and experiments of weft-lab where
-//! it is not touched itself, are left to `cargo xtask test`.
+//! the crates that it touches and of those that depend on them. Networks of real processes, and experiments where no crate of
+//! the workbench is touched, are left to `cargo xtask test`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,9 @@ const READ_BY: [(&str, &[&str]); 9] = [
     ("CHANGELOG.md", &["xtask"]),
     ("fuzz", &["weft-fuzz", "xtask"]),
 ];
+
+/// The experiments are run where one of these is touched.
+const WORKBENCH: [&str; 3] = ["weft-lab", "weft-load", "weft-testnet"];
 
 /// What `cargo metadata` prints, as far as it is read here.
 #[derive(Deserialize)]
@@ -97,7 +100,7 @@ fn filter(touched: Option<&BTreeSet<String>>) -> String {
         .iter()
         .map(|package| format!("rdeps(={package})"))
         .collect();
-    let experiments = match touched.contains("weft-lab") {
+    let experiments = match WORKBENCH.iter().any(|package| touched.contains(*package)) {
         true => "",
         false => " and not binary_id(weft-lab::it)",
     };

@@ -6,6 +6,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use weft_load::load::{Circuits, Phase, Place};
+use weft_load::surf::{Surf, surf};
 use weft_stats::bounds::Bounds;
 use weft_testnet::network::{Config, Network, Node, Program, Target};
 use weft_testnet::programs::weft_program;
@@ -13,8 +15,6 @@ use weft_testnet::traffic::Direction;
 use weft_testnet::up::{Plan, Up};
 
 use crate::args::{CONNECTION_THREADS, MEGABYTES, STREAMS};
-use crate::load::{Circuits, Phase, Place};
-use crate::surf::{Surf, surf};
 use weft_cli::say;
 
 /// Shows Weft at work: a private network of Weft alone, and bytes through it.

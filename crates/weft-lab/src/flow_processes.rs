@@ -8,13 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use weft_load::flows::{FlowClient, FlowServer, FlowSettings, run};
 use weft_model::traffic::records::json_lines;
 use weft_model::traffic::{MAX_BYTES, Model, ModelName, Pause, Plan};
 use weft_stats::bounds::{Bounds, SEED};
 use weft_testnet::stop::Stop;
 
 use crate::args::LASTS;
-use crate::flows::{FlowClient, FlowServer, FlowSettings, run};
 
 /// How often the server looks whether it is to end: seldom, as each look is an event of the simulation.
 const LOOK: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::{Context as _, Result, ensure};
-use weft_lab::proxy::{Behaviour, TestProxy};
+use weft_load::proxy::{Behaviour, TestProxy};
 use weft_testnet::traffic::{Direction, Request, transfer};
 use weft_testnet::up::{Client, Plan, Up};
 

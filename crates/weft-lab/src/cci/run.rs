@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use weft_load::flows::overlay::{drive, serve};
 use weft_model::traffic::Record;
 use weft_testnet::net;
 use weft_testnet::network::Program;
@@ -14,7 +15,6 @@ use super::plan::Network;
 use super::results::{Cell, Client, Results};
 use super::scenario::{Arm, Scenario, Traffic, consensus_params};
 use crate::experiment::{Progress, Session};
-use crate::flows::overlay::{drive, serve};
 
 /// After so many networks in a row that did not start the experiment ends: the next would not start either.
 const FAILURES: usize = 3;

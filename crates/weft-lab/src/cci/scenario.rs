@@ -5,10 +5,9 @@ use std::fmt;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use weft_load::flows::overlay::User;
 use weft_model::links::{Topology, builtin};
 use weft_model::traffic::Model;
-
-use crate::flows::overlay::User;
 
 /// A network and what its links do (Pahl et al. 2023, Table 3).
 #[derive(

@@ -7,6 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use weft_load::interop::takes_over;
+use weft_load::load::{Circuits, Place};
+use weft_load::surf::{Surf, first_byte, surf};
 use weft_testnet::network::{Config, Network, Program, Target, TargetOptions};
 use weft_testnet::traffic::{Direction, Request, Server, transfer};
 use weft_testnet::up::{Kind, More, Plan, Up};
@@ -14,9 +17,6 @@ use weft_testnet::up::{Kind, More, Plan, Up};
 use super::options::Options;
 use super::results::{Figure, Results, SCHEMA, Sample, measures};
 use crate::experiment::{Progress, Session, turns};
-use crate::interop::takes_over;
-use crate::load::{Circuits, Place};
-use crate::surf::{Surf, first_byte, surf};
 use weft_cli::print;
 use weft_stats::Summary;
 

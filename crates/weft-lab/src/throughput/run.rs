@@ -1,10 +1,10 @@
 //! The experiment itself: the network, and the runs in it.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use weft_load::load::{Circuits, Place};
 use weft_testnet::network::{Config, Network, Program, Target, TargetOptions};
 use weft_testnet::ports::Port;
 use weft_testnet::process::Usage;
@@ -16,7 +16,6 @@ use super::streams::{self, Load, Sink};
 use super::which::Which;
 use crate::bench::pin;
 use crate::experiment::{Progress, Session, rotating_turns};
-use crate::load::{Circuits, Place};
 
 /// After so many failures in a row the experiment ends: the next run would fail, too.
 const FAILURES: usize = 3;
@@ -270,21 +269,5 @@ impl Moment {
             target: network.target(target)?.node().usage()?,
             others,
         })
-    }
-}
-
-/// SOCKS port and user name of each circuit.
-type Proxies = Vec<(SocketAddr, String)>;
-
-impl Circuits<'_> {
-    /// Where a stream asks for each circuit: the client's SOCKS port, and the user name there.
-    fn proxies(&self) -> Proxies {
-        let clients = self.network().clients();
-        let circuits = self.circuits().iter();
-        circuits
-            .filter_map(|(client, circuit)| {
-                Some((clients.get(*client)?.socks(), circuit.to_string()))
-            })
-            .collect()
     }
 }

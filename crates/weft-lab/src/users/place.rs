@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use anyhow::Result;
+use weft_load::flows::overlay::serve;
+use weft_load::flows::{FlowClient, FlowServer, Site};
 use weft_testnet::net::{self, Host};
 use weft_testnet::network::Program;
 use weft_testnet::overlay::{Cast, Overlay};
@@ -12,8 +14,6 @@ use weft_testnet::up::{Kind, Plan, Up};
 use super::mix::Users;
 use super::options::Options;
 use super::way::Way;
-use crate::flows::overlay::serve;
-use crate::flows::{FlowClient, FlowServer, Site};
 
 /// What is up. Dropping it ends it.
 pub(super) enum Place {

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow, bail};
+use weft_load::flows::{self, FlowSettings};
 use weft_model::traffic::Record;
 use weft_testnet::stop::Stop;
 
@@ -11,7 +12,6 @@ use super::options::Options;
 use super::place::Place;
 use super::results::Results;
 use crate::experiment::{Progress, Session};
-use crate::flows::{self, FlowSettings};
 
 /// Threads of users on each host.
 const THREADS: usize = 2;

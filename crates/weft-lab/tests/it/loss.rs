@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use weft_lab::flows::overlay::{User, drive, serve};
+use weft_load::flows::overlay::{User, drive, serve};
 use weft_model::traffic::Model;
 use weft_testing::not_run;
 use weft_testnet::net::{Options, Topology};

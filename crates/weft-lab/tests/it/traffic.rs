@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use weft_lab::proxy::{Behaviour, TestProxy};
+use weft_load::proxy::{Behaviour, TestProxy};
 use weft_testing::not_run;
 
 fn command(args: &str) -> Command {

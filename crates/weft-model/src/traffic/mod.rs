@@ -7,7 +7,7 @@
 //! them as JSON Lines, CSV and the JSON that tornettools reads, and sums them up.
 //!
 //! There is no I/O, clock or ambient randomness here, so that the same models drive real sockets
-//! (`weft-lab/src/flows/`) and virtual networks. Times are [`Duration`](std::time::Duration)s since the
+//! (`weft-load/src/flows/`) and virtual networks. Times are [`Duration`](std::time::Duration)s since the
 //! beginning of an experiment; a generator is an argument wherever something is drawn.
 //!
 //! ```

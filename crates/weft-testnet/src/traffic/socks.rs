@@ -47,7 +47,12 @@ pub fn connect(
 }
 
 /// Has the proxy look a name up.
-pub fn resolve(proxy: SocketAddr, user: &str, name: &str, stall: Duration) -> Result<IpAddr> {
+pub(crate) fn resolve(
+    proxy: SocketAddr,
+    user: &str,
+    name: &str,
+    stall: Duration,
+) -> Result<IpAddr> {
     let (_, found) = ask(proxy, user, RESOLVE, Far::Name(name, 0), stall)?;
     found.context("the answer is no address")
 }
@@ -149,7 +154,7 @@ fn reason(code: u8) -> &'static str {
 
 /// The proxy's side, for tests: the user's name, whatever it is, and the target, of IPv4.
 #[cfg(test)]
-pub fn serve(client: &mut (impl Read + Write)) -> Result<(String, SocketAddr)> {
+pub(crate) fn serve(client: &mut (impl Read + Write)) -> Result<(String, SocketAddr)> {
     let mut greeting = [0; 2];
     client.read_exact(&mut greeting)?;
     client.read_exact(&mut vec![0; usize::from(greeting[1])])?;

@@ -9,9 +9,10 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use weft_load::proxy::{Asked, Behaviour, TestProxy};
+
 use crate::running::{Bench, PATIENCE};
 use nix::sys::signal::Signal;
-use weft_lab::proxy::{Asked, Behaviour, TestProxy};
 
 /// A relay's ORPort, which answers nothing.
 struct Silent(TcpListener);

@@ -24,6 +24,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
+use weft_load::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
 use weft_model::traffic::Record;
 use weft_testnet::net::{self, Host, Testbed};
 use weft_testnet::network::Program;
@@ -39,7 +40,6 @@ use weft_virtual::{Results, Scenario, Setup};
 
 use super::job::{Job, Measured};
 use super::source::Source;
-use crate::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
 use crate::jobs::Meter;
 use circuits::Watch;
 use relays::Sampler;

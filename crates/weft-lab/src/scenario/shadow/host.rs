@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context as _, Result};
+use weft_load::flows::{self, FlowClient, FlowSettings};
 use weft_model::traffic::records::json_lines;
 use weft_testnet::control::Control;
 use weft_testnet::nodes::close_circuits;
@@ -21,7 +22,6 @@ use super::super::netns::relays::Sampler;
 use super::read;
 use super::work::{CIRCUITS, Client, MAX_BYTES, RELAY, Relay, RelayFile, Task, Work};
 use crate::experiment::json;
-use crate::flows::{self, FlowClient, FlowSettings};
 
 /// Measures on a host of a simulated network what a file asks for.
 #[derive(Debug, clap::Args)]

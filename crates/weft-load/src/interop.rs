@@ -148,7 +148,7 @@ pub fn takes_turns(
 
 /// Lets a program take a target's DataDirectory over, and waits until clients know what it speaks: what
 /// the one before it spoke they would ask it for in vain.
-pub(crate) fn takes_over(
+pub fn takes_over(
     network: &mut Network,
     nickname: &str,
     program: &Program,

@@ -8,6 +8,7 @@ use weft_model::traffic::{FailureKind, Model, Pause, Plan, Schedule};
 use weft_testnet::stop::Stop;
 
 use super::*;
+use crate::proxy::{Behaviour, TestProxy};
 
 fn loopback() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
@@ -120,47 +121,22 @@ fn a_server_that_refuses_or_lies_is_a_failure_and_not_an_error() {
     }
 }
 
-/// A SOCKS5 proxy for as many connections as come, which notes the user names.
-fn proxy() -> (SocketAddr, std::sync::mpsc::Receiver<String>) {
-    let listener = TcpListener::bind(loopback()).expect("a listener");
-    let address = listener.local_addr().expect("an address");
-    let (names, seen) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        while let Ok((mut client, _)) = listener.accept() {
-            let names = names.clone();
-            std::thread::spawn(move || {
-                let (user, target) =
-                    weft_testnet::traffic::socks::serve(&mut client).expect("a request");
-                let _ = names.send(user);
-                let mut server = std::net::TcpStream::connect(target).expect("the server listens");
-                let mut up = (
-                    client.try_clone().expect("clone"),
-                    server.try_clone().expect("clone"),
-                );
-                std::thread::spawn(move || {
-                    let _ = std::io::copy(&mut up.0, &mut up.1);
-                    let _ = up.1.shutdown(std::net::Shutdown::Both);
-                });
-                let _ = std::io::copy(&mut server, &mut client);
-            });
-        }
-    });
-    (address, seen)
-}
-
 #[test]
 fn each_client_has_its_own_name_at_the_proxy() {
     let server = FlowServer::start(loopback()).expect("a server");
-    let (proxy, seen) = proxy();
+    let proxy = TestProxy::start(Behaviour::Connect).expect("a proxy");
     let pause = Pause::Fixed(Duration::from_secs(3600));
     let mut clients = clients(3, &repeat(50_000, 1000, pause), server.address());
     for client in &mut clients {
-        client.proxy = Some(proxy);
+        client.proxy = Some(proxy.addr());
     }
     let records = run(&clients, settings(60_000), &Stop::default()).expect("it runs");
     assert_eq!(Summary::of(&records).complete, 3, "{records:?}");
-    let mut names: Vec<String> = seen.try_iter().collect();
-    names.sort();
+    let asked = proxy.asked();
+    let names = asked.iter().filter_map(|one| one.credentials.as_deref());
+    let names = names.filter_map(|credentials| Some(credentials.split_once(':')?.0));
+    let mut names: Vec<&str> = names.collect();
+    names.sort_unstable();
     assert_eq!(names, ["client0-0", "client1-0", "client2-0"]);
 }
 

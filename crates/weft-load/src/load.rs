@@ -171,18 +171,25 @@ impl<'a> Circuits<'a> {
         &self.circuits
     }
 
+    /// Where a stream asks for each circuit: the client's SOCKS port, and the user name there. In the order in which they
+    /// were asked for by each client.
+    pub fn proxies(&self) -> Vec<(SocketAddr, String)> {
+        let clients = self.network.clients();
+        let circuits = self.circuits.iter();
+        circuits
+            .filter_map(|(client, circuit)| {
+                Some((clients.get(*client)?.socks(), circuit.to_string()))
+            })
+            .collect()
+    }
+
     /// The server that loads talk to.
     pub fn server(&self) -> SocketAddr {
         self.server.address()
     }
 
-    /// The network that they are in.
-    pub(crate) fn network(&self) -> &Network {
-        self.network
-    }
-
     /// The faults that clients and logs report.
-    pub(crate) fn troubles(&self) -> String {
+    pub fn troubles(&self) -> String {
         let clients = self.attachers.iter().zip(self.network.clients());
         let events = clients.flat_map(|(attacher, client)| {
             let nickname = client.node().nickname().to_owned();
