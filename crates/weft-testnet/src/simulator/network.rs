@@ -1,5 +1,5 @@
 //! A network that Shadow simulates: what each host of a topology runs, and when. [`Network::write`] makes of it the
-//! file that Shadow reads; the caller fills [`TEMPLATE`] with the files of the hosts.
+//! file that Shadow reads; the caller fills [`template`] with the files of the hosts.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -25,7 +25,7 @@ use crate::programs::lab_program;
 pub const CONFIGURATION: &str = "shadow.yaml";
 /// Where Shadow writes what hosts wrote.
 pub const DATA: &str = "shadow.data";
-/// The folder of folders, one for each host, in [`DATA`] and in [`TEMPLATE`].
+/// The folder of folders, one for each host, in [`DATA`] and in [`template`].
 pub const HOSTS: &str = "hosts";
 /// What hosts have in their folders at the start.
 pub(crate) const TEMPLATE: &str = "template";
