@@ -5,7 +5,7 @@ use clap::Subcommand;
 use weft_testnet::stop::Stop;
 
 use crate::experiment::{Conclusion, Watcher, perform};
-use crate::{attack, bench, cci, hops, mtor, roles, scenario, selection, throughput, users};
+use crate::{attack, bench, cci, hops, mtor, roles, scenario, selection, throughput, traffic};
 
 /// Which one, with its arguments.
 #[derive(Debug, Subcommand)]
@@ -18,7 +18,7 @@ pub enum Experiments {
     Roles(Box<roles::Args>),
     Cci(Box<cci::Args>),
     Hops(Box<hops::Args>),
-    Traffic(Box<users::Args>),
+    Traffic(Box<traffic::Args>),
     Run(Box<scenario::Args>),
     Selection(Box<selection::Args>),
     Mtor(Box<mtor::Args>),
@@ -39,7 +39,7 @@ impl Experiments {
             Self::Roles(args) => perform::<roles::Options>(args, stop, watcher),
             Self::Cci(args) => perform::<cci::Options>(args, stop, watcher),
             Self::Hops(args) => perform::<hops::Options>(args, stop, watcher),
-            Self::Traffic(args) => perform::<users::Options>(args, stop, watcher),
+            Self::Traffic(args) => perform::<traffic::Options>(args, stop, watcher),
             Self::Run(args) => perform::<scenario::Options>(args, stop, watcher),
             Self::Selection(args) => perform::<selection::Options>(args, stop, watcher),
             Self::Mtor(args) => perform::<mtor::Options>(args, stop, watcher),

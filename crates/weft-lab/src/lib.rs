@@ -30,4 +30,4 @@ pub mod scenario;
 pub mod selection;
 pub mod shadow;
 pub mod throughput;
-pub mod users;
+pub mod traffic;
