@@ -41,7 +41,7 @@ struct RowLine {
 /// A row, as `weft lab` measures it. `weft-lab` would be more than half of an archive.
 #[derive(Subcommand, Debug)]
 enum Row {
-    Relay(Box<weft_lab::bench::Args>),
+    Relay(Box<weft_lab::relay::Args>),
     Throughput(Box<throughput::Args>),
 }
 
@@ -69,7 +69,7 @@ pub fn pack() -> Result<ExitCode> {
     }
     let stop = Stop::on_signals()?;
     let conclusion = match RowLine::parse_from(words).row {
-        Row::Relay(args) => perform::<weft_lab::bench::Options>(&args, &stop, &mut ()),
+        Row::Relay(args) => perform::<weft_lab::relay::Options>(&args, &stop, &mut ()),
         Row::Throughput(args) => perform::<throughput::Options>(&args, &stop, &mut ()),
     }?;
     print::print(&conclusion.text)?;

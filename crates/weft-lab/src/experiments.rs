@@ -5,7 +5,7 @@ use clap::Subcommand;
 use weft_testnet::stop::Stop;
 
 use crate::experiment::{Conclusion, Watcher, perform};
-use crate::{attack, bench, cci, hops, mtor, roles, scenario, selection, throughput, traffic};
+use crate::{attack, cci, hops, mtor, relay, roles, scenario, selection, throughput, traffic};
 
 /// Which one, with its arguments.
 #[derive(Debug, Subcommand)]
@@ -24,7 +24,7 @@ pub enum Experiments {
     Mtor(Box<mtor::Args>),
     Attack(Box<attack::Args>),
     Soak(Box<attack::soak::Args>),
-    Relay(Box<bench::Args>),
+    Relay(Box<relay::Args>),
 }
 
 impl Experiments {
@@ -45,7 +45,7 @@ impl Experiments {
             Self::Mtor(args) => perform::<mtor::Options>(args, stop, watcher),
             Self::Attack(args) => perform::<attack::Attacks>(args, stop, watcher),
             Self::Soak(args) => perform::<attack::soak::Options>(args, stop, watcher),
-            Self::Relay(args) => perform::<bench::Options>(args, stop, watcher),
+            Self::Relay(args) => perform::<relay::Options>(args, stop, watcher),
         }
     }
 }

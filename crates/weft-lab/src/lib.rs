@@ -1,7 +1,7 @@
 //! Experiments on private Tor networks: attacks, measurements, and what they show.
 //!
 //! What an experiment is, and all that experiments share, is [`experiment`]; [`experiments`] lists them, and [`report`] makes
-//! pages of their tables. Each command has a room of its name: [`bench`] plays a relay's neighbours,
+//! pages of their tables. Each command has a room of its name: [`relay`] plays a relay's neighbours,
 //! [`attack`] hostile and honest peers of a target, [`throughput`] is the experiment of Engler and Goldberg 2021, section
 //! 5.2. Nodes are started by `weft-testnet`, and traffic through them comes from `weft-load`.
 //!
@@ -9,7 +9,6 @@
 
 pub mod args;
 pub mod attack;
-pub mod bench;
 pub mod cci;
 pub mod chaos;
 pub mod circuits;
@@ -23,6 +22,7 @@ mod jobs;
 pub mod machine;
 pub mod mtor;
 pub mod probe;
+pub mod relay;
 pub mod report;
 pub mod reports;
 pub mod roles;

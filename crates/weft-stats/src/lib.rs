@@ -3,7 +3,7 @@
 //! give ([`bounds`]).
 //!
 //! Pure functions of numbers. It is not for histograms of a running node (`weft-node`'s metrics) nor for
-//! latencies by the million (`weft-lab`'s `bench/latency.rs`), which do not keep each number.
+//! latencies by the million (`weft-lab`'s `relay/latency.rs`), which do not keep each number.
 #![cfg_attr(
     not(test),
     deny(

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use weft_lab::bench::report::Report;
+use weft_lab::relay::report::Report;
 use weft_testnet::guardian::Guardian;
 
 /// How much longer than planned a run may take: to start its target, set up and end.

@@ -1,6 +1,6 @@
 //! Numbers of a report that bars, tables and plots are made of.
 
-use weft_lab::bench::report::{Latency, Measured, Report, Thread, Usage};
+use weft_lab::relay::report::{Latency, Measured, Report, Thread, Usage};
 
 fn measured(report: &Report) -> Option<&Measured> {
     report.measured.as_ref()

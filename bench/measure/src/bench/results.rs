@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use weft_lab::bench::report::Report;
+use weft_lab::relay::report::Report;
 
 use super::bar::Bar;
 use super::host::Host;

@@ -1,6 +1,6 @@
 //! Results as a run would have them, for tests.
 
-use weft_lab::bench::report::{
+use weft_lab::relay::report::{
     Capacity, Cells, Churn, Events, Idle, Latency, Measured, Report, Target as ReportTarget, Usage,
 };
 

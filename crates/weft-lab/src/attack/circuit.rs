@@ -15,7 +15,7 @@ use weft_crypto::circuit::{HopKeys, OriginCircuit};
 use weft_crypto::handshake::{fast, ntor};
 
 use super::peer::{PATIENCE, Peer};
-use crate::bench::aim::Aim;
+use crate::relay::aim::Aim;
 
 /// The bit of circuit ids that a link's initiator chooses (tor-spec 5.1.1).
 pub(super) const INITIATOR: u32 = 1 << 31;

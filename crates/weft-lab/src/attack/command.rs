@@ -19,9 +19,9 @@ use super::options::{Options, max_connections};
 use super::results::{Failed, Results, SCHEMA, Setting};
 use super::round::round;
 use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE, REPETITIONS};
-use crate::bench::program::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Progress, Report, Session, turns};
 use crate::machine::Cpus;
+use crate::relay::program::Program;
 use crate::report::Table;
 
 /// Attacks a relay of your own, and measures what honest circuits still get.

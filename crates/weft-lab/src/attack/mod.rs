@@ -1,7 +1,7 @@
 //! Attacks on a relay of one's own, and what honest users still get meanwhile: `weft lab attack`.
 //!
 //! For each attack a target is started alone on loopback. Honest circuits carry cells through it at a
-//! fixed rate ([`crate::bench`]), and an honest user asks again and again for what the attack may take
+//! fixed rate ([`crate::relay`]), and an honest user asks again and again for what the attack may take
 //! away: circuits, streams, names, answers at ports ([`Want`]). Both are measured without the attack, then
 //! with it. What the target holds (memory, file descriptors) is read before, during and after.
 //!

@@ -5,8 +5,8 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit};
 use weft_testnet::process::raise_file_limit;
 
-use crate::bench::program::Program;
 use crate::machine::Cpus;
+use crate::relay::program::Program;
 
 /// How attacks are measured.
 #[derive(Clone, Debug)]

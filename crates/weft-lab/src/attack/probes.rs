@@ -18,7 +18,7 @@ use super::circuit::{Circuit, begin, extend2};
 use super::peer::{BEAT, Peer, connect, wait_for};
 use super::servers::{Behaviour, Server};
 use super::target::{Ports, name};
-use crate::bench::aim::Aim;
+use crate::relay::aim::Aim;
 use weft_stats::Summary;
 
 /// Time between the beginnings of two probes.

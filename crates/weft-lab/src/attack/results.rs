@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use super::options::Options;
 use super::probes::Fared;
 use super::target::Held;
-use crate::bench::program::Program;
-use crate::bench::report::Report;
 use crate::machine::{Machine, Versions};
+use crate::relay::program::Program;
+use crate::relay::report::Report;
 use weft_stats::Summary;
 
 /// The version of this shape.

@@ -18,7 +18,7 @@ use super::scene::{Counters, Scene};
 use super::servers::Server;
 use super::target::honest_load;
 use super::target::{Held, Target, complaints};
-use crate::bench::{self, MEASURING, WARMING_UP, pin};
+use crate::relay::{self, MEASURING, WARMING_UP, pin};
 
 /// How often the target is looked at.
 const SAMPLE: Duration = Duration::from_millis(50);
@@ -174,7 +174,7 @@ fn measure(
     lead: Duration,
     attack: Option<(&(dyn Fn() + Sync), &Counters)>,
 ) -> Result<(Phase, Held)> {
-    let load = bench::Options {
+    let load = relay::Options {
         circuits: CIRCUITS,
         links: LINKS,
         warm_up: options.warm_up + lead,
@@ -219,7 +219,7 @@ fn measure(
                 thread::sleep(SAMPLE);
             }
         });
-        let report = bench::run(&load, stop, &mut |progress| {
+        let report = relay::run(&load, stop, &mut |progress| {
             if progress.doing == WARMING_UP || progress.doing == MEASURING {
                 loaded.store(true, Ordering::Relaxed);
             }

@@ -13,7 +13,7 @@ use super::cast::{Cast, Identity, attacker};
 use super::peer::{BEAT, Peer, connect};
 use super::servers::Server;
 use super::target::Ports;
-use crate::bench::aim::Aim;
+use crate::relay::aim::Aim;
 
 /// Bytes that may be sent at once after a pause, in seconds of the rate.
 const BURST_S: f64 = 0.02;

@@ -16,11 +16,11 @@ use weft_testnet::process::Usage;
 use weft_testnet::traffic::NameServer;
 
 use super::microdescs;
-use crate::bench::aim::Aim;
-use crate::bench::program::Program;
-use crate::bench::report::PAYLOAD_PER_CELL;
-use crate::bench::start::{MIDDLE, Running};
-use crate::bench::{self, Direction, Mode, pin};
+use crate::relay::aim::Aim;
+use crate::relay::program::Program;
+use crate::relay::report::PAYLOAD_PER_CELL;
+use crate::relay::start::{MIDDLE, Running};
+use crate::relay::{self, Direction, Mode, pin};
 
 /// The least MaxMemInQueues that torrc can ask for, in bytes.
 pub(super) const LITTLE_MEMORY: u64 = 64 << 20;
@@ -311,9 +311,9 @@ impl Held {
 }
 /// Honest circuits that carry cells through the target at a fixed rate, in 10⁶ bits of payload a second. The
 /// caller chooses how many, how long and with which seed.
-pub(super) fn honest_load(aim: Aim, pid: u32, mbits: f64) -> bench::Options {
-    bench::Options {
-        target: bench::Target::Relay(aim, Some(pid)),
+pub(super) fn honest_load(aim: Aim, pid: u32, mbits: f64) -> relay::Options {
+    relay::Options {
+        target: relay::Target::Relay(aim, Some(pid)),
         mode: Mode::Cells,
         live: None,
         capacity: None,

@@ -156,7 +156,7 @@ const NETWORKING_PATHS: [&str; 19] = [
     "weft_node::thread::sockets",
     "weft_node::thread::tcp",
     "weft_node::thread::writing",
-    "weft_lab::bench::link",
+    "weft_lab::relay::link",
     "weft_tls",
 ];
 

@@ -21,9 +21,9 @@ use super::profile::{FREQUENCY, Remote, Sampler};
 use super::results::{LAB, Results, SCHEMA, SINK, Settings, many};
 use super::stages::Counted;
 use super::transfer::{Seeder, Sink, block, take_all};
-use crate::bench;
-use crate::bench::aim::Known;
 use crate::experiment::{Progress, Session, rotating_turns};
+use crate::relay;
+use crate::relay::aim::Known;
 
 /// How long the load of one hop is on before it is measured, and how long it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
@@ -478,14 +478,14 @@ fn one_hop(
     let aim = known
         .or(Known::from_data_directory(&node.folder().join("data"))?)
         .aim()?;
-    let options = bench::Options {
-        target: bench::Target::Relay(aim, node.pid()),
-        mode: bench::Mode::Cells,
+    let options = relay::Options {
+        target: relay::Target::Relay(aim, node.pid()),
+        mode: relay::Mode::Cells,
         live: None,
         capacity: None,
         counters: false,
         workers: None,
-        direction: bench::Direction::Download,
+        direction: relay::Direction::Download,
         circuits: subject.circuits,
         links: 2,
         window: None,
@@ -503,8 +503,8 @@ fn one_hop(
     let mut profiles: Option<Result<(Remote, Sampler)>> = None;
     let stop = session.stop();
     let counted_before = Counted::read(metrics)?;
-    let report = bench::run(&options, stop.flag(), &mut |progress| {
-        if profiles.is_none() && progress.doing == bench::WARMING_UP {
+    let report = relay::run(&options, stop.flag(), &mut |progress| {
+        if profiles.is_none() && progress.doing == relay::WARMING_UP {
             profiles = Some(profile(node).and_then(|remote| Ok((remote, Sampler::start()?))));
         }
     })?;

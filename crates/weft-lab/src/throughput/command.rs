@@ -16,9 +16,9 @@ use super::sustained::Rule;
 use super::which::Which;
 use super::{figures, run};
 use crate::args::{LASTS, PAUSE, REPETITIONS, STREAMS, bytes};
-use crate::bench::pin;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Report, Session};
 use crate::machine::Cpus;
+use crate::relay::pin;
 use crate::report::Table;
 
 /// Measures what a relay sustains in the middle of a private network, as Engler and Goldberg did

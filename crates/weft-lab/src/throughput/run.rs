@@ -14,8 +14,8 @@ use super::options::Options;
 use super::results::{Results, Run, SCHEMA, StreamTimes};
 use super::streams::{self, Load, Sink};
 use super::which::Which;
-use crate::bench::pin;
 use crate::experiment::{Progress, Session, rotating_turns};
+use crate::relay::pin;
 
 /// After so many failures in a row the experiment ends: the next run would fail, too.
 const FAILURES: usize = 3;

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use weft_lab::attack::{ATTACKS, Cast, FILES_LEFT, Options, find, max_connections, round};
-use weft_lab::bench::program::Program;
+use weft_lab::relay::program::Program;
 
 /// Memory that the relay may keep: caches, and pages that the allocator has not given back yet.
 const MEMORY_LEFT: u64 = 48 << 20;

@@ -4,7 +4,6 @@
 //! module here.
 
 mod attacks;
-mod bench;
 mod cci;
 mod hops;
 mod install;
@@ -14,6 +13,7 @@ mod loss;
 mod net;
 mod output;
 mod plots;
+mod relay;
 mod report;
 mod run;
 mod run_netns;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use weft_lab::bench::report::Report;
 use weft_lab::machine::{Cpus, Machine, Versions};
+use weft_lab::relay::report::Report;
 use weft_lab::throughput;
 use weft_stats::bounds::Bounds;
 
@@ -550,7 +550,7 @@ fn judged(row: &Row, words: &str, measured: InNetwork) -> Run {
 mod tests {
     use super::*;
     use crate::bench::plan::{Point, Target};
-    use weft_lab::bench::report::{Latency, Measured, Thread, Usage};
+    use weft_lab::relay::report::{Latency, Measured, Thread, Usage};
 
     fn report(target: f64, generator: f64) -> Report {
         let usage = |busy: f64| Usage {

@@ -13,8 +13,8 @@ use super::options::Options;
 use super::results::Soak;
 use super::{figures, run};
 use crate::args::{CONNECTION_THREADS, LASTS, MBITS, PAUSE};
-use crate::bench::program::Program;
 use crate::experiment::{self, Experiment, FolderArgs, Prepared, Report, Session};
+use crate::relay::program::Program;
 use crate::report::Table;
 
 /// Keeps a relay of your own under churn and attacks for hours, and watches what it holds.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::bench::program::Program;
+use crate::relay::program::Program;
 
 /// How a soak is made.
 #[derive(Clone, Debug)]

@@ -21,9 +21,9 @@ use crate::attack::probes::{Prober, Want};
 use crate::attack::scene::{Counters, Scene};
 use crate::attack::servers::Server;
 use crate::attack::target::{Needs, Ports, Target, complaints, honest_load};
-use crate::bench::aim::Aim;
-use crate::bench::{self, Direction};
 use crate::experiment::{Progress, Session};
+use crate::relay::aim::Aim;
+use crate::relay::{self, Direction};
 
 /// How long one attack goes on, in seconds.
 const ATTACK_S: std::ops::Range<u64> = 3..30;
@@ -331,7 +331,7 @@ fn visitors(shared: &Shared<'_>, aim: Aim, pid: u32, seed: u64) {
             1 => Direction::Download,
             _ => Direction::Both,
         };
-        let visit = bench::Options {
+        let visit = relay::Options {
             direction,
             circuits,
             links: 2 * rng.random_range(1..=circuits.min(4)),
@@ -342,7 +342,7 @@ fn visitors(shared: &Shared<'_>, aim: Aim, pid: u32, seed: u64) {
         };
         let leave = AtomicBool::new(false);
         let report = thread::scope(|scope| {
-            let visiting = scope.spawn(|| bench::run(&visit, &leave, &mut |_| {}));
+            let visiting = scope.spawn(|| relay::run(&visit, &leave, &mut |_| {}));
             while !visiting.is_finished() && !shared.is_ebb() {
                 thread::sleep(BEAT);
             }

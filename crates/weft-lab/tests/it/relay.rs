@@ -15,8 +15,8 @@ use std::thread;
 use base64ct::{Base64Unpadded, Encoding as _};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use weft_lab::bench::aim;
-use weft_lab::bench::report::Report;
+use weft_lab::relay::aim;
+use weft_lab::relay::report::Report;
 use weft_testing::not_run;
 use weft_testnet::ports::Port;
 

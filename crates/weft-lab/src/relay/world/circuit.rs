@@ -3,7 +3,7 @@
 use weft_crypto::circuit::OriginCircuit;
 use weft_crypto::handshake::ntor;
 
-use crate::bench::latency::Times;
+use crate::relay::latency::Times;
 
 /// The bit of circuit ids that a link's initiator chooses (tor-spec 5.1.1).
 pub(super) const INITIATOR: u32 = 1 << 31;

@@ -19,7 +19,7 @@ const SECOND: f64 = 1e9;
 
 /// Which side of the relay a link is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bench) enum At {
+pub(in crate::relay) enum At {
     /// Towards the clients.
     Origin,
     /// Towards the exits.
@@ -28,7 +28,7 @@ pub(in crate::bench) enum At {
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::bench) enum Decision {
+pub(in crate::relay) enum Decision {
     /// So many cells of a circuit are due, since `due`.
     Send {
         circuit: usize,
@@ -74,7 +74,7 @@ struct Side {
 
 /// The whole mix.
 #[derive(Debug)]
-pub(in crate::bench) struct Mix {
+pub(in crate::relay) struct Mix {
     rng: ChaCha12Rng,
     /// Lengths of trains, each as likely, in ascending order.
     trains: Vec<u32>,
@@ -92,7 +92,7 @@ pub(in crate::bench) struct Mix {
 
 impl Mix {
     /// So many circuits and links on each side. Nothing happens before [`start`](Self::start).
-    pub(in crate::bench) fn new(
+    pub(in crate::relay) fn new(
         shape: Shape,
         circuits: usize,
         (origins, hops): (usize, usize),
@@ -132,7 +132,7 @@ impl Mix {
     }
 
     /// The links that a new circuit goes over.
-    pub(in crate::bench) fn place(&mut self) -> (usize, usize) {
+    pub(in crate::relay) fn place(&mut self) -> (usize, usize) {
         let [origins, hops] = &self.sides;
         (
             draw(&mut self.rng, origins.links, &origins.weights),
@@ -142,7 +142,7 @@ impl Mix {
 
     /// From `now` on, circuits carry so many cells a second together. Those that are open have their lives before
     /// them anew, which for exponential lives is the same as in the middle of them.
-    pub(in crate::bench) fn start(&mut self, now: u64, cells_per_s: f64) {
+    pub(in crate::relay) fn start(&mut self, now: u64, cells_per_s: f64) {
         self.events.clear();
         let circuits = self.circuits.len();
         let life = life_s(circuits, cells_per_s) * SECOND;
@@ -190,7 +190,7 @@ impl Mix {
     }
 
     /// A circuit can carry cells from `now` on.
-    pub(in crate::bench) fn begin(&mut self, circuit: usize, now: u64) {
+    pub(in crate::relay) fn begin(&mut self, circuit: usize, now: u64) {
         if let Some(known) = self.circuits.get_mut(circuit) {
             known.is_open = true;
         }
@@ -202,7 +202,7 @@ impl Mix {
     }
 
     /// A circuit ends for another reason than its age.
-    pub(in crate::bench) fn end(&mut self, circuit: usize) {
+    pub(in crate::relay) fn end(&mut self, circuit: usize) {
         if let Some(circuit) = self.circuits.get_mut(circuit) {
             circuit.is_open = false;
             circuit.life = circuit.life.wrapping_add(1);
@@ -210,7 +210,7 @@ impl Mix {
     }
 
     /// What is to be done by `now`, one thing at a time.
-    pub(in crate::bench) fn next(&mut self, now: u64) -> Option<Decision> {
+    pub(in crate::relay) fn next(&mut self, now: u64) -> Option<Decision> {
         for (side, at) in self.sides.iter_mut().zip([At::Origin, At::Hop]) {
             if let Some(gap) = side.gap.filter(|_| side.next <= now && side.links > 0) {
                 side.next = later(side.next, exponential(&mut self.rng, gap));

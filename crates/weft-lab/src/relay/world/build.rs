@@ -18,8 +18,8 @@ use weft_crypto::handshake::ntor;
 
 use super::circuit::{Build, Circuit, CircuitEnd, Flow, INITIATOR};
 use super::state::World;
-use crate::bench::aim::Peer;
-use crate::bench::options::CIRCUITS;
+use crate::relay::aim::Peer;
+use crate::relay::options::CIRCUITS;
 
 /// Circuits that are being built at a time, so that the target's bounds on onionskins hold.
 pub(super) const BUILDING: usize = 32;

@@ -11,7 +11,7 @@ use weft_crypto::handshake::ntor;
 use super::circuit::INITIATOR;
 use super::ends::Phase;
 use super::state::World;
-use crate::bench::aim::Peer;
+use crate::relay::aim::Peer;
 
 impl World {
     /// Keeps `window` CREATE2 cells unanswered on every link.

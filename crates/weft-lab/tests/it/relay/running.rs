@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use weft_lab::bench::report::{PAYLOAD_PER_CELL, Report, SCHEMA};
+use weft_lab::relay::report::{PAYLOAD_PER_CELL, Report, SCHEMA};
 use weft_testnet::ports::Port;
 
 /// Only a hang takes as long as this.

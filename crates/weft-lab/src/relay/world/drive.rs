@@ -9,10 +9,10 @@ use super::circuit::{CircuitEnd, Flow};
 use super::ends::Side;
 use super::orders::Stage;
 use super::state::World;
-use crate::bench::aim::Peer;
-use crate::bench::latency::SAMPLE;
-use crate::bench::link::RECORD;
-use crate::bench::mode::{Direction, Mode};
+use crate::relay::aim::Peer;
+use crate::relay::latency::SAMPLE;
+use crate::relay::link::RECORD;
+use crate::relay::mode::{Direction, Mode};
 
 /// The longest variable-length cell that may come (padding).
 const MAX_VARIABLE: usize = 4096;

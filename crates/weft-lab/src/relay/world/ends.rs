@@ -5,7 +5,7 @@ use std::hash::BuildHasherDefault;
 
 use weft_core::handshake::LinkHandshake;
 
-use crate::bench::link::{IdHasher, Link};
+use crate::relay::link::{IdHasher, Link};
 
 /// Which end of the target a link is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,11 +21,11 @@ use super::mix::Live;
 use super::orders::{Churn, Counters, News, SharedStage, Stage, Timed};
 use super::plan::Plan;
 use super::tokens::{FIRST_LISTENER, TIMER};
-use crate::bench::latency::Schedule;
-use crate::bench::link::{READ_AT_ONCE, RECORD};
+use crate::relay::latency::Schedule;
+use crate::relay::link::{READ_AT_ONCE, RECORD};
 
 /// One thread of the generator.
-pub(in crate::bench) struct World {
+pub(in crate::relay) struct World {
     pub(super) plan: Plan,
     pub(super) stage: Stage,
     pub(super) round: u64,
@@ -78,7 +78,7 @@ pub(in crate::bench) struct World {
 
 impl World {
     /// Makes keys and listeners.
-    pub(in crate::bench) fn new(
+    pub(in crate::relay) fn new(
         mut plan: Plan,
         shared: Arc<SharedStage>,
         counters: Arc<Counters>,

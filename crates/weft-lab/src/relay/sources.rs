@@ -134,7 +134,7 @@ fn descriptors(text: &str) -> Vec<Descriptor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::aim::Aim;
+    use crate::relay::aim::Aim;
 
     const SERVER: &str = "\
 @downloaded-at 2026-01-01 00:00:00

@@ -1,8 +1,8 @@
 //! The loads of relays of the public network.
 
-use weft_lab::bench::report::Report;
+use weft_lab::relay::report::Report;
 
-use crate::bench::running::{is_sound, run};
+use crate::relay::running::{is_sound, run};
 
 /// Everything of a complete run with a live load fits together.
 fn is_live(report: &Report, preset: &str) {

@@ -11,8 +11,8 @@ use nix::sys::timerfd::{Expiration, TimerSetTimeFlags};
 use super::orders::{News, Stage, Timed};
 use super::state::World;
 use super::tokens::{FIRST_LINK, FIRST_LISTENER, TIMER};
-use crate::bench::latency::{Schedule, TICK};
-use crate::bench::mode::Mode;
+use crate::relay::latency::{Schedule, TICK};
+use crate::relay::mode::Mode;
 
 /// How long a generator whose cells are due at times sleeps when there is nothing to do.
 const REST: Duration = Duration::from_micros(100);
@@ -20,7 +20,7 @@ const REST: Duration = Duration::from_micros(100);
 impl World {
     /// Runs until the conductor orders [`Stage::Stop`] or something goes wrong.
     /// What was timed, and why it ended if it should not have.
-    pub(in crate::bench) fn run(mut self) -> (Timed, Result<()>) {
+    pub(in crate::relay) fn run(mut self) -> (Timed, Result<()>) {
         let outcome = self.turns();
         self.publish();
         (self.timed, outcome)

@@ -15,9 +15,9 @@ use super::ends::{End, Phase, Side};
 use super::orders::Stage;
 use super::state::World;
 use super::tokens::FIRST_LINK;
-use crate::bench::aim::Peer;
-use crate::bench::link::{BATCH, Link, RECORD, Read};
-use crate::bench::mode::Mode;
+use crate::relay::aim::Peer;
+use crate::relay::link::{BATCH, Link, RECORD, Read};
+use crate::relay::mode::Mode;
 
 /// Links that are being opened at a time when links are what is measured.
 pub(super) const OPENING: usize = 16;

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
 
-use crate::bench::latency::Latencies;
+use crate::relay::latency::Latencies;
 
 /// What the conductor wants of the worlds. Stages come in this order; some may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub(in crate::bench) enum Stage {
+pub(in crate::relay) enum Stage {
     /// Wait.
     Wait,
     /// Open half of the links.
@@ -44,7 +44,7 @@ const STAGES: [Stage; 9] = [
 
 /// The stage that all worlds shall be in. After [`Stage::Drain`] another round may come, at another rate.
 #[derive(Debug)]
-pub(in crate::bench) struct SharedStage {
+pub(in crate::relay) struct SharedStage {
     /// The stage, and above its byte the number of the round.
     stage: AtomicU64,
     /// The bits of the rate over all worlds, in cells per second; 0 at full speed.
@@ -52,7 +52,7 @@ pub(in crate::bench) struct SharedStage {
 }
 
 impl SharedStage {
-    pub(in crate::bench) fn new() -> SharedStage {
+    pub(in crate::relay) fn new() -> SharedStage {
         SharedStage {
             stage: AtomicU64::new(Stage::Wait as u64),
             rate: AtomicU64::new(0),
@@ -60,14 +60,14 @@ impl SharedStage {
     }
 
     /// The next stage of this round. Only the conductor calls this and [`begin_round`](Self::begin_round).
-    pub(in crate::bench) fn set(&self, stage: Stage) {
+    pub(in crate::relay) fn set(&self, stage: Stage) {
         let round = self.stage.load(Ordering::Relaxed) >> 8;
         self.stage
             .store(round << 8 | stage as u64, Ordering::Release);
     }
 
     /// [`Stage::Run`] of another round.
-    pub(in crate::bench) fn begin_round(&self, rate: Option<f64>) {
+    pub(in crate::relay) fn begin_round(&self, rate: Option<f64>) {
         let round = (self.stage.load(Ordering::Relaxed) >> 8) + 1;
         self.rate
             .store(rate.map_or(0, f64::to_bits), Ordering::Relaxed);
@@ -92,32 +92,32 @@ impl SharedStage {
 
 /// What a world has done so far, published once in a turn of its loop.
 #[derive(Debug, Default)]
-pub(in crate::bench) struct Counters {
+pub(in crate::relay) struct Counters {
     /// Cells that arrived at next hops.
-    pub(in crate::bench) upload: AtomicU64,
+    pub(in crate::relay) upload: AtomicU64,
     /// Cells that arrived at origins.
-    pub(in crate::bench) download: AtomicU64,
+    pub(in crate::relay) download: AtomicU64,
     /// Cells that were sent, both ways.
-    pub(in crate::bench) sent: AtomicU64,
+    pub(in crate::relay) sent: AtomicU64,
     /// Circuits made and links opened: what setting up and the other modes count.
-    pub(in crate::bench) events: AtomicU64,
+    pub(in crate::relay) events: AtomicU64,
     /// What the live mix did while cells were driven.
-    pub(in crate::bench) churn: Churn<AtomicU64>,
+    pub(in crate::relay) churn: Churn<AtomicU64>,
 }
 
 /// What comes and goes in the live mix.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::bench) struct Churn<T> {
+pub(in crate::relay) struct Churn<T> {
     /// Circuits made, and circuits that were destroyed because their time was over.
-    pub(in crate::bench) circuits_made: T,
-    pub(in crate::bench) circuits_ended: T,
+    pub(in crate::relay) circuits_made: T,
+    pub(in crate::relay) circuits_ended: T,
     /// Links opened, and links closed, on both sides.
-    pub(in crate::bench) links_opened: T,
-    pub(in crate::bench) links_closed: T,
+    pub(in crate::relay) links_opened: T,
+    pub(in crate::relay) links_closed: T,
 }
 
 impl Churn<AtomicU64> {
-    pub(in crate::bench) fn load(&self) -> Churn<u64> {
+    pub(in crate::relay) fn load(&self) -> Churn<u64> {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Churn {
             circuits_made: load(&self.circuits_made),
@@ -138,22 +138,22 @@ impl Churn<AtomicU64> {
 
 /// What a world timed in a round.
 #[derive(Clone, Debug)]
-pub(in crate::bench) struct Timed {
+pub(in crate::relay) struct Timed {
     /// How long cells were on their way.
-    pub(in crate::bench) cells: Latencies,
+    pub(in crate::relay) cells: Latencies,
     /// How late the generator noticed that cells were due: the generator's own part of that.
-    pub(in crate::bench) late: Latencies,
+    pub(in crate::relay) late: Latencies,
 }
 
 impl Timed {
-    pub(in crate::bench) fn new() -> Timed {
+    pub(in crate::relay) fn new() -> Timed {
         Timed {
             cells: Latencies::new(),
             late: Latencies::new(),
         }
     }
 
-    pub(in crate::bench) fn add(&mut self, other: &Timed) {
+    pub(in crate::relay) fn add(&mut self, other: &Timed) {
         self.cells.add(&other.cells);
         self.late.add(&other.late);
     }
@@ -161,7 +161,7 @@ impl Timed {
 
 /// What a world reports to the conductor.
 #[derive(Debug)]
-pub(in crate::bench) enum News {
+pub(in crate::relay) enum News {
     /// Its keys are made and its next hops listen.
     Prepared,
     /// It has done what its stage asked for.

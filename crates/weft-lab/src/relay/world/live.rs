@@ -11,7 +11,7 @@ use super::build::BUILDING;
 use super::circuit::CircuitEnd;
 use super::ends::{End, Phase, Side};
 use super::state::World;
-use crate::bench::live::mix::{At, Decision};
+use crate::relay::live::mix::{At, Decision};
 
 /// How often links are drawn for a circuit before it waits for those that are being closed or opened.
 const DRAWS: usize = 16;

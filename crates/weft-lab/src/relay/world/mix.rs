@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use super::plan::Plan;
-use crate::bench::aim::Peer;
-use crate::bench::live::Preset;
-use crate::bench::live::mix::Mix;
+use crate::relay::aim::Peer;
+use crate::relay::live::Preset;
+use crate::relay::live::mix::Mix;
 
 /// The live mix of one world.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use nix::sys::signal::Signal;
 
-use crate::bench::running::{
+use crate::relay::running::{
     Relay, cells_relayed, eventually, finish, is_sound, run, signal, start,
 };
 
