@@ -5,7 +5,7 @@ use clap::Subcommand;
 use weft_testnet::stop::Stop;
 
 use crate::experiment::{Conclusion, Watcher, perform};
-use crate::{attack, cci, hops, mtor, relay, roles, scenario, selection, throughput, traffic};
+use crate::{attack, cci, hops, mtor, relay, roles, run, selection, throughput, traffic};
 
 /// Which one, with its arguments.
 #[derive(Debug, Subcommand)]
@@ -19,7 +19,7 @@ pub enum Experiments {
     Cci(Box<cci::Args>),
     Hops(Box<hops::Args>),
     Traffic(Box<traffic::Args>),
-    Run(Box<scenario::Args>),
+    Run(Box<run::Args>),
     Selection(Box<selection::Args>),
     Mtor(Box<mtor::Args>),
     Attack(Box<attack::Args>),
@@ -40,7 +40,7 @@ impl Experiments {
             Self::Cci(args) => perform::<cci::Options>(args, stop, watcher),
             Self::Hops(args) => perform::<hops::Options>(args, stop, watcher),
             Self::Traffic(args) => perform::<traffic::Options>(args, stop, watcher),
-            Self::Run(args) => perform::<scenario::Options>(args, stop, watcher),
+            Self::Run(args) => perform::<run::Options>(args, stop, watcher),
             Self::Selection(args) => perform::<selection::Options>(args, stop, watcher),
             Self::Mtor(args) => perform::<mtor::Options>(args, stop, watcher),
             Self::Attack(args) => perform::<attack::Attacks>(args, stop, watcher),

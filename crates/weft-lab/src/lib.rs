@@ -26,7 +26,7 @@ pub mod relay;
 pub mod report;
 pub mod reports;
 pub mod roles;
-pub mod scenario;
+pub mod run;
 pub mod selection;
 pub mod shadow;
 pub mod throughput;

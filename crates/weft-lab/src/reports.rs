@@ -10,7 +10,7 @@ use crate::experiment::{NewFile, Progress, Watcher, perform};
 use crate::report::{
     Comparison, Invocation, LARGEST_PLOT_DATA, Named, PAGE, Run, bounded, quote, write_page,
 };
-use crate::scenario;
+use crate::run;
 
 /// Writes the report of a results folder anew, or compares several folders of one experiment.
 ///
@@ -45,7 +45,7 @@ pub fn report(args: &Args) -> Result<String> {
             );
             refresh(folder, args.style)
         }
-        folders if scenario::are_parts(folders) => {
+        folders if run::are_parts(folders) => {
             let out = args.out.as_deref();
             let style = args.style.unwrap_or_default();
             merge(folders, out.unwrap_or(Path::new("merged")), style)
@@ -112,12 +112,12 @@ fn merge(folders: &[PathBuf], out: &Path, style: Style) -> Result<String> {
         command: words,
         settings: Vec::new(),
     });
-    let args = scenario::MergeArgs {
+    let args = run::MergeArgs {
         folders: folders.to_vec(),
         out: out.to_owned(),
         style,
     };
-    let merged = perform::<scenario::Merging>(&args, &Stop::default(), &mut watcher)?;
+    let merged = perform::<run::Merging>(&args, &Stop::default(), &mut watcher)?;
     Ok(merged.text)
 }
 

@@ -18,9 +18,9 @@ use super::results::{About, OfPart, Results};
 use crate::args::{CAPACITY, LASTS, LOAD, PAUSE, REPETITIONS, SCALE, Switch, THREADS};
 use crate::comparison::{Arm, regions};
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
-use crate::scenario::shadow::SimulationArgs;
-use crate::scenario::sweep::{Part, Sweep};
-use crate::scenario::testbed::Testbed;
+use crate::run::shadow::SimulationArgs;
+use crate::run::sweep::{Part, Sweep};
+use crate::run::testbed::Testbed;
 
 /// Compares streams over several circuits through slow relays (mTor) with streams over one circuit, and with conflux sets.
 ///

@@ -1,7 +1,7 @@
 //! `weft lab mtor`: streams over several circuits through slow relays, over one circuit, and over conflux sets (Yang and Li 2015, V).
 //!
 //! `arms.rs` has the ways, `relays.rs` the relays of the networks. Each part of the experiment is a scenario, whose jobs are run by
-//! [`crate::scenario`]: `downloads.rs` writes that of downloads (Figures 5 and 8), `contention.rs` that of web clients beside
+//! [`crate::run`]: `downloads.rs` writes that of downloads (Figures 5 and 8), `contention.rs` that of web clients beside
 //! bulk clients (Figure 6, Table I), `controlled.rs` two small ones whose outcome can be computed. `measure.rs` keeps of each job what is
 //! needed, `aggregate.rs` compares arms repetition by repetition.
 

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::relays::{self, Relays};
 use crate::comparison::{Arm, quoted, regions};
-use crate::scenario::source::Source;
-use crate::scenario::testbed::Testbed;
+use crate::run::source::Source;
+use crate::run::testbed::Testbed;
 
 /// What users are called in results: those that browse.
 pub(super) const WEB: &str = "web";

@@ -15,8 +15,8 @@ use super::measure::Sample;
 use super::part::{BULK, Kind, Load, WEB};
 use super::relays::Relays;
 use crate::comparison::{Arm, MEAN, Quantity};
-use crate::scenario::testbed::Testbed;
-use crate::scenario::{FailedJob, Job};
+use crate::run::testbed::Testbed;
+use crate::run::{FailedJob, Job};
 
 /// The version of this shape.
 const SCHEMA: u32 = 1;

@@ -18,8 +18,8 @@ use super::part::{BULK, Common, Kind, Load, WEB, source};
 use super::relays::{Bandwidth, Relays, SLOW_BELOW, Wanted};
 use super::results::{About, OfPart, Results};
 use crate::comparison::{Arm, MEAN, STDDEV};
-use crate::scenario::Job;
-use crate::scenario::testbed::Testbed;
+use crate::run::Job;
+use crate::run::testbed::Testbed;
 
 const SECOND: Duration = Duration::from_secs(1);
 

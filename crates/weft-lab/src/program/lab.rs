@@ -60,7 +60,7 @@ enum Command {
     #[command(hide = true)]
     FlowServer(weft_lab::flow_processes::ServerArgs),
     #[command(hide = true)]
-    SimulatedHost(weft_lab::scenario::HostArgs),
+    SimulatedHost(weft_lab::run::HostArgs),
 }
 
 /// Runs a bare pipe: each link that it accepts goes on to another address, through TLS and one pass
@@ -137,7 +137,7 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
         Command::FlowServer(args) => weft_lab::flow_processes::server(&args, &Stop::on_signals()?)
             .map(|()| ExitCode::SUCCESS),
         Command::SimulatedHost(args) => {
-            weft_lab::scenario::measure(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
+            weft_lab::run::measure(&args, &Stop::on_signals()?).map(|()| ExitCode::SUCCESS)
         }
         Command::Pipe(args) => {
             pipe::run(args.listen, args.connect, Stop::on_signals()?.flag())?;

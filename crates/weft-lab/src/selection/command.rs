@@ -15,10 +15,10 @@ use super::results::Results;
 use crate::args::{CAPACITY, LASTS, LOAD, PAUSE, REPETITIONS, SCALE, Switch, THREADS};
 use crate::comparison::regions;
 use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
-use crate::scenario::shadow::SimulationArgs;
-use crate::scenario::source::Source;
-use crate::scenario::sweep::{Part, Sweep};
-use crate::scenario::testbed::Testbed;
+use crate::run::shadow::SimulationArgs;
+use crate::run::source::Source;
+use crate::run::sweep::{Part, Sweep};
+use crate::run::testbed::Testbed;
 
 /// Compares ways of choosing circuits: by build time, by round trip, by the load that relays report.
 ///

@@ -1,6 +1,6 @@
 //! `weft lab selection`: ways of choosing circuits, measured against one another in one network (Schrock 2017, section 3.3).
 //!
-//! `arms.rs` has the ways, `plan.rs` writes the network as a scenario, whose jobs are run by [`crate::scenario`].
+//! `arms.rs` has the ways, `plan.rs` writes the network as a scenario, whose jobs are run by [`crate::run`].
 //! `measure.rs` keeps of each job what the metrics need, `aggregate.rs` compares arms repetition by repetition, by what
 //! [`crate::comparison`] has.
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::comparison::{Arm, quoted, regions};
-use crate::scenario::testbed::Testbed;
+use crate::run::testbed::Testbed;
 
 /// What users are called in results.
 pub(super) const WEB: &str = "web";

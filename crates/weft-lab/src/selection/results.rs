@@ -10,8 +10,8 @@ use weft_sim::selection::Tuple;
 use super::aggregate::{OfArm, Samples};
 use super::measure::Sample;
 use crate::comparison::Arm;
-use crate::scenario::testbed::Testbed;
-use crate::scenario::{FailedJob, Job};
+use crate::run::testbed::Testbed;
+use crate::run::{FailedJob, Job};
 
 /// The version of this shape.
 const SCHEMA: u32 = 1;

@@ -9,7 +9,7 @@ use super::measure::Sample;
 use super::plan::{Plan, Size};
 use crate::comparison::censored::Time;
 use crate::comparison::{Arm, MEAN};
-use crate::scenario::testbed::Testbed;
+use crate::run::testbed::Testbed;
 
 fn over(ms: f64) -> Time {
     Time {

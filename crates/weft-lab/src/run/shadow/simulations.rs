@@ -71,7 +71,7 @@ struct Whose {
 /// # Errors
 ///
 /// It has too many hosts, or keys that real processes do not have.
-pub(in crate::scenario) fn check(source: &Source) -> Result<()> {
+pub(in crate::run) fn check(source: &Source) -> Result<()> {
     check_arms(source)?;
     // Repetitions draw other hosts, and as many.
     let setup = source.scenario.setup(&source.files, 0, 1, 0)?;
@@ -184,7 +184,7 @@ impl<'a> Simulations<'a> {
     /// # Errors
     ///
     /// Shadow or a process in it failed, or left something else than results.
-    pub(in crate::scenario) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
+    pub(in crate::run) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
         let place = self.place(job);
         let scenario = &self.settings.source.scenario;
         let setup = scenario.setup(
