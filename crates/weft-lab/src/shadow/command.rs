@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use weft_testnet::simulator::{CONFIGURATION, MISSING, installed, program};
+use weft_testnet::shadow::{CONFIGURATION, MISSING, installed, program};
 
 use super::plan::Plan;
 use super::prepare::{CellArgs, Prepare};

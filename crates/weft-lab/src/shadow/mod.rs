@@ -1,4 +1,4 @@
-//! The experiment `cci`, simulated by Shadow ([`weft_testnet::simulator`]): `weft lab shadow`.
+//! The experiment `cci`, simulated by Shadow ([`weft_testnet::shadow`]): `weft lab shadow`.
 //!
 //! [`write()`] makes a folder with a complete configuration of Shadow 3 for each simulation: keys, torrcs, the network
 //! as a graph, and the users as processes. Shadow runs it, by hand or by [`Simulate`], and [`ReadBack`] makes the

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use weft_model::links::Topology;
 use weft_testnet::overlay::place;
-use weft_testnet::simulator::PlannedUser;
+use weft_testnet::shadow::PlannedUser;
 
 use crate::cci::{Arm, Links, Traffic};
 use crate::experiment::json;

@@ -13,8 +13,8 @@ use weft_testnet::net;
 use weft_testnet::network::Program;
 use weft_testnet::overlay::place;
 use weft_testnet::programs::weft_program;
-use weft_testnet::simulator::graph;
-use weft_testnet::simulator::network::LEAST_SETTLE;
+use weft_testnet::shadow::graph;
+use weft_testnet::shadow::network::LEAST_SETTLE;
 
 use super::plan::{Choice, Plan, Simulation};
 use super::simulation::{Settings, Writer};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use weft_testnet::simulator::{CONFIGURATION, DATA, HOSTS, records_of};
+use weft_testnet::shadow::{CONFIGURATION, DATA, HOSTS, records_of};
 
 use super::plan::{Plan, Simulation};
 use crate::cci::{Cell, Client, Results, Testbed};

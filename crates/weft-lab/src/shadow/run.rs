@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use weft_testnet::simulator::{simulate_in, version};
+use weft_testnet::shadow::{simulate_in, version};
 
 use super::prepare::Prepare;
 use super::read;

@@ -13,11 +13,11 @@ use weft_testnet::network::Program;
 use weft_testnet::nodes::torrc::{Common, Owner, params_lines};
 use weft_testnet::overlay::SERVER_PORT;
 use weft_testnet::overlay::place::{self, DIR_PORT, Place, Role, SOCKS_PORT};
-use weft_testnet::simulator::network::{
+use weft_testnet::shadow::network::{
     ALL_LINES, END, INTERVAL, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES, apart,
     create_authority, create_private, template, write,
 };
-use weft_testnet::simulator::{Network, PlannedUser, RECORDS};
+use weft_testnet::shadow::{Network, PlannedUser, RECORDS};
 
 use super::plan::Simulation;
 use crate::cci::{Arm, consensus_params};

@@ -4,7 +4,7 @@
 //! [`Nodes::start`] takes a [`Spec`] for each. The authority is first; clients start when the consensus lists every
 //! relay, and all is up when every exit knows every relay. What a client must be able to do before it counts as working
 //! is the caller's to wait for: [`up`](crate::up) puts all nodes on loopback and fetches through each client,
-//! [`overlay`](crate::overlay) puts each on a host of a testbed and waits for circuits. [`simulator`](crate::simulator)
+//! [`overlay`](crate::overlay) puts each on a host of a testbed and waits for circuits. [`shadow`](crate::shadow)
 //! writes torrcs and starts nothing.
 
 mod http;

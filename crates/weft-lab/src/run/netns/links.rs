@@ -37,7 +37,7 @@ pub(super) const NETNS: Room = Room {
 /// Of the simulator Shadow.
 pub(in super::super) const SHADOW: Room = Room {
     testbed: "shadow",
-    most_hosts: weft_testnet::simulator::MAX_HOSTS - 1,
+    most_hosts: weft_testnet::shadow::MAX_HOSTS - 1,
 };
 
 /// The hosts of a scenario and the authority's, and what joins them.

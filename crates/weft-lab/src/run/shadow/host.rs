@@ -13,8 +13,8 @@ use weft_model::traffic::records::json_lines;
 use weft_testnet::control::Control;
 use weft_testnet::nodes::close_circuits;
 use weft_testnet::overlay::place::{CONTROL_PORT, SOCKS_PORT};
-use weft_testnet::simulator::RECORDS;
-use weft_testnet::simulator::network::write;
+use weft_testnet::shadow::RECORDS;
+use weft_testnet::shadow::network::write;
 use weft_testnet::stop::Stop;
 
 use super::super::netns::circuits::Watch;

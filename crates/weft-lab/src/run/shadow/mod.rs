@@ -1,5 +1,5 @@
 //! One job in the simulator Shadow: relays and clients are processes, the clock, TCP and the lines are Shadow's
-//! ([`weft_testnet::simulator`]).
+//! ([`weft_testnet::shadow`]).
 //!
 //! The network is the one of virtual time and of `netns`: [`Scenario::setup`](weft_virtual::Scenario::setup) draws hosts, users, when they begin
 //! and their servers. A job is a folder that Shadow runs, by [`Simulations::run`] or by hand; `write.rs` makes it, the

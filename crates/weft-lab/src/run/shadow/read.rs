@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::de::DeserializeOwned;
-use weft_testnet::simulator::{PlannedUser, records_of};
+use weft_testnet::shadow::{PlannedUser, records_of};
 use weft_virtual::results::CircuitResults;
 use weft_virtual::{Results, Scenario, Setup};
 

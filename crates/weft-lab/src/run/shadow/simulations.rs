@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use weft_model::traffic::Model;
-use weft_testnet::simulator::network::{CONFIGURATION, DATA, HOSTS};
-use weft_testnet::simulator::{LOG, MISSING, installed, program, simulate_in};
+use weft_testnet::shadow::network::{CONFIGURATION, DATA, HOSTS};
+use weft_testnet::shadow::{LOG, MISSING, installed, program, simulate_in};
 
 use super::super::job::{Job, Measured};
 use super::super::netns::{check_arms, links};

@@ -13,8 +13,8 @@ use weft_model::links::Topology;
 use weft_testnet::network::Program;
 use weft_testnet::nodes::torrc::{Common, Duty, Owner};
 use weft_testnet::nodes::{AUTHORITY, Spec};
-use weft_testnet::simulator::Network;
-use weft_testnet::simulator::network::{
+use weft_testnet::shadow::Network;
+use weft_testnet::shadow::network::{
     ALL_LINES, END, EPOCH, INTERVAL, LEAST_SETTLE, Process, RELAY_LINES, RESOLV_CONF, WEFT_LINES,
     apart, create_authority, create_private, create_relay, template, write as write_file,
 };
