@@ -277,7 +277,7 @@ impl DirRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extrainfo::PERIOD;
+    use crate::extrainfo::moment::PERIOD;
     use proptest::prelude::*;
     use rand::SeedableRng as _;
     use rand_chacha::ChaCha8Rng;

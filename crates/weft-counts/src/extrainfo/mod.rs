@@ -32,10 +32,6 @@ pub use dirreq::{DirRequests, Download, Response, Way};
 pub use distinct::Distinct;
 pub use exits::{PortTraffic, PortUse};
 pub use file::StatsFile;
+pub use moment::PERIOD;
 pub use padding::PaddingTotals;
 pub use statistics::{GeoipDigests, OverloadSeen, Statistics, Switches};
-
-use std::time::Duration;
-
-/// The time over which is counted (C tor `WRITE_STATS_INTERVAL`).
-pub const PERIOD: Duration = Duration::from_secs(24 * 3600);

@@ -6,7 +6,8 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime};
 
-use crate::extrainfo::PERIOD;
+/// The time over which is counted (C tor `WRITE_STATS_INTERVAL`).
+pub const PERIOD: Duration = Duration::from_secs(24 * 3600);
 
 /// `YYYY-MM-DD HH:MM:SS`, in UTC.
 const FORMAT: &[BorrowedFormatItem<'_>] =

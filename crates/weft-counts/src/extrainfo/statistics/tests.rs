@@ -6,8 +6,8 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::extrainfo::PERIOD;
 use crate::extrainfo::exits::PortUse;
+use crate::extrainfo::moment::PERIOD;
 use crate::extrainfo::moment::parse;
 
 const HOUR: Duration = Duration::from_secs(3600);
