@@ -63,7 +63,7 @@ impl Answer {
         now: SystemTime,
         peer: IpAddr,
     ) -> Self {
-        let found = find(&documents.held(), request, now);
+        let found = documents.read(|held| find(held, request, now));
         // What is made while it is sent, or read from a file of many, ends with the stream, as C tor's does.
         let length;
         let (body, coding, lifetime, vary) = match found {

@@ -35,27 +35,26 @@ impl From<Shown<'_>> for Part {
 
 /// The descriptor of a relay: our own, or what the consensus lists.
 pub fn descriptor_of(documents: &CachedDocuments, relay: &RsaIdentity) -> Option<Vec<u8>> {
-    let part = descriptor(&documents.held(), relay).map(Part::from)?;
+    let part = documents.read(|held| descriptor(held, relay).map(Part::from))?;
     read(part)
 }
 
 /// The descriptors that the consensus lists, and our own.
 pub fn descriptors(documents: &CachedDocuments) -> Vec<u8> {
-    let parts = all(&documents.held()).into_iter().map(Part::from).collect();
+    let parts = documents.read(|held| all(held).into_iter().map(Part::from).collect());
     join(parts)
 }
 
 /// The same, each with the bandwidth histories of its extra-info document before its signature
 /// (`munge_extrainfo_into_routerinfo`).
 pub fn descriptors_with_histories(documents: &CachedDocuments) -> Vec<u8> {
-    let parts: Vec<(Part, Option<Part>)> = {
-        let held = documents.held();
+    let parts: Vec<(Part, Option<Part>)> = documents.read(|held| {
         let with_extra = |shown: Shown<'_>| {
-            let extra = extra_info_of(&held, &shown);
+            let extra = extra_info_of(held, &shown);
             (Part::from(shown), extra)
         };
-        all(&held).into_iter().map(with_extra).collect()
-    };
+        all(held).into_iter().map(with_extra).collect()
+    });
     let mut text = Vec::new();
     for (part, extra) in parts {
         let Some(descriptor) = read(part) else {
@@ -75,19 +74,17 @@ pub fn descriptors_with_histories(documents: &CachedDocuments) -> Vec<u8> {
 
 /// The extra-info document with this digest.
 pub fn extra_info(documents: &CachedDocuments, digest: &[u8; 20]) -> Option<Vec<u8>> {
-    let part = {
-        let held = documents.held();
-        match &held.own {
-            Some((_, _, Some(own))) if own.digest == *digest => Part::Text(own.text.clone()),
-            _ => Part::from(held.extra_infos.get(digest)?),
-        }
-    };
-    read(part)
+    let part = documents.read(|held| match &held.own {
+        Some((_, _, Some(own))) if own.digest == *digest => Some(Part::Text(own.text.clone())),
+        _ => held.extra_infos.get(digest).map(Part::from),
+    });
+    read(part?)
 }
 
 /// What a DirPort answers to `/tor/server/WHICH`; `None`: it has none of these.
 pub fn servers(documents: &CachedDocuments, which: &str, now: SystemTime) -> Option<Vec<u8>> {
-    let found = descriptors::find(&documents.held(), DocumentKind::Descriptor, which, now);
+    let found =
+        documents.read(|held| descriptors::find(held, DocumentKind::Descriptor, which, now));
     match found {
         Found::Documents(parts, _) => Some(join(parts)),
         _ => None,

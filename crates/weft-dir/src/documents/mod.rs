@@ -159,8 +159,12 @@ impl Drop for Work<'_> {
 }
 
 impl CachedDocuments {
-    /// Everything.
-    pub fn held(&self) -> MutexGuard<'_, Held> {
+    /// Everything, to be read. Nobody else may be asked for it meanwhile.
+    pub fn read<T>(&self, f: impl FnOnce(&Held) -> T) -> T {
+        f(&self.held())
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
         // Nothing in it can be half done.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
