@@ -76,8 +76,10 @@ impl Place {
                 };
                 let mut overlay =
                     Overlay::start(topology, &testbed, &cast, options.patience, stop)?;
+                // Before packets are lost.
+                let server = serve(&overlay)?;
                 overlay.change(topology.as_ref().clone())?;
-                Place::Testbed(serve(&overlay)?, Box::new(overlay))
+                Place::Testbed(server, Box::new(overlay))
             }
             Way::Socks(address) => Place::Server(server()?, Some(*address)),
             Way::Direct => Place::Server(server()?, None),
