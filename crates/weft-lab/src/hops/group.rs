@@ -254,6 +254,8 @@ pub fn short(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn node(stack: &[&'static str]) -> (Group, &'static str) {
@@ -326,11 +328,27 @@ mod tests {
         assert_eq!(node(&["rustls::conn::x"]).0, Group::Networking);
     }
 
+    /// A module that moves takes its functions out of the group, and nothing else would tell.
+    #[test]
+    fn our_modules_of_networking_exist() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let ours = NETWORKING_PATHS
+            .iter()
+            .filter(|path| path.starts_with("weft_"));
+        for path in ours {
+            let (package, module) = path.split_once("::").unwrap_or((path, "lib"));
+            let source = crates.join(package.replace('_', "-")).join("src");
+            let module = source.join(module.replace("::", "/"));
+            let files = [module.with_extension("rs"), module.join("mod.rs")];
+            assert!(files.iter().any(|file| file.is_file()), "{path}");
+        }
+    }
+
     #[test]
     fn payloads_are_no_cryptography_of_onion_routing() {
         let stack = [
             "sha2::sha256::x86::compress",
-            "weft_testnet::traffic::download",
+            "weft_testnet::traffic::transfer::transfer",
         ];
         assert_eq!(classify(Program::Lab, stack).0, Group::Other);
         assert_eq!(classify(Program::Node, stack).0, Group::Crypto);
