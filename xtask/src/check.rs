@@ -1,6 +1,6 @@
 //! `cargo xtask check`: what a change can have broken, in a minute or two: formatting, clippy, and the tests of
-//! the crates that it touches and of those that depend on them. Networks of real processes, and experiments where no crate of
-//! the workbench is touched, are left to `cargo xtask test`.
+//! the crates that it touches and of those that depend on them. Networks of real processes are left to `cargo xtask test`,
+//! and experiments, too, where neither weft-lab nor what starts and drives its networks is touched.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -25,17 +25,20 @@ pub(crate) struct CheckArgs {
 const READ_BY: [(&str, &[&str]); 9] = [
     ("docs", &["xtask", "weft-config", "weft"]),
     ("tests", &["weft"]),
-    ("examples", &["weft", "weft-virtual", "weft-lab"]),
+    (
+        "examples",
+        &["weft", "weft-model", "weft-virtual", "weft-lab"],
+    ),
     ("packages", &["weft"]),
     ("bench", &["weft-measure", "weft-lab"]),
     ("README.md", &["xtask"]),
     ("CONTRIBUTING.md", &["xtask"]),
     ("CHANGELOG.md", &["xtask"]),
-    ("fuzz", &["weft-fuzz", "xtask"]),
+    ("fuzz", &["weft-fuzz", "weft-lab", "weft-model", "xtask"]),
 ];
 
-/// The experiments are run where one of these is touched.
-const WORKBENCH: [&str; 3] = ["weft-lab", "weft-load", "weft-testnet"];
+/// The experiments are run where one of these is touched: what they are, and what starts and drives their networks.
+const EXPERIMENTS_USE: [&str; 3] = ["weft-lab", "weft-load", "weft-testnet"];
 
 /// What `cargo metadata` prints, as far as it is read here.
 #[derive(Deserialize)]
@@ -100,7 +103,10 @@ fn filter(touched: Option<&BTreeSet<String>>) -> String {
         .iter()
         .map(|package| format!("rdeps(={package})"))
         .collect();
-    let experiments = match WORKBENCH.iter().any(|package| touched.contains(*package)) {
+    let experiments = match EXPERIMENTS_USE
+        .iter()
+        .any(|package| touched.contains(*package))
+    {
         true => "",
         false => " and not binary_id(weft-lab::it)",
     };
