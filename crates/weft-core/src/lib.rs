@@ -6,7 +6,7 @@
 //!
 //! Rooms, from below to above; each uses those before it alone:
 //!
-//! - [`address`] and [`slots`]: how what lives on threads is named, and the tables that it is in;
+//! - [`slots`] and [`address`]: the tables that what lives on threads is in, and how it is named;
 //! - [`limits`]: limits against floods; [`memory`]: where cells and bytes wait, and what everything holds;
 //! - [`origin`]: circuits and streams that begin here, as the client thread orders them;
 //! - [`extensions`]: ABRA and padding machines; [`flow`]: flow and congestion control of circuits and streams;

@@ -21,8 +21,8 @@
 //! - `schedule`: when to fetch next, and how long to wait after a failure
 //! - [`task`]: the asynchronous task that drives all of these for a node, by [`command`]s and events
 //!
-//! Only [`http`], [`client`] and [`task`] do input and output over the network and only [`cache`] and [`documents`] touch
-//! files, which `weft_datadir::file` writes; everything else is given its bytes, its time and its randomness.
+//! Only [`http`], [`client`] and [`task`] do input and output over the network and only [`cache`], [`descriptors`] and
+//! [`documents`] touch files, which `weft_datadir::file` writes; everything else is given its bytes, its time and its randomness.
 
 #![cfg_attr(
     not(test),

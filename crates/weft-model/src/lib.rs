@@ -5,7 +5,7 @@
 //! - [`traffic`]: what users do, both ends of their streams, and records of how these went
 //! - [`hosts`]: hosts with their lines, and TCP between them, in virtual time
 //!
-//! Real testbeds (`weft-lab`) and virtual ones (`weft-virtual`) take the same links and the same users from here.
+//! Real testbeds (`weft-testnet`, driven by `weft-load`) and virtual ones (`weft-virtual`) take the same links and the same users from here.
 #![cfg_attr(
     not(test),
     deny(

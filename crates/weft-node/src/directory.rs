@@ -1,4 +1,4 @@
-//! Makes `weft-dir`'s settings of the options of torrc.
+//! Makes the settings of `weft-dir` and `weft-authority` of the options of torrc.
 
 use std::net::SocketAddr;
 

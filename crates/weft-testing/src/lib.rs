@@ -1,5 +1,5 @@
 //! What the tests of several crates share: [`not_run!`], [`real_document`], and [`ctor`], a real C tor
-//! that runs alone. Nothing that is shipped uses it; whole private networks are weft-lab's.
+//! that runs alone. Nothing that is shipped uses it; whole private networks are weft-testnet's.
 //!
 //! libtest knows passed, failed and ignored, and ignored is decided when the test is compiled. A test
 //! that finds only at run time that it lacks a privilege, a processor's instructions or a file would

@@ -11,10 +11,6 @@
 //! carry back.
 //!
 //! It is the ground of the testbed `virtual`: `weft-virtual` runs nodes on it.
-#![allow(
-    clippy::cast_possible_truncation,
-    reason = "times, rates and windows are integers of the same width, reckoned in a wider one"
-)]
 
 mod bytes;
 mod calls;

@@ -20,7 +20,7 @@ pub struct Program {
     path: PathBuf,
     overrides: Vec<String>,
     host: Option<Host>,
-    /// The weft-lab in which it runs, if it profiles itself when it is asked to (`hops::profile`).
+    /// The weft-lab in which it runs, if it profiles itself when it is asked to (`weft_lab::hops::profile`).
     profiler: Option<PathBuf>,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! What runs on a host follows from its name: `client…`, `entry…`, `middle…`, `exit…`, `authority` and `server`.
 //! Every circuit of a client goes through the entry that it has a link to, the middle relay and the exit; the
-//! server is for what users of the traffic models (`weft-model`) talk to, which `flows::overlay` starts.
+//! server is for what users of the traffic models (`weft-model`) talk to, which `weft_load::flows::overlay` starts.
 //!
 //! All nodes are run by one program, and an authority by Weft, which needs no C tor and less time.
 

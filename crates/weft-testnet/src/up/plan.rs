@@ -34,7 +34,7 @@ pub struct Plan {
     pub authority: Kind,
     /// The `weft` program.
     pub weft: PathBuf,
-    /// Weft's nodes profile themselves when they are asked to (`hops::profile`), and have a MetricsPort.
+    /// Weft's nodes profile themselves when they are asked to (`weft_lab::hops::profile`), and have a MetricsPort.
     pub profiled: bool,
     /// Which program's relays C tor's authority lists as directories of onion services (HSDir); mixed: all.
     pub hs_dirs: Kind,

@@ -74,8 +74,14 @@ impl Window {
 
     /// Bytes that may be on their way.
     #[must_use]
+    #[cfg_attr(
+        not(test),
+        expect(
+            clippy::cast_possible_truncation,
+            reason = "far below what a double holds exactly"
+        )
+    )]
     pub fn bytes(&self) -> u64 {
-        // Far below what a double holds exactly.
         self.cwnd as u64
     }
 
