@@ -100,9 +100,9 @@ pub struct Bootstrap {
 pub struct BootstrapProblem {
     /// The phase that does not end.
     pub stuck: Bootstrap,
-    /// What happened, in words.
+    /// The problem in words.
     pub message: &'static str,
-    /// The same as the control port names it.
+    /// The problem as the control port names it.
     pub reason: &'static str,
     /// Problems since the last progress.
     pub count: u32,

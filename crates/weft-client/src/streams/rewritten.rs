@@ -67,7 +67,7 @@ impl Rewritten {
         Ok((rewritten, mapped))
     }
 
-    /// The same for a reverse lookup, which maps do not change.
+    /// The destination of a reverse lookup, which maps do not change.
     pub(crate) fn reverse(asked: &Host) -> Self {
         Self {
             host: asked.clone(),

@@ -120,7 +120,7 @@ pub(crate) struct Backward {
     pub measured: Option<Box<Measured>>,
 }
 
-/// What a circuit moved ([`crate::circuit::activity`]).
+/// Bytes that a circuit moved ([`crate::circuit::activity`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
     /// Bytes in the current bin, in both directions.

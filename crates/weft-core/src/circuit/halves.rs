@@ -21,7 +21,7 @@ pub(crate) struct Halves {
     guests: HashMap<HalfAddr, HalfKey, AddrHasher>,
     /// The addresses of guests.
     addrs: HashMap<HalfKey, HalfAddr, AddrHasher>,
-    /// Those that hold this node's end of a circuit's keys: each circuit counted once.
+    /// The number of halves that hold this node's end of a circuit's keys: each circuit counted once.
     circuits: usize,
     /// The slot that [`trim`](Self::trim) goes on with.
     trim_next: usize,
@@ -183,12 +183,12 @@ impl Halves {
         self.slots.iter()
     }
 
-    /// How many live.
+    /// The number of halves that live.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many of these hold keys: the circuits, each counted once.
+    /// The number of circuits: of these halves, those that hold keys.
     pub(crate) fn circuits(&self) -> usize {
         self.circuits
     }

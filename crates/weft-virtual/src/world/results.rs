@@ -66,7 +66,7 @@ impl World {
         threads.map(Thread::sockets).sum()
     }
 
-    /// What came of it. Streams that are open are unfinished.
+    /// The results of the run. Streams that are still open count as unfinished.
     #[must_use]
     pub fn into_results(mut self) -> Results {
         let end = self.ground.elapsed();

@@ -8,7 +8,7 @@ pub const BIN: Duration = Duration::from_millis(100);
 /// w: the rate of a circuit is the most of the bins of this time (Schrock 2017, 3.1).
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// How often a circuit that asked gets a statement (Schrock 2017, 3.1).
+/// The time between two statements to a circuit that asked (Schrock 2017, 3.1).
 pub const INTERVAL: Duration = Duration::from_secs(5);
 
 /// [`INTERVAL`] in bins: circuits that asked are spread over them.
