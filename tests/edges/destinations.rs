@@ -1,12 +1,12 @@
 //! Servers that behave in every way that a destination can.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use socket2::{Domain, SockRef, Socket, Type};
 use weft_testnet::up::exit_address;
 
@@ -173,19 +173,23 @@ impl Hole {
     }
 }
 
-/// Sockets that exits have open for connections to this port: their states, as proc(5) numbers them.
+/// Sockets that exits have open for connections to this address: their states, as proc(5) numbers them. The kernel writes
+/// its table in parts, while connections of others come and go: one may be missing once, or be there twice.
 pub(crate) fn exit_sockets(to: SocketAddr) -> Result<Vec<String>> {
     let table = std::fs::read_to_string("/proc/net/tcp")?;
     let hex = |ip: Ipv4Addr| format!("{:08X}", u32::from_le_bytes(ip.octets()));
     let exits = [0, 1].map(|number| hex(exit_address(number)));
-    let port = format!(":{:04X}", to.port());
+    let IpAddr::V4(ip) = to.ip() else {
+        bail!("{to} is not in the table of IPv4");
+    };
+    let to = format!("{}:{:04X}", hex(ip), to.port());
     let sockets = table.lines().filter_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, local, remote, state, _, _, _, _, _, inode, ..] = words.as_slice() else {
             return None;
         };
         // What the kernel alone still has to do with has no inode.
-        let open = *inode != "0" && remote.ends_with(&port);
+        let open = *inode != "0" && *remote == to;
         let exits = exits.iter().any(|ip| local.starts_with(ip.as_str()));
         (open && exits).then(|| (*state).to_owned())
     });

@@ -76,7 +76,9 @@ fn a_destination_that_reads_nothing_is_left_when_the_circuit_has_gone() {
         stream.set_write_timeout(Some(Duration::from_secs(1)))?;
         // As much as windows and queues take; the rest would wait for ever.
         while stream.write(&[1; 65_536]).is_ok() {}
-        ensure!(exit_sockets(far.address)? == [ESTABLISHED]);
+        until("one connection of an exit, no more", || {
+            Ok(exit_sockets(far.address)? == [ESTABLISHED])
+        })?;
         net.bystander("unread", 100_000)?;
         let circuit = opened.split(' ').nth(3).context("no circuit")?;
         let mut control = net.client()?.controller()?;

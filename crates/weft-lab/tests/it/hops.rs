@@ -36,11 +36,14 @@ fn check_one(results: &Value, hops: u64, control: &Value, role: &str) {
     assert_eq!(found["circuits"], 2);
     assert!(number("mbit") > 0.0, "{found:#}");
     assert!(number("cpu_s_per_gb") > 0.0, "{found:#}");
-    assert!(found["samples"].as_u64().unwrap() > 0, "{found:#}");
+    // Without Tor a transfer takes some ticks of the clock that samples: there may be none.
+    let sampled = found["samples"].as_u64().unwrap() > 0;
+    assert!(sampled || role == "lab", "{found:#}");
+    let whole = if sampled { 1.0 } else { 0.0 };
     let all = number("crypto") + number("networking") + number("other");
-    assert!((all - 1.0).abs() < 1e-6, "{found:#}");
+    assert!((all - whole).abs() < 1e-6, "{found:#}");
     let functions = found["top_functions"].as_array().unwrap();
-    assert!(!functions.is_empty());
+    assert_eq!(functions.is_empty(), !sampled);
     for one in functions {
         assert!(one["percent"].as_f64().unwrap() > 0.0, "{one}");
         assert!(!one["name"].as_str().unwrap().is_empty(), "{one}");
@@ -79,7 +82,6 @@ fn every_role_is_profiled_over_each_number_of_hops() {
         "throughput.svg",
         "shares.svg",
         "pies.svg",
-        "flame-0-lab.svg",
         "flame-1-relay.svg",
         "flame-3-middle.svg",
     ] {
