@@ -13,7 +13,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::linted;
+use crate::linted::{self, Program};
 
 /// Memory past which a target has failed, in MiB.
 const RSS_LIMIT_MIB: u32 = 2048;
@@ -38,21 +38,35 @@ pub(crate) struct FuzzArgs {
 
 /// `cargo xtask fuzz [--seconds N] [--seed N] [TARGET]`.
 pub(crate) fn run(args: &FuzzArgs) -> Result<()> {
-    run_each(args.seconds, args.seed, args.target.as_deref())
+    let effort = Effort {
+        seconds: args.seconds,
+        inputs: None,
+    };
+    run_each(effort, args.seed, args.target.as_deref())
+}
+
+/// How long a target is fuzzed at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Seconds; 0: the corpus only.
+    pub(crate) seconds: u64,
+    /// Inputs, those of the corpus with them.
+    pub(crate) inputs: Option<u64>,
 }
 
 /// Builds the targets and runs each over its corpus, then over what libFuzzer makes
-/// of it, for `seconds`; all targets, or the one named. 0 seconds: the corpus only.
+/// of it, with this effort; all targets, or the one named.
 /// What it makes begins with `seed`; without one, with chance.
 ///
 /// As many run at once as there are processors. Inputs that reach new code go to
 /// `fuzz/found/TARGET`, never into the committed corpus; inputs that fail go to
 /// `fuzz/artifacts/TARGET`. Fails when any target fails, naming it and the input.
-pub(crate) fn run_each(seconds: u64, seed: Option<u32>, target: Option<&str>) -> Result<()> {
+pub(crate) fn run_each(effort: Effort, seed: Option<u32>, target: Option<&str>) -> Result<()> {
     let targets = targets(target)?;
     build_selected(&targets)?;
     println!(
-        "Fuzzing, {seconds} s for each of {} targets:",
+        "Fuzzing, {} s at most for each of {} targets:",
+        effort.seconds,
         targets.len()
     );
 
@@ -60,7 +74,7 @@ pub(crate) fn run_each(seconds: u64, seed: Option<u32>, target: Option<&str>) ->
     let worker = || {
         let mut failures = Vec::new();
         while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match run_one(target, seconds, seed) {
+            match run_one(target, effort, seed) {
                 Ok(summary) => println!("  {target}: {summary}"),
                 Err(error) => {
                     println!("  {target}: FAILED");
@@ -126,24 +140,44 @@ fn build_selected(targets: &[String]) -> Result<()> {
     let mut cargo = linted::cargo()?;
     cargo
         .env(linted::WRAPPER, fuzz_dir().join("rustc-cov"))
-        .env("CLIPPY_DRIVER", linted::compiler()?)
-        // Not the package alone: features, and so the dependencies, shall be those of the dev build.
+        .env("CLIPPY_DRIVER", linted::compiler()?);
+    compile(&mut cargo, targets)?.clean()
+}
+
+/// Builds all targets by this cargo; the result is their programs.
+///
+/// # Errors
+///
+/// One of them does not compile.
+pub(crate) fn build_by(cargo: &mut Command) -> Result<impl Iterator<Item = Program>> {
+    let targets = targets(None)?;
+    let programs = compile(cargo, &targets)?.into_programs();
+    Ok(programs.filter(move |program| targets.contains(&program.target)))
+}
+
+fn compile(cargo: &mut Command, targets: &[String]) -> Result<linted::Build> {
+    // Not the package alone: features, and so the dependencies, shall be those of the dev build.
+    cargo
         .args(["build", "--quiet", "--workspace"])
         .arg("--target-dir")
         .arg(target_dir());
     for target in targets {
         cargo.args(["--bin", target]);
     }
-    let build = linted::build(&mut cargo).context(
+    linted::build(cargo).context(
         "building the fuzz targets failed; each file of fuzz/fuzz_targets needs its line \
          in fuzz/Cargo.toml, and libFuzzer needs a C++ compiler (Debian: g++)",
-    )?;
-    build.clean()
+    )
+}
+
+/// The examples of what a target reads.
+pub(crate) fn corpus(target: &str) -> PathBuf {
+    fuzz_dir().join("corpus").join(target)
 }
 
 /// Runs one target, and returns a short summary.
-fn run_one(target: &str, seconds: u64, seed: Option<u32>) -> Result<String> {
-    let corpus = fuzz_dir().join("corpus").join(target);
+fn run_one(target: &str, effort: Effort, seed: Option<u32>) -> Result<String> {
+    let corpus = corpus(target);
     let inputs = fs::read_dir(&corpus).map_or(0, Iterator::count);
     ensure!(
         inputs > 0,
@@ -160,10 +194,12 @@ fn run_one(target: &str, seconds: u64, seed: Option<u32>) -> Result<String> {
 
     let program = target_dir().join("debug").join(target);
     let mut command = Command::new(&program);
-    match seconds {
+    match effort.seconds {
         // libFuzzer takes 0 for "without end".
         0 => command.arg("-runs=0"),
-        _ => command.arg(format!("-max_total_time={seconds}")),
+        seconds => command
+            .arg(format!("-max_total_time={seconds}"))
+            .args(effort.inputs.map(|inputs| format!("-runs={inputs}"))),
     };
     let status = command
         .current_dir(root())
@@ -250,7 +286,7 @@ mod tests {
     #[test]
     fn every_target_has_examples() {
         for target in targets(None).unwrap() {
-            let corpus = fuzz_dir().join("corpus").join(&target);
+            let corpus = corpus(&target);
             let inputs = fs::read_dir(&corpus).map_or(0, Iterator::count);
             assert!(inputs > 0, "no inputs in {}", corpus.display());
         }

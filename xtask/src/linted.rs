@@ -17,18 +17,32 @@ pub(crate) const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
 /// Programs and warnings of a build.
 #[derive(Debug, Default)]
 pub(crate) struct Build {
-    /// Programs by the names of their targets.
-    programs: Vec<(String, PathBuf)>,
+    programs: Vec<Program>,
     /// Warnings as the compiler writes them, each once: a library is compiled with and without its tests.
     warnings: BTreeSet<String>,
+}
+
+/// A program that cargo has built.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// The name of its target.
+    pub(crate) target: String,
+    /// The folder of its crate.
+    pub(crate) folder: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Build {
     /// The program of a target.
     pub(crate) fn program(&self, target: &str) -> Option<&Path> {
         let mut programs = self.programs.iter();
-        let (_, program) = programs.find(|(name, _)| name == target)?;
-        Some(program)
+        let program = programs.find(|program| program.target == target)?;
+        Some(&program.path)
+    }
+
+    /// All programs.
+    pub(crate) fn into_programs(self) -> impl Iterator<Item = Program> {
+        self.programs.into_iter()
     }
 
     /// Fails if something was found.
@@ -48,8 +62,16 @@ impl Build {
     /// Takes one line of what cargo reports; the result: what a person should read of it.
     fn take(&mut self, line: &str) -> Option<String> {
         match serde_json::from_str(line).ok()? {
-            Report::Artifact { target, executable } => {
-                self.programs.push((target.name, executable?));
+            Report::Artifact {
+                target,
+                manifest_path,
+                executable,
+            } => {
+                self.programs.push(Program {
+                    target: target.name,
+                    folder: manifest_path.parent()?.to_owned(),
+                    path: executable?,
+                });
                 None
             }
             Report::Message { message } => {
@@ -74,6 +96,7 @@ enum Report {
     #[serde(rename = "compiler-artifact")]
     Artifact {
         target: Target,
+        manifest_path: PathBuf,
         executable: Option<PathBuf>,
     },
     #[serde(rename = "compiler-message")]
@@ -192,8 +215,8 @@ mod tests {
     fn programs_are_known_by_their_targets() {
         let mut build = Build::default();
         for line in [
-            r#"{"reason":"compiler-artifact","target":{"name":"networks"},"executable":"/t/networks-1"}"#,
-            r#"{"reason":"compiler-artifact","target":{"name":"weft-cell"},"executable":null}"#,
+            r#"{"reason":"compiler-artifact","target":{"name":"networks"},"manifest_path":"/c/Cargo.toml","executable":"/t/networks-1"}"#,
+            r#"{"reason":"compiler-artifact","target":{"name":"weft-cell"},"manifest_path":"/c/Cargo.toml","executable":null}"#,
             r#"{"reason":"compiler-message","message":{"level":"warning","spans":[],"rendered":"2 warnings emitted"}}"#,
             r#"{"reason":"build-finished","success":true}"#,
             "no JSON",

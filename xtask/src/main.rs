@@ -1,6 +1,7 @@
-//! What developers run: `cargo xtask demo | bench | roles | chaos | test | check | flaky | fuzz | instructions | wheel | deb | pack`.
+//! What developers run: `cargo xtask demo | bench | roles | chaos | test | check | flaky | coverage | fuzz | instructions | wheel | deb | pack`.
 
 mod check;
+mod coverage;
 mod deb;
 mod flaky;
 mod fuzz;
@@ -51,6 +52,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Run all tests again and again, and list those that fail now and then.
     Flaky(flaky::FlakyArgs),
+    /// Count the lines of the deciding crates that tests, chaos and fuzzing's corpora reach.
+    Coverage(coverage::CoverageArgs),
     /// Fuzz the parsers and state machines.
     Fuzz(fuzz::FuzzArgs),
     /// Count instructions for each relayed cell, and compare with what was recorded.
@@ -82,6 +85,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Test(args) => interrupt::handle().and_then(|()| test::run(&args)),
         Command::Check(args) => interrupt::handle().and_then(|()| check::run(&args)),
         Command::Flaky(args) => interrupt::handle().and_then(|()| flaky::run(&args)),
+        Command::Coverage(args) => coverage::run(&args),
         Command::Fuzz(args) => fuzz::run(&args),
         Command::Instructions(args) => instructions::run(&args),
         Command::Wheel(args) => wheel::run(&args),
