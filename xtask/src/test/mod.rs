@@ -93,7 +93,7 @@ const STEPS: [Step; 15] = [
 /// Where the fuzzing of a test run starts, and how many inputs each target gets: a test finds what the last one found, also
 /// on a faster machine, and `cargo xtask fuzz` is there to find more.
 const FUZZ_SEED: u32 = 1;
-const FUZZ_INPUTS: u64 = 50_000;
+const FUZZ_INPUTS: u64 = 20_000;
 
 /// Modules of `tests/` whose tests share a private network, or Stem's ports, which `networks` runs.
 const PRIVATE_NETWORK: &str = "private_network";
@@ -230,14 +230,18 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
             let _ = begun.recv();
             giving_way(move || {
                 for step in others {
+                    let unless_interrupted = |name: &str, run: &dyn Fn() -> Result<Outcome>| {
+                        if !interrupt::asked() {
+                            summary.run(name, &alone(&[step]), run);
+                        }
+                    };
                     if step == Step::Fuzz {
-                        let build = || fuzz::build().map(|()| Outcome::Passed);
-                        summary.run("fuzz, build", &alone(&[step]), build);
+                        unless_interrupted("fuzz, build", &|| {
+                            fuzz::build().map(|()| Outcome::Passed)
+                        });
                         let _ = ended.recv();
                     }
-                    if !interrupt::asked() {
-                        summary.run(&step.name(), &alone(&[step]), || step.run(args));
-                    }
+                    unless_interrupted(&step.name(), &|| step.run(args));
                 }
             })
         });
