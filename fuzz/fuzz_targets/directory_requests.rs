@@ -1,4 +1,4 @@
-//! What clients ask a relay's directory, and what they are answered.
+//! What clients ask a relay's directory, and what they are answered; heads of what relays post to an authority.
 //!
 //! Input: the head of an HTTP request.
 #![no_main]
@@ -30,11 +30,29 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_222_800)
 }
 
+/// Refused: a head with two lengths that differ, of which two readers may take either.
+fn check_two_lengths(input: &[u8], length: usize) {
+    let behind = input
+        .iter()
+        .position(|byte| *byte == b'\n')
+        .expect("a line")
+        + 1;
+    let (request, headers) = input.split_at(behind);
+    let other = length.wrapping_add(1);
+    let lengths = format!("Content-Length: {length}\r\ncontent-length: {other}\r\n");
+    let head = [request, lengths.as_bytes(), headers].concat();
+    assert!(matches!(parse(&head), Parsed::Bad(400, _)));
+}
+
 fuzz_target!(|input: &[u8]| {
     let request = match parse(input) {
         Parsed::Get(request) => request,
-        // `hs_uploads` goes on with these.
-        Parsed::Post(upload) => return assert!(upload.head <= input.len()),
+        // `hs_uploads` and `authority_posts` go on with these.
+        Parsed::Post(upload) => {
+            assert!(upload.head <= input.len());
+            assert!(upload.path.starts_with('/'));
+            return check_two_lengths(input, upload.length);
+        }
         // What is no request stays none with more bytes behind it.
         Parsed::Bad(status, _) => return assert!((400..500).contains(&status)),
         Parsed::Partial => return,

@@ -18,11 +18,12 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use weft_dir::PairSocket;
 use weft_dir::clock::{Clock, SystemClock};
 use weft_dir::command::Severity;
-use weft_dir::http::{Compression, head_may_end, http_date, parse_date};
+use weft_dir::http::{Compression, http_date};
 use weft_dir::sockets::Sockets;
 use weft_dircache::budget::{Budget, Charge};
 use weft_dircache::pieces::{Part, Pieces};
-use weft_dircache::server::{Asker, BUSY};
+use weft_dircache::request::{Parsed, Request};
+use weft_dircache::server::{Asker, BUSY, read_head};
 use weft_share::{Places, network};
 
 use crate::authority::storage::Storage;
@@ -36,8 +37,6 @@ pub(super) const AT_ONCE: usize = 1024;
 /// Of these, those that came whole and do not give way to others. Not all, since a peer may ask and not
 /// read the answer.
 const ANSWERED_AT_ONCE: usize = AT_ONCE / 2;
-/// Bytes of a request's head.
-const MAX_HEAD: usize = 16 << 10;
 /// Bytes of an upload: a descriptor and an extra-info document, with room.
 const MAX_BODY: usize = 256 << 10;
 /// Time for a request and its answer.
@@ -46,8 +45,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Bytes of an answer made and written at once.
 const CHUNK: usize = 16 << 10;
-/// Headers looked at.
-const MAX_HEADERS: usize = 64;
 /// Streams that wait to be served.
 const QUEUE: usize = 256;
 
@@ -281,160 +278,84 @@ impl AuthorityServer {
         }
     }
 
-    fn answer(&self, request: &Request, peer: IpAddr, limited: bool) -> (String, Pieces) {
+    fn answer(&self, asked: &Asked, peer: IpAddr, limited: bool) -> (String, Pieces) {
         let now = self.clock.wall();
+        let plain = |answer| encode(&answer, Compression::Identity, now, peer);
+        let request = match asked {
+            Asked::Post { path, body } => return plain(self.post(path, body, peer, now)),
+            Asked::Get(request) => request,
+        };
         if limited
-            && request.upload.is_none()
             && self.busy.load(Ordering::Relaxed)
             && !self.authority().answers_under_load(peer)
         {
-            let busy = Answer::short(503, BUSY);
-            return encode(&busy, Compression::Identity, now, peer);
+            return plain(Answer::short(503, BUSY));
         }
-        let answer = match &request.upload {
-            Some(_) if request.path != "/tor/" => Answer::short(404, "Not found"),
-            Some(body) => {
-                let (answer, has_news) = {
-                    let mut authority = self.authority();
-                    (
-                        authority.post(body, network(peer), now),
-                        authority.take_news(),
-                    )
-                };
-                if has_news {
-                    self.posted.notify_one();
-                }
-                answer
-            }
-            None => self.authority().get(&request.path, now),
-        };
+        let answer = self.authority().get(&request.path, now);
         let old = request.since.zip(answer.modified);
         if answer.status == 200 && old.is_some_and(|(since, modified)| modified <= since) {
-            let unchanged = Answer::short(304, "Not modified");
-            return encode(&unchanged, Compression::Identity, now, peer);
+            return plain(Answer::short(304, "Not modified"));
         }
-        let coding = match answer.page {
-            true => Compression::Identity,
-            false => request.coding,
+        let coding = match request.accepts.has(Compression::Deflate) && !answer.page {
+            true => Compression::Deflate,
+            false => Compression::Identity,
         };
         encode(&answer, coding, now, peer)
     }
+
+    fn post(&self, path: &str, body: &[u8], peer: IpAddr, now: SystemTime) -> Answer {
+        if path != "/tor/" {
+            return Answer::short(404, "Not found");
+        }
+        let (answer, has_news) = {
+            let mut authority = self.authority();
+            (
+                authority.post(body, network(peer), now),
+                authority.take_news(),
+            )
+        };
+        if has_news {
+            self.posted.notify_one();
+        }
+        answer
+    }
 }
 
-/// A request that we understand.
-struct Request {
-    /// Path, without `.z`.
-    path: String,
-    /// The body of a POST.
-    upload: Option<Vec<u8>>,
-    /// `If-Modified-Since`.
-    since: Option<SystemTime>,
-    /// How the answer may be compressed.
-    coding: Compression,
+/// A request that came whole.
+enum Asked {
+    Get(Request),
+    Post { path: String, body: Vec<u8> },
 }
 
 /// Reads a request; the inner error is an answer.
 async fn read_request(
-    stream: &mut (impl AsyncRead + Unpin),
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     charge: &Charge,
-) -> io::Result<Result<Request, Answer>> {
-    let bad = |reason: &'static str| Ok(Err(Answer::short(400, reason)));
-    let mut bytes = Vec::new();
-    let (mut request, begin, length) = loop {
-        let before = bytes.len();
+) -> io::Result<Result<Asked, Answer>> {
+    let bad = |status, reason: &'static str| Ok(Err(Answer::short(status, reason)));
+    let (upload, mut bytes) = match read_head(stream, charge).await? {
+        Some((Parsed::Get(request), _)) => return Ok(Ok(Asked::Get(request))),
+        Some((Parsed::Post(upload), bytes)) => (upload, bytes),
+        Some((Parsed::Bad(status, reason), _)) => return bad(status, reason),
+        Some((Parsed::Partial, _)) | None => return bad(400, "Bad request"),
+    };
+    if upload.length > MAX_BODY {
+        return bad(400, "Router descriptor was too large.");
+    }
+    bytes.drain(..upload.head);
+    while bytes.len() < upload.length {
         if stream.read_buf(&mut bytes).await? == 0 {
-            return bad("Bad request");
+            return bad(400, "Bad request");
         }
         if !charge.set(bytes.capacity()) {
-            return Ok(Err(Answer::short(503, BUSY)));
-        }
-        if head_may_end(&bytes, before) {
-            match parse_head(&bytes) {
-                Err(answer) => return Ok(Err(answer)),
-                Ok(Some(head)) => break head,
-                Ok(None) => {}
-            }
-        }
-        if bytes.len() > MAX_HEAD {
-            return bad("Bad request");
-        }
-    };
-    if request.upload.is_some() {
-        if length > MAX_BODY {
-            return bad("Router descriptor was too large.");
-        }
-        bytes.drain(..begin);
-        while bytes.len() < length {
-            if stream.read_buf(&mut bytes).await? == 0 {
-                return bad("Bad request");
-            }
-            if !charge.set(bytes.capacity()) {
-                return Ok(Err(Answer::short(503, BUSY)));
-            }
-        }
-        bytes.truncate(length);
-        request.upload = Some(bytes);
-    }
-    Ok(Ok(request))
-}
-
-/// The head of a request, where it ends, and how long the body is. `None`: it is not whole yet.
-fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Answer> {
-    let bad = || Answer::short(400, "Bad request");
-    if matches!(bytes.first(), Some(b'\r' | b'\n')) {
-        return Err(bad());
-    }
-    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut parsed = httparse::Request::new(&mut headers);
-    let begin = match parsed.parse(bytes) {
-        Ok(httparse::Status::Complete(begin)) => begin,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err(bad()),
-    };
-    let (method, path) = parsed.method.zip(parsed.path).ok_or_else(bad)?;
-    // A proxy's way of asking.
-    let path = match path.strip_prefix("http://") {
-        Some(rest) => rest
-            .find('/')
-            .and_then(|at| rest.get(at..))
-            .ok_or_else(bad)?,
-        None => path,
-    };
-    let (path, compressed) = match path.strip_suffix(".z") {
-        Some(path) => (path, true),
-        None => (path, false),
-    };
-    let upload = match method {
-        "GET" => None,
-        "POST" => Some(Vec::new()),
-        _ => return Err(bad()),
-    };
-    let (mut length, mut since, mut accepted) = (0, None, None);
-    for header in parsed.headers.iter() {
-        let Ok(value) = std::str::from_utf8(header.value) else {
-            continue;
-        };
-        match header.name.to_ascii_lowercase().as_str() {
-            "content-length" => length = value.trim().parse().map_err(|_| bad())?,
-            "if-modified-since" => since = parse_date(value),
-            "accept-encoding" => {
-                let mut codings = value.split(',').map(str::trim);
-                accepted = Some(codings.any(|coding| coding.eq_ignore_ascii_case("deflate")));
-            }
-            _ => {}
+            return bad(503, BUSY);
         }
     }
-    let coding = match accepted.unwrap_or(compressed) {
-        true => Compression::Deflate,
-        false => Compression::Identity,
-    };
-    let request = Request {
-        path: path.to_owned(),
-        upload,
-        since,
-        coding,
-    };
-    Ok(Some((request, begin, length)))
+    bytes.truncate(upload.length);
+    Ok(Ok(Asked::Post {
+        path: upload.path,
+        body: bytes,
+    }))
 }
 
 /// The head of an answer, and its body.

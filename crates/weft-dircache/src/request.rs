@@ -51,7 +51,8 @@ impl Accepts {
         Self(self.0 | Self::bit(compression))
     }
 
-    pub(super) fn has(self, compression: Compression) -> bool {
+    /// Whether this compression may be used.
+    pub fn has(self, compression: Compression) -> bool {
         compression == Compression::Identity || self.0 & Self::bit(compression) != 0
     }
 

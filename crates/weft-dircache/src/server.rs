@@ -171,7 +171,7 @@ impl CacheServer {
     ) -> io::Result<()> {
         let asked = tokio::select! {
             biased;
-            asked = read_request(stream, charge) => asked?,
+            asked = read_head(stream, charge) => asked?,
             () = self.clock.sleep(REQUEST_TIME) => return Ok(()),
         };
         let Some((parsed, bytes)) = asked else {
@@ -208,7 +208,7 @@ impl CacheServer {
                 }
             }
             Parsed::Bad(status, reason) => Answer::short(status, reason, now),
-            // `read_request` goes on until it is whole.
+            // `read_head` goes on until it is whole.
             Parsed::Partial => return Ok(()),
         };
         place.prove();
@@ -244,8 +244,13 @@ impl CacheServer {
     }
 }
 
-/// Reads a whole head, or what is none, and what came with it; `None` if the other side goes away before.
-async fn read_request(
+/// Reads a request's head ([`parse`]) and returns it with all bytes that came, of which an upload's body begins behind
+/// the head. `None` if the other side closes the stream before. Memory is charged to `charge`; a head that finds no room
+/// is answered with 503.
+///
+/// # Errors
+/// The stream's.
+pub async fn read_head(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     charge: &Charge,
 ) -> io::Result<Option<(Parsed, Vec<u8>)>> {

@@ -19,7 +19,7 @@ const KEY_LIFETIME: Duration = Duration::from_secs(48 * 3600);
 const PAGE_LIFETIME: Duration = Duration::from_secs(20 * 60);
 
 impl PrivateAuthority {
-    /// What is at `path`, which has lost its `.z`.
+    /// What is at `path`, from `/tor/`, without `.z`.
     #[must_use]
     pub fn get(&self, path: &str, now: SystemTime) -> Answer {
         if let Some(rest) = path.strip_prefix("/tor/status-vote/current/consensus") {
@@ -41,7 +41,7 @@ impl PrivateAuthority {
         if let Some(which) = path.strip_prefix("/tor/extra/") {
             return self.descriptors_at(which, true);
         }
-        if path == "/" || path == "/tor/" {
+        if path == "/tor/" {
             let page = self.config.front_page.clone();
             return Answer {
                 page: true,

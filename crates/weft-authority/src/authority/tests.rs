@@ -26,6 +26,7 @@ use weft_dir::certs::Certs;
 use weft_dir::clock::ManualClock;
 use weft_dir::consensus::{REASONABLY_LIVE, verify};
 use weft_dir::descriptor::{OwnDescriptor, SignedDescriptor};
+use weft_dircache::request::MAX_HEAD;
 use weft_dircache::server::Asker;
 
 use super::*;
@@ -588,13 +589,20 @@ async fn descriptors_come_and_documents_go_over_http() {
 #[tokio::test]
 async fn requests_that_make_no_sense_are_refused() {
     let server = AuthorityServer::new(authority(), Arc::new(ManualClock::new(now())));
-    let long = [b"GET /".as_slice(), &vec![b'x'; 20 << 10]].concat();
+    let long = [b"GET /".as_slice(), &vec![b'x'; MAX_HEAD]].concat();
+    // A good descriptor, of which another reader would take the first three bytes.
+    let upload = signed(1, now()).upload_body();
+    let length = upload.len();
+    let two_lengths =
+        format!("POST /tor/ HTTP/1.0\r\nContent-Length: 3\r\nContent-Length: {length}\r\n\r\n");
+    let two_lengths = [two_lengths.as_bytes(), &upload].concat();
     for request in [
         b"".as_slice(),
         b"nonsense",
         b"GET /tor/\r\n",
         b"HEAD / HTTP/1.0\r\n\r\n",
         b"POST /tor/ HTTP/1.0\r\nContent-Length: x\r\n\r\n",
+        &two_lengths,
         b"POST /tor/ HTTP/1.0\r\nContent-Length: 99\r\n\r\ncut off",
         b"POST /tor/ HTTP/1.0\r\nContent-Length: 99999999999\r\n\r\n",
         &long,
