@@ -8,13 +8,13 @@ use digest::Digest as _;
 use tor_llcrypto::d::{Sha1, Sha256};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::Iso8601TimeSp;
+use weft_policy::{BandwidthTotals, WEIGHT_SCALE};
 
 use crate::config::{AuthorityConfig, Lifetime};
 use crate::flags::Listed;
 use crate::keys::{AuthorityKeyError, AuthorityKeys, Signers};
 use crate::router::signature_object;
 use crate::versions::recommended;
-use crate::weights::{SCALE, Totals};
 
 /// The consensus method whose documents these are: that of C tor 0.4.9.12, whose microdescriptors need no TAP key.
 const METHOD: u32 = 36;
@@ -142,14 +142,16 @@ fn document(
             ip = config.address,
         )?;
     }
-    let mut totals = Totals::default();
+    let mut totals = BandwidthTotals::of_method(method);
     for relay in relays {
         entry(text, flavour, config, relay, &mut totals)?;
     }
     writeln!(text, "directory-footer")?;
     let scale = config.params.get("bwweightscale").copied();
-    let scale = scale.filter(|scale| *scale > 0).map_or(SCALE, i64::from);
-    if let Some(weights) = totals.weights(scale) {
+    let scale = scale.and_then(|scale| u32::try_from(scale).ok());
+    let scale = scale.filter(|scale| *scale > 0).unwrap_or(WEIGHT_SCALE);
+    let weights = totals.weights(scale);
+    if let Some(weights) = weights.filter(|weights| weights.is_balanced) {
         writeln!(text, "bandwidth-weights {weights}")?;
     }
     Ok(())
@@ -168,7 +170,7 @@ fn entry(
     flavour: Flavour,
     config: &AuthorityConfig,
     relay: &Listed<'_>,
-    totals: &mut Totals,
+    totals: &mut BandwidthTotals,
 ) -> std::fmt::Result {
     let (router, flags) = (relay.router, relay.flags);
     let id = Base64Unpadded::encode_string(router.rsa.as_bytes());

@@ -39,7 +39,6 @@ pub mod server;
 #[cfg(test)]
 mod testing;
 mod versions;
-mod weights;
 
 pub use authority::{Answer, MAX_RELAYS, PrivateAuthority};
 pub use config::{AuthorityConfig, Granted, parse_bandwidths};

@@ -8,10 +8,11 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use base64ct::{Base64Unpadded, Encoding as _};
+use weft_policy::WEIGHT_SCALE;
 
 use super::error::ReadError;
 use super::number::number;
-use super::weights::{self, WEIGHT_SCALE};
+use super::weights;
 use crate::network::{Flags, Network, PortPolicy, Relay, Weights};
 
 /// No `p` line of dir-spec 3.8.2 is longer; C tor's is cut off at 1000 characters.
