@@ -8,15 +8,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dir::descriptors::DocumentKind;
 use weft_dir::documents::{CachedDocuments, Forms, Held, ServedCert};
 use weft_dir::http::{Compression, http_date};
 
+use crate::named::{digests, identities, identity_pairs};
 use crate::pieces::{Part, Pieces};
 use crate::request::{Accepts, Request};
-use found::{Found, MAX_NAMED, NOT_FOUND, identities, identity};
+use found::{Found, NOT_FOUND};
 
 /// Bytes of an answer's documents at most (C tor reads no more: `MAX_DIR_DL_SIZE`).
 const MAX_BODY: usize = (1 << 24) - 1;
@@ -188,17 +188,9 @@ fn find(held: &Held, request: &Request, now: SystemTime) -> Found {
     }
 }
 
-/// Base64 digests, joined by `-`.
-fn microdescs(held: &Held, digests: &str) -> Found {
-    let mut digests: Vec<[u8; 32]> = digests
-        .split('-')
-        .take(MAX_NAMED)
-        .filter_map(|digest| {
-            let mut bytes = [0; 32];
-            let decoded = Base64Unpadded::decode(digest, &mut bytes).ok()?;
-            (decoded.len() == 32).then_some(bytes)
-        })
-        .collect();
+/// Microdescriptors, by their [`digests`].
+fn microdescs(held: &Held, named: &str) -> Found {
+    let mut digests: Vec<[u8; 32]> = digests(named).collect();
     digests.sort_unstable();
     digests.dedup();
     let found = digests
@@ -223,12 +215,8 @@ fn keys(held: &Held, which: &str, since: Option<SystemTime>) -> Found {
         Some(("sk", ids)) => identities(ids)
             .filter_map(|id| held.certs.iter().find(|cert| cert.ids.sk_fingerprint == id))
             .collect(),
-        Some(("fp-sk", pairs)) => pairs
-            .split('+')
-            .take(MAX_NAMED)
-            .filter_map(|pair| {
-                let (fp, sk) = pair.split_once('-')?;
-                let (fp, sk) = (identity(fp)?, identity(sk)?);
+        Some(("fp-sk", pairs)) => identity_pairs(pairs)
+            .filter_map(|(fp, sk)| {
                 let is = |cert: &&ServedCert| {
                     cert.ids.id_fingerprint == fp && cert.ids.sk_fingerprint == sk
                 };

@@ -3,6 +3,7 @@
 //! - [`DirectoryHandle`]: the task that fetches and the server, on a thread of their own
 //! - [`server`]: one request, one answer, on each stream
 //! - [`request`]: requests, as they are read
+//! - [`named`]: documents that the path of a request names
 //! - [`requests`]: what is counted of them
 //! - [`answer`]: what is answered to them
 //! - `onion`, `plain`: answers about descriptors of onion services, and other answers that are never compressed
@@ -34,6 +35,7 @@ pub mod consdiff;
 mod consensus_cache;
 mod handle;
 pub mod hs_dir;
+pub mod named;
 mod onion;
 pub mod pieces;
 mod places;

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;
+use weft_dircache::named::{MAX_NAMED, digests, identities, identity_pairs};
 
 use super::{Answer, PrivateAuthority};
 use crate::keys::AuthorityKeys;
 
-/// Documents that one request may name. Requests of C tor name 96 descriptors or 92 (of tunnelled
-/// connections: 500) microdescriptors at most.
-const MAX_NAMED: usize = 512;
 /// How long descriptors, microdescriptors and certificates may be kept (dircache.c).
 const DESCRIPTOR_LIFETIME: Duration = Duration::from_secs(48 * 3600);
 const MICRODESC_LIFETIME: Duration = Duration::from_secs(48 * 3600);
@@ -28,11 +25,8 @@ impl PrivateAuthority {
         if let Some(rest) = path.strip_prefix("/tor/keys/") {
             return self.certificate_at(rest);
         }
-        if let Some(digests) = path.strip_prefix("/tor/micro/d/") {
-            let found = digests.split('-').take(MAX_NAMED).filter_map(|digest| {
-                let digest: [u8; 32] = Base64Unpadded::decode_vec(digest).ok()?.try_into().ok()?;
-                self.microdescs.get(&digest).cloned()
-            });
+        if let Some(named) = path.strip_prefix("/tor/micro/d/") {
+            let found = digests(named).filter_map(|digest| self.microdescs.get(&digest).cloned());
             return Answer::documents(found.collect(), MICRODESC_LIFETIME);
         }
         if let Some(which) = path.strip_prefix("/tor/server/") {
@@ -95,19 +89,17 @@ impl PrivateAuthority {
 
     /// `all`, `authority`, `fp/F+F`, `sk/S+S`, `fp-sk/F-S+F-S`.
     fn certificate_at(&self, which: &str) -> Answer {
-        let is = |word: &str, id: &RsaIdentity| identity_of(word).is_some_and(|named| named == *id);
         let named = |keys: &AuthorityKeys| {
             let (identity, signing) = (keys.identity(), keys.signing_id());
             match which.split_once('/') {
                 None => {
                     which == "all" || (which == "authority" && identity == self.keys.own.identity())
                 }
-                Some(("fp", ids)) => ids.split('+').take(MAX_NAMED).any(|id| is(id, &identity)),
-                Some(("sk", ids)) => ids.split('+').take(MAX_NAMED).any(|id| is(id, &signing)),
-                Some(("fp-sk", pairs)) => pairs.split('+').take(MAX_NAMED).any(|pair| {
-                    let (fp, sk) = pair.split_once('-').unwrap_or_default();
-                    is(fp, &identity) && is(sk, &signing)
-                }),
+                Some(("fp", ids)) => identities(ids).any(|id| id == identity),
+                Some(("sk", ids)) => identities(ids).any(|id| id == signing),
+                Some(("fp-sk", pairs)) => {
+                    identity_pairs(pairs).any(|pair| pair == (identity, signing))
+                }
                 Some(_) => false,
             }
         };
@@ -142,18 +134,9 @@ impl PrivateAuthority {
         let found: Vec<Arc<str>> = match which.split_once('/') {
             None if which == "all" => self.routers.keys().filter_map(of).collect(),
             None if which == "authority" => of(&self.config.identity).into_iter().collect(),
-            Some(("fp", ids)) => ids
-                .split('+')
-                .take(MAX_NAMED)
-                .filter_map(|id| of(&identity_of(id)?))
-                .collect(),
-            Some(("d", digests)) => digests
-                .split('+')
-                .take(MAX_NAMED)
-                .filter_map(|digest| {
-                    let digest = identity_of(digest)?.to_bytes();
-                    self.descriptors.get(&digest).cloned()
-                })
+            Some(("fp", ids)) => identities(ids).filter_map(|id| of(&id)).collect(),
+            Some(("d", digests)) => identities(digests)
+                .filter_map(|digest| self.descriptors.get(&digest.to_bytes()).cloned())
                 .collect(),
             _ => return Answer::short(404, "Key not recognized"),
         };
@@ -162,11 +145,4 @@ impl PrivateAuthority {
             false => Answer::documents(found, DESCRIPTOR_LIFETIME),
         }
     }
-}
-
-/// 40 hexadecimal digits.
-fn identity_of(text: &str) -> Option<RsaIdentity> {
-    (text.len() == 40 && text.is_ascii())
-        .then(|| RsaIdentity::from_hex(text))
-        .flatten()
 }

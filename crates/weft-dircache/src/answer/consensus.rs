@@ -8,7 +8,8 @@ use weft_dir::consdiff::ConsensusDigest;
 use weft_dir::consensus::REASONABLY_LIVE;
 use weft_dir::documents::Held;
 
-use super::found::{Found, MAX_NAMED, NOT_FOUND};
+use super::found::{Found, NOT_FOUND};
+use crate::named::MAX_NAMED;
 use crate::request::Request;
 
 /// Nothing has changed.

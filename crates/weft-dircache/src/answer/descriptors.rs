@@ -7,7 +7,8 @@ use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dir::descriptors::{DescriptorDigest, DocumentKind, Stored};
 use weft_dir::documents::{Held, Own};
 
-use super::found::{Found, NOT_FOUND, identities};
+use super::found::{Found, NOT_FOUND};
+use crate::named::identities;
 use crate::pieces::Part;
 
 /// How long one document may be kept (`ROUTERDESC_BY_DIGEST_CACHE_LIFETIME`).

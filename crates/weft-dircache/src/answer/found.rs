@@ -1,14 +1,10 @@
-//! What a request finds, and the identities that it names.
+//! What a request finds.
 
 use std::time::Duration;
 
-use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dir::documents::Forms;
 
 use crate::pieces::Part;
-
-/// Documents that one request may name; C tor's clients name 92 microdescriptors at most.
-pub(super) const MAX_NAMED: usize = 512;
 
 /// What is found for a request.
 pub(crate) enum Found {
@@ -24,15 +20,3 @@ pub(crate) enum Found {
 
 /// Nothing to find.
 pub(super) const NOT_FOUND: Found = Found::Short(404, "Not found");
-
-/// Hexadecimal fingerprints, joined by `+`.
-pub(super) fn identities(list: &str) -> impl Iterator<Item = RsaIdentity> {
-    list.split('+').take(MAX_NAMED).filter_map(identity)
-}
-
-/// Forty hexadecimal digits.
-pub(super) fn identity(text: &str) -> Option<RsaIdentity> {
-    let mut bytes = [0; 20];
-    hex::decode_to_slice(text, &mut bytes).ok()?;
-    Some(bytes.into())
-}
