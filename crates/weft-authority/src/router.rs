@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 use base64ct::{Base64, Base64Unpadded, Encoding as _};
 use digest::Digest as _;
 use tor_checkable::{SelfSigned as _, TimeBound as _};
-use tor_llcrypto::d::{Sha1, Sha256};
+use tor_llcrypto::d::Sha256;
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::routerdesc::RouterDesc;
 use tor_netdoc::types::Iso8601TimeSp;
 use tor_netdoc::types::policy::{IpPattern, RuleKind};
-use weft_dir::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
+use weft_dir::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR, signed_digest};
 use weft_policy::{PortSummary, Rule};
 
 use crate::lists::{Lists, Standing};
@@ -324,15 +324,6 @@ pub(super) fn line<'a>(text: &'a str, keyword: &str) -> Option<&'a str> {
 /// Whether there is a line with `keyword` alone.
 fn has_line(text: &str, keyword: &str) -> bool {
     text.lines().any(|line| line == keyword)
-}
-
-/// SHA-1 of a signed document, up to its RSA signature (dir-spec 1.3).
-fn signed_digest(text: &str) -> [u8; 20] {
-    let marker = "\nrouter-signature\n";
-    let signed = text
-        .rfind(marker)
-        .and_then(|at| text.get(..at + marker.len()));
-    Sha1::digest(signed.unwrap_or(text)).into()
 }
 
 /// `Tor VERSION` of C tor's platform line; other software has no version for consensuses.

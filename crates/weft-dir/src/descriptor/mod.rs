@@ -15,7 +15,10 @@ use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use digest::Digest as _;
+use memchr::memmem;
 use tor_cert::Ed25519Cert;
+use tor_llcrypto::d::Sha1;
 use tor_llcrypto::pk::ed25519::{Ed25519Identity, Ed25519PublicKey, ExpandedKeypair};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_llcrypto::pk::{curve25519, rsa};
@@ -25,6 +28,20 @@ use tor_protover::Protocols;
 pub const MAX_ROUTER_DESCRIPTOR: usize = 20_000;
 /// Largest extra-info document that authorities take, in bytes (`MAX_EXTRAINFO_UPLOAD_SIZE`).
 pub const MAX_EXTRA_INFO: usize = 50_000;
+
+/// The part of a descriptor or extra-info document that its digest is of: all up to the end of its line
+/// `router-signature` (dir-spec 1.3; C tor takes the first, `router_get_hash_impl`). `None`: it has no such line.
+pub fn signed_part(document: &[u8]) -> Option<&[u8]> {
+    const MARKER: &[u8] = b"\nrouter-signature\n";
+    let at = memmem::find(document, MARKER)?;
+    document.get(..at + MARKER.len())
+}
+
+/// SHA-1 of the [`signed_part`], by which a document is named; of one without a signature, of all.
+pub fn signed_digest(document: &str) -> [u8; 20] {
+    let document = document.as_bytes();
+    Sha1::digest(signed_part(document).unwrap_or(document)).into()
+}
 
 /// The keys that a descriptor carries or is signed with.
 ///

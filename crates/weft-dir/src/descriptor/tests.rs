@@ -103,6 +103,17 @@ fn a_bridge_s_documents_have_its_distribution_and_transports() {
 }
 
 #[test]
+fn a_digest_is_of_all_up_to_the_first_line_of_a_signature() {
+    let signed = "router x\nrouter-signature\n";
+    let twice = format!("{signed}one\nrouter-signature\nanother\n");
+    assert_eq!(signed_part(twice.as_bytes()), Some(signed.as_bytes()));
+    assert_eq!(signed_digest(&twice), *Sha1::digest(signed));
+    let unsigned = "router x\nrouter-signatures\n";
+    assert_eq!(signed_part(unsigned.as_bytes()), None);
+    assert_eq!(signed_digest(unsigned), *Sha1::digest(unsigned));
+}
+
+#[test]
 fn the_descriptor_names_its_extra_info_document() {
     let signed = full().sign(&moment()).unwrap();
     let end =

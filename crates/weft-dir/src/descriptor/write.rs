@@ -16,7 +16,9 @@ use tor_llcrypto::pk::{curve25519, keymanip};
 use tor_netdoc::encode::NetdocEncoder;
 use tor_netdoc::types::Iso8601TimeSp;
 
-use super::{DescriptorError, MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR, Moment, OwnDescriptor};
+use super::{
+    DescriptorError, MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR, Moment, OwnDescriptor, signed_digest,
+};
 
 /// Prefix of what `router-sig-ed25519` signs (dir-spec 2.1.1).
 const ED25519_SIGNATURE_PREFIX: &[u8] = b"Tor router descriptor signature v1";
@@ -293,15 +295,10 @@ fn spaced_fingerprint(id: &RsaIdentity) -> String {
 /// Both digests of `extra-info-digest`: SHA-1 of the signed part in hex, and SHA-256 of the whole
 /// document, signature included, in base64 (dir-spec 2.1.1 explains that accident).
 fn extra_info_digests(extra_info: &str) -> String {
-    let marker = "\nrouter-signature\n";
-    let signed = match extra_info.rfind(marker) {
-        Some(at) => extra_info.get(..at + marker.len()).unwrap_or(extra_info),
-        None => extra_info,
-    };
     let sha256 = Base64::encode_string(&Sha256::digest(extra_info));
     format!(
         "{} {}",
-        hex::encode_upper(Sha1::digest(signed)),
+        hex::encode_upper(signed_digest(extra_info)),
         sha256.trim_end_matches('=')
     )
 }

@@ -11,7 +11,7 @@ use digest::Digest;
 use memchr::memmem;
 use tor_llcrypto::d::Sha1;
 
-use crate::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR};
+use crate::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR, signed_part};
 use crate::microdesc::parse_time;
 
 pub use store::{DescriptorStore, Stored};
@@ -19,9 +19,7 @@ pub use store::{DescriptorStore, Stored};
 /// SHA-1 of a document up to its signature.
 pub type DescriptorDigest = [u8; 20];
 
-/// Where a document's signed part ends.
-const SIGNATURE: &[u8] = b"\nrouter-signature\n";
-/// Its last line.
+/// The last line of a document.
 const END: &[u8] = b"\n-----END SIGNATURE-----\n";
 
 /// The two kinds of documents.
@@ -143,8 +141,7 @@ pub fn split(kind: DocumentKind, all: &[u8]) -> impl Iterator<Item = Piece<'_>> 
                 continue;
             }
             let bytes = all.get(begin..at)?;
-            let signed = memmem::find(bytes, SIGNATURE).map(|end| end + SIGNATURE.len());
-            if let Some(signed) = signed.and_then(|end| bytes.get(..end))
+            if let Some(signed) = signed_part(bytes)
                 && length <= kind.max_length()
             {
                 return Some(Piece {

@@ -8,23 +8,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use digest::Digest;
-use tor_llcrypto::d::Sha1;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::authcert::AuthCertKeyIds;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
 use crate::certs::Certs;
 use crate::consdiff::ConsensusDigest;
-use crate::descriptor::SignedDescriptor;
+use crate::descriptor::{SignedDescriptor, signed_digest};
 use crate::descriptors::{DescriptorDigest, DescriptorStore, DocumentKind};
 use crate::http::Compression;
 use crate::microdesc::MicrodescStore;
 
 pub use body::{Body, Forms};
-
-/// Where a document's signed digest ends in a router descriptor or an extra-info document.
-const SIGNATURE: &str = "\nrouter-signature\n";
 
 /// The times and signatures of a consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,14 +81,10 @@ pub struct Own {
 }
 
 impl Own {
-    /// With its digest, which ends with the line `router-signature`.
+    /// The document with its digest.
     fn new(text: &str) -> Self {
-        let end = text
-            .find(SIGNATURE)
-            .map_or(text.len(), |at| at + SIGNATURE.len());
-        let signed = text.get(..end).unwrap_or(text);
         Self {
-            digest: Sha1::digest(signed).into(),
+            digest: signed_digest(text),
             text: Arc::from(text),
         }
     }

@@ -108,9 +108,7 @@ fn documents_that_no_consensus_named_are_not_kept_after_newer_ones() {
     upload(&mut authority, 2);
     let first = signed(2, now());
     let path = |text: &str| {
-        let marker = "\nrouter-signature\n";
-        let end = text.rfind(marker).unwrap() + marker.len();
-        let digest = tor_llcrypto::d::Sha1::digest(&text[..end]);
+        let digest = weft_dir::descriptor::signed_digest(text);
         format!("/tor/server/d/{}", hex::encode_upper(digest))
     };
     let status =
