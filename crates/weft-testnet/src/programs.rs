@@ -14,6 +14,16 @@ pub fn find(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
+/// Refuses a path at which there is no file.
+///
+/// # Errors
+///
+/// There is none.
+pub fn check_program(path: &Path) -> Result<()> {
+    ensure!(path.is_file(), "there is no program at {}", path.display());
+    Ok(())
+}
+
 /// The weft that nodes run: the one at this path, or the one beside this program.
 ///
 /// # Errors
@@ -22,7 +32,7 @@ pub fn find(name: &str) -> Option<PathBuf> {
 pub fn weft_program(named: Option<&Path>) -> Result<PathBuf> {
     let path = match named {
         Some(path) => {
-            ensure!(path.is_file(), "there is no program at {}", path.display());
+            check_program(path)?;
             path.to_owned()
         }
         None => {

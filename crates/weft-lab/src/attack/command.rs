@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use weft_stats::bounds::SEED;
 use weft_testnet::process::raise_file_limit;
-use weft_testnet::programs::weft_program;
+use weft_testnet::programs::{check_program, weft_program};
 
 use weft_plot::Folder;
 
@@ -260,7 +260,7 @@ fn options(args: &Args) -> Result<Options> {
         Victim::Weft => Program::Weft(weft_program(args.program.as_deref())?, Some(args.threads)),
         Victim::Tor => {
             if let Some(path) = &args.program {
-                ensure!(path.is_file(), "there is no program at {}", path.display());
+                check_program(path)?;
             }
             Program::Tor(args.program.clone())
         }

@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::ValueEnum;
 use weft_cell::identity::Ed25519Identity;
 use weft_plot::Style;
 use weft_stats::bounds::{Bounds, SEED};
-use weft_testnet::programs::{lab_program, weft_program};
+use weft_testnet::programs::{check_program, lab_program, weft_program};
 
 use super::capacity::{Capacity, P99, RESOLUTION, STEPS};
 use super::live::Preset;
@@ -297,7 +297,7 @@ fn target(args: &Args) -> Result<Target> {
             ),
         };
         if let Some(path) = &args.program {
-            ensure!(path.is_file(), "there is no program at {}", path.display());
+            check_program(path)?;
         }
         return Ok(Target::Start(program));
     }

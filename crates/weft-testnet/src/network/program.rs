@@ -11,7 +11,7 @@ use weft_cli::VERSION_OF_WEFT;
 
 use crate::control::Fingerprint;
 use crate::net::Host;
-use crate::programs::{find, lab_program};
+use crate::programs::{check_program, find, lab_program};
 
 /// What to run for a node, and with which words besides those that name its configuration.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Program {
 
     /// The `weft` at this path, with this many connection threads, or as many as it chooses.
     pub fn weft(path: &Path, threads: Option<u32>) -> Result<Program> {
-        ensure!(path.is_file(), "there is no program at {}", path.display());
+        check_program(path)?;
         let overrides =
             threads.map(|threads| vec!["--ConnectionThreads".into(), threads.to_string()]);
         let name = threads.map_or_else(|| "weft".into(), |threads| format!("weft-{threads}"));
@@ -90,7 +90,7 @@ impl Program {
 
     /// The `arti` at this path, which can be a client only.
     pub fn arti(path: &Path) -> Result<Program> {
-        ensure!(path.is_file(), "there is no program at {}", path.display());
+        check_program(path)?;
         Ok(Program {
             name: ARTI.into(),
             path: path.to_owned(),

@@ -8,13 +8,13 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::network::CONFIGURATION;
 use crate::guardian::Guardian;
-use crate::programs::find;
+use crate::programs::{check_program, find};
 
 /// What Shadow prints.
 pub const LOG: &str = "shadow.log";
@@ -71,7 +71,7 @@ pub fn installed() -> Option<PathBuf> {
 ///
 /// There is no such file.
 pub fn program(path: &Path) -> Result<PathBuf> {
-    ensure!(path.is_file(), "there is no program at {}", path.display());
+    check_program(path)?;
     // It runs in other folders.
     fs::canonicalize(path).with_context(|| format!("finding {}", path.display()))
 }
