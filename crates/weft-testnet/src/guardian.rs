@@ -39,6 +39,20 @@ done
 [ -z "$1" ] || rm -rf -- "$1"
 "#;
 
+/// A new temporary folder for nodes.
+pub fn temporary_folder() -> Result<PathBuf> {
+    let folder = tempfile::Builder::new()
+        .prefix("weft-lab-")
+        .tempdir()
+        .context("creating a folder for the private network")?;
+    Ok(folder.keep())
+}
+
+/// Whether folders are to stay, for those who want to read logs afterwards.
+pub fn keep_folders() -> bool {
+    std::env::var_os("WEFT_LAB_KEEP").is_some()
+}
+
 /// Ends the watched process groups and removes the folder when dropped, or when we die.
 #[derive(Debug)]
 pub struct Guardian {

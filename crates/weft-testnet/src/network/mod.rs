@@ -44,7 +44,7 @@ pub(crate) use authority::v3_identity;
 pub(crate) use ready::wait_for;
 
 use crate::control::{Control, Fingerprint};
-use crate::guardian::Guardian;
+use crate::guardian::{Guardian, keep_folders, temporary_folder};
 use crate::logs;
 use crate::ports::Port;
 use ready::{protocols_of, running_relays, wait, wait_accepting, wait_until_known};
@@ -104,13 +104,8 @@ impl Network {
     /// Starts a network with these targets in it and waits until all of it can be used.
     pub fn start(config: Config, targets: Vec<Target>) -> Result<Network> {
         let tor = Program::tor()?;
-        let folder = tempfile::Builder::new()
-            .prefix("weft-lab-")
-            .tempdir()
-            .context("creating a folder for the private network")?
-            .keep();
-        let keep = std::env::var_os("WEFT_LAB_KEEP").is_some();
-        let guardian = Guardian::start(Some(&*folder).filter(|_| !keep))?;
+        let folder = temporary_folder()?;
+        let guardian = Guardian::start(Some(&*folder).filter(|_| !keep_folders()))?;
         // A Unix socket's path has at most 107 bytes (unix(7)).
         ensure!(
             folder.as_os_str().len() < 80,

@@ -85,20 +85,6 @@ impl Settings {
     }
 }
 
-/// A new temporary folder for nodes.
-pub fn temporary_folder() -> Result<PathBuf> {
-    let folder = tempfile::Builder::new()
-        .prefix("weft-lab-")
-        .tempdir()
-        .context("creating a folder for the private network")?;
-    Ok(folder.keep())
-}
-
-/// Whether folders are to stay, for those who want to read logs afterwards.
-pub fn keep_folders() -> bool {
-    std::env::var_os("WEFT_LAB_KEEP").is_some()
-}
-
 /// Nodes that run. Dropping it ends them.
 #[derive(Debug)]
 pub struct Nodes {

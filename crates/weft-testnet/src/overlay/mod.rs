@@ -15,11 +15,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use weft_model::links::Topology;
 
+use crate::guardian::{keep_folders, temporary_folder};
 use crate::net::{Host, Options, Testbed};
 use crate::network::{Node, Program};
 pub use crate::nodes::Load;
 use crate::nodes::torrc::params_lines;
-use crate::nodes::{Client, Kind, Nodes, Relay, Settings, Spec, keep_folders, temporary_folder};
+use crate::nodes::{Client, Kind, Nodes, Relay, Settings, Spec};
 use crate::stop::Stop;
 use place::{Place, Role};
 

@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::guardian::keep_folders;
 use crate::logs::unexplained;
 use crate::network::{Node, Program};
 pub use crate::nodes::Client;
 pub use crate::nodes::Kind;
 use crate::nodes::torrc::{Duty, params_lines};
-use crate::nodes::{AUTHORITY, Nodes, Relay, Settings, Spec, keep_folders};
+use crate::nodes::{AUTHORITY, Nodes, Relay, Settings, Spec};
 use crate::ports::Port;
 use crate::traffic::{Direction, Request, Server, transfer};
 pub use plan::{More, NODES, Plan, exit_address};

@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use weft_stats::bounds::Bounds;
 
+use crate::guardian::temporary_folder;
 use crate::network::Program;
-use crate::nodes::{Kind, temporary_folder};
+use crate::nodes::Kind;
 use crate::stop::Stop;
 
 /// The file that marks a folder as made by `weft lab up`.

@@ -26,12 +26,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use weft_load::flows::{self, FlowClient, FlowServer, FlowSettings, Site};
 use weft_model::traffic::Record;
+use weft_testnet::guardian::{keep_folders, temporary_folder};
 use weft_testnet::net::{self, Host, Testbed};
 use weft_testnet::network::Program;
 use weft_testnet::nodes::torrc::{Duty, params_lines};
-use weft_testnet::nodes::{
-    AUTHORITY, Client, Nodes, Settings, Spec, keep_folders, temporary_folder,
-};
+use weft_testnet::nodes::{AUTHORITY, Client, Nodes, Settings, Spec};
 use weft_testnet::overlay::place::{self, OR_PORT, SOCKS_PORT};
 use weft_testnet::stop::Stop;
 use weft_testnet::up::Kind;
