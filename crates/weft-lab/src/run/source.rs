@@ -5,9 +5,19 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail, ensure};
 use weft_model::links::nearest;
 use weft_sim::read;
+use weft_testnet::stop::Stop;
 use weft_virtual::{Files, Scenario};
 
 use super::job::Job;
+
+/// Inputs that all jobs of a run share.
+pub(crate) struct Inputs<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) seed: u64,
+    /// The `weft` that runs real nodes.
+    pub(crate) weft: &'a Path,
+    pub(crate) stop: &'a Stop,
+}
 
 /// A scenario, read and parsed.
 #[derive(Debug)]

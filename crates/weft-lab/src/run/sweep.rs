@@ -7,7 +7,7 @@ use weft_testnet::programs::weft_program;
 
 use super::job::{Job, Measured};
 use super::shadow::{SimulationArgs, Simulations};
-use super::source::Source;
+use super::source::{Inputs, Source};
 use super::testbed::{Runner, Testbed};
 use crate::experiment::{Progress, Session};
 use crate::jobs::Jobs;
@@ -106,10 +106,12 @@ impl Sweep {
         let simulations = simulations.transpose()?;
         let runner = Runner {
             testbed: self.testbed,
-            source: &self.source,
-            seed: self.seed,
-            weft: &weft,
-            stop: &stop,
+            inputs: Inputs {
+                source: &self.source,
+                seed: self.seed,
+                weft: &weft,
+                stop: &stop,
+            },
             simulations,
         };
         let jobs = Jobs {

@@ -1,17 +1,15 @@
 //! What a scenario runs on: one of the testbeds, for every experiment that is a scenario.
 
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::thread;
 
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use weft_testnet::stop::Stop;
 
 use super::job::{Job, Measured};
 use super::shadow::Simulations;
-use super::source::Source;
+use super::source::{Inputs, Source};
 use super::{memory, netns, shadow, virtual_time};
 use crate::experiment::Progress;
 use crate::jobs::{Clock, Meter};
@@ -95,11 +93,7 @@ impl Testbed {
 /// What jobs are run with.
 pub(crate) struct Runner<'a> {
     pub(crate) testbed: Testbed,
-    pub(crate) source: &'a Source,
-    pub(crate) seed: u64,
-    /// The `weft` that runs real nodes.
-    pub(crate) weft: &'a Path,
-    pub(crate) stop: &'a Stop,
+    pub(crate) inputs: Inputs<'a>,
     /// Of [`Testbed::Shadow`].
     pub(crate) simulations: Option<Simulations<'a>>,
 }
@@ -112,16 +106,8 @@ impl Runner<'_> {
     /// The scenario is wrong in a way that shows only now, or its network does not run.
     pub(crate) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
         match self.testbed {
-            Testbed::Virtual => virtual_time::run(self.source, job, self.seed, meter),
-            Testbed::Netns => {
-                let runner = netns::Runner {
-                    source: self.source,
-                    seed: self.seed,
-                    weft: self.weft,
-                    stop: self.stop,
-                };
-                runner.run(job, meter)
-            }
+            Testbed::Virtual => virtual_time::run(self.inputs.source, job, self.inputs.seed, meter),
+            Testbed::Netns => netns::run(&self.inputs, job, meter),
             Testbed::Shadow => {
                 let simulations = self.simulations.as_ref();
                 simulations

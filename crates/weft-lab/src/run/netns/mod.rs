@@ -19,7 +19,6 @@ mod torrc;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,7 +37,7 @@ use weft_virtual::scenario::Arm;
 use weft_virtual::{Results, Scenario, Setup};
 
 use super::job::{Job, Measured};
-use super::source::Source;
+use super::source::{Inputs, Source};
 use crate::jobs::Meter;
 use circuits::Watch;
 use relays::Sampler;
@@ -98,92 +97,82 @@ pub(super) fn check_arms(source: &Source) -> Result<()> {
     Ok(())
 }
 
-/// What jobs are run with.
-pub(super) struct Runner<'a> {
-    pub(super) source: &'a Source,
-    pub(super) seed: u64,
-    /// The `weft` that runs the nodes.
-    pub(super) weft: &'a Path,
-    pub(super) stop: &'a Stop,
+/// Runs a job to its end, or until Ctrl-C.
+///
+/// # Errors
+///
+/// The network does not start, a node ends, or the scenario is wrong in a way that shows only now.
+pub(super) fn run(inputs: &Inputs<'_>, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
+    weft_testnet::process::raise_file_limit();
+    let scenario = &inputs.source.scenario;
+    let files = &inputs.source.files;
+    let setup = scenario.setup(files, job.arm_number, job.repetition, inputs.seed)?;
+    let arm = scenario.arms.get(job.arm_number).context("no such arm")?;
+    let seed = inputs
+        .seed
+        .wrapping_add(u64::from(job.repetition - 1) << 32);
+    let mut running =
+        start(inputs, &setup, arm, seed).map_err(|error| match inputs.stop.is_requested() {
+            true => anyhow!("stopped while the network of arm {} started", job.arm),
+            false => error.context("the network did not start"),
+        })?;
+    let results = running.measure(scenario, &setup, seed, meter)?;
+    Ok(Measured {
+        clients: setup.clients.len(),
+        results,
+    })
 }
 
-impl Runner<'_> {
-    /// Runs a job to its end, or until Ctrl-C.
-    ///
-    /// # Errors
-    ///
-    /// The network does not start, a node ends, or the scenario is wrong in a way that shows only now.
-    pub(super) fn run(&self, job: &Job, meter: &Meter<'_>) -> Result<Measured> {
-        weft_testnet::process::raise_file_limit();
-        let scenario = &self.source.scenario;
-        let files = &self.source.files;
-        let setup = scenario.setup(files, job.arm_number, job.repetition, self.seed)?;
-        let arm = scenario.arms.get(job.arm_number).context("no such arm")?;
-        let seed = self.seed.wrapping_add(u64::from(job.repetition - 1) << 32);
-        let mut running =
-            self.start(&setup, arm, seed)
-                .map_err(|error| match self.stop.is_requested() {
-                    true => anyhow!("stopped while the network of arm {} started", job.arm),
-                    false => error.context("the network did not start"),
-                })?;
-        let results = running.measure(scenario, &setup, seed, meter)?;
-        Ok(Measured {
-            clients: setup.clients.len(),
-            results,
-        })
+/// Starts hosts, servers and nodes; clients have new circuits over the links as the scenario has them.
+fn start(inputs: &Inputs<'_>, setup: &Setup, arm: &Arm, seed: u64) -> Result<Running> {
+    let topology = links::topology(inputs.source, setup, links::NETNS)?;
+    let options = net::Options {
+        name: Some(format!("run-{}", std::process::id())),
+        seed,
+    };
+    let mut testbed = Testbed::start(topology.clone().calm(), &options)?;
+    let mut servers = Vec::new();
+    for server in &setup.servers {
+        let host = testbed.host(host_name(setup, server.host)?)?;
+        let address = SocketAddr::from((host.address(), server.port));
+        servers.push(host.enter(|| FlowServer::start(address))??);
     }
-
-    /// Starts hosts, servers and nodes; clients have new circuits over the links as the scenario has them.
-    fn start(&self, setup: &Setup, arm: &Arm, seed: u64) -> Result<Running> {
-        let topology = links::topology(self.source, setup, links::NETNS)?;
-        let options = net::Options {
-            name: Some(format!("run-{}", std::process::id())),
-            seed,
-        };
-        let mut testbed = Testbed::start(topology.clone().calm(), &options)?;
-        let mut servers = Vec::new();
-        for server in &setup.servers {
-            let host = testbed.host(host_name(setup, server.host)?)?;
-            let address = SocketAddr::from((host.address(), server.port));
-            servers.push(host.enter(|| FlowServer::start(address))??);
-        }
-        let program = Program::weft(self.weft, None)?;
-        let (specs, names) = specs(setup, arm, &program, |name| {
-            let host = testbed.host(name)?;
-            Ok((host.address(), Some(host.clone())))
-        })?;
-        let settings = Settings {
-            folder: temporary_folder()?,
-            keep: keep_folders(),
-            interval: INTERVAL,
-            hs_dirs: Kind::Mixed,
-            log: "notice",
-            patience: PATIENCE,
-            stop: self.stop.clone(),
-            progress: |_| {},
-        };
-        let mut nodes = Nodes::start(specs, settings)?;
-        // Without circuits in advance there is nothing to wait for but the documents.
-        let is_ready = match arm.options.client.disable_predicted {
-            true => Client::knows_network,
-            false => Client::has_circuit,
-        };
-        nodes.wait_clients(PATIENCE, self.stop, is_ready)?;
-        testbed.change(topology)?;
-        let watches = Watch::start(nodes.clients(), &names)?;
-        nodes
-            .clients()
-            .iter()
-            .try_for_each(Client::close_circuits)?;
-        nodes.wait_clients(PATIENCE, self.stop, is_ready)?;
-        Ok(Running {
-            watches,
-            nodes,
-            servers,
-            testbed,
-            names,
-        })
-    }
+    let program = Program::weft(inputs.weft, None)?;
+    let (specs, names) = specs(setup, arm, &program, |name| {
+        let host = testbed.host(name)?;
+        Ok((host.address(), Some(host.clone())))
+    })?;
+    let settings = Settings {
+        folder: temporary_folder()?,
+        keep: keep_folders(),
+        interval: INTERVAL,
+        hs_dirs: Kind::Mixed,
+        log: "notice",
+        patience: PATIENCE,
+        stop: inputs.stop.clone(),
+        progress: |_| {},
+    };
+    let mut nodes = Nodes::start(specs, settings)?;
+    // Without circuits in advance there is nothing to wait for but the documents.
+    let is_ready = match arm.options.client.disable_predicted {
+        true => Client::knows_network,
+        false => Client::has_circuit,
+    };
+    nodes.wait_clients(PATIENCE, inputs.stop, is_ready)?;
+    testbed.change(topology)?;
+    let watches = Watch::start(nodes.clients(), &names)?;
+    nodes
+        .clients()
+        .iter()
+        .try_for_each(Client::close_circuits)?;
+    nodes.wait_clients(PATIENCE, inputs.stop, is_ready)?;
+    Ok(Running {
+        watches,
+        nodes,
+        servers,
+        testbed,
+        names,
+    })
 }
 
 /// All nodes on their hosts, and the host of each by its nickname: hosts' names are no nicknames. `place` has the address of a host by
