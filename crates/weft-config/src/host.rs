@@ -137,8 +137,8 @@ impl MemoryHost {
     }
 
     /// The same with something of this kind in place of a file, and what it gives to a reader.
-    #[must_use]
-    pub fn with_special(
+    #[cfg(test)]
+    pub(crate) fn with_special(
         mut self,
         path: impl Into<PathBuf>,
         kind: FileKind,
@@ -150,15 +150,15 @@ impl MemoryHost {
     }
 
     /// The same with a file or a folder here that cannot be read.
-    #[must_use]
-    pub fn with_closed(mut self, path: impl Into<PathBuf>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_closed(mut self, path: impl Into<PathBuf>) -> Self {
         self.closed.insert(path.into());
         self
     }
 
     /// The same with an address for this host name.
-    #[must_use]
-    pub fn with_name(mut self, name: &str, address: IpAddr) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_name(mut self, name: &str, address: IpAddr) -> Self {
         self.names.insert(name.to_owned(), address);
         self
     }

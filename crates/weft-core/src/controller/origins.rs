@@ -15,7 +15,7 @@ use crate::address::{ConnectionId, HalfAddr, OriginId, StreamAddr, ThreadId};
 use crate::message::{
     ExtendRequest, FromController, LegRequest, Requester, StreamRequest, TunnelOrder,
 };
-use crate::origin::{AppRefusal, EndedBy, LinkState, LinkStep, OriginCommand, OriginEvent};
+use crate::origin::{EndedBy, LinkState, LinkStep, OriginCommand, OriginEvent};
 use crate::tunnel::TunnelName;
 
 /// How far a circuit of our own has come.
@@ -432,7 +432,4 @@ impl RelayController {
             self.send(thread, message);
         }
     }
-
-    /// What an application hears that cannot even be placed.
-    pub const TOO_MANY: AppRefusal = AppRefusal::General;
 }

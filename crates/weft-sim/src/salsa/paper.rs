@@ -84,9 +84,6 @@ pub const SHARED_CIRCUITS: [Reported; 3] = [
     reported("circuits with two", "4.1.7", 1.0, 1.0),
 ];
 
-/// Figure 11 (4.4): the modified Tor client is where SALSA is, TorPS above it by so many points.
-pub const TORPS_ABOVE_SALSA: f64 = 0.2;
-
 /// A row of Table 2: a million circuits (Shadow: a network of 25 %).
 pub struct Simulator {
     /// Its name.
