@@ -19,8 +19,8 @@ mod private_network {
     use anyhow::{Context as _, ensure};
     use tempfile::TempDir;
     use weft_lab::throughput::Results;
+    use weft_load::bulk::{Load, Place};
     use weft_load::interop;
-    use weft_load::load::{Load, Place};
     use weft_load::surf::first_byte;
     use weft_testnet::control::Control;
     use weft_testnet::network::{Config, Network, Program, Target, TargetOptions};

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use weft_load::load::{Circuits, Phase, Place};
+use weft_load::bulk::{Circuits, Phase, Place};
 use weft_load::surf::{Surf, surf};
 use weft_stats::bounds::Bounds;
 use weft_testnet::network::{Config, Network, Node, Program, Target};

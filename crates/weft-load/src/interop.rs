@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use weft_testnet::network::{Network, Program, Relay};
 use weft_testnet::traffic::{self, Direction, Far, NameServer, Request, transfer};
 
-use crate::load::{self, Circuits, Load, Phase, Place};
+use crate::bulk::{self, Circuits, Load, Phase, Place};
 use weft_cli::print::note;
 
 /// How long a controller's event may be later than what it reports.
@@ -21,7 +21,7 @@ pub fn moves(
     program: &Program,
     load: Load,
 ) -> Result<[Phase; 2]> {
-    let phases = load::run(network, nickname, load)?;
+    let phases = bulk::run(network, nickname, load)?;
     for phase in &phases {
         let wanted = load.bytes * load.circuits as u64;
         ensure!(

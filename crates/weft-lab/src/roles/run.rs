@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use weft_load::bulk::{Circuits, Place};
 use weft_load::interop::takes_over;
-use weft_load::load::{Circuits, Place};
 use weft_load::surf::{Surf, first_byte, surf};
 use weft_testnet::network::{Config, Network, Program, Target, TargetOptions};
 use weft_testnet::traffic::{Direction, Request, Server, transfer};

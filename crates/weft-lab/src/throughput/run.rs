@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use weft_load::load::{Circuits, Place};
+use weft_load::bulk::{Circuits, Place};
 use weft_testnet::network::{Config, Network, Program, Target, TargetOptions};
 use weft_testnet::ports::Port;
 use weft_testnet::process::Usage;
