@@ -24,7 +24,7 @@ pub mod mtor;
 pub mod probe;
 pub mod relay;
 pub mod report;
-pub mod reports;
+pub mod report_command;
 pub mod roles;
 pub mod run;
 pub mod selection;

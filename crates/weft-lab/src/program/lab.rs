@@ -22,7 +22,7 @@ use weft_lab::experiments::Experiments;
 use weft_lab::hops;
 use weft_lab::relay::pipe;
 use weft_lab::report::Invocation;
-use weft_lab::reports;
+use weft_lab::report_command;
 use weft_testnet::stop::Stop;
 
 use super::terminal::{NAME, Terminal, conclude};
@@ -40,7 +40,7 @@ struct Lab {
 enum Command {
     #[command(flatten)]
     Experiment(Experiments),
-    Report(reports::Args),
+    Report(report_command::Args),
     Up(up::UpArgs),
     Net(net::NetArgs),
     Circuits(circuits::Args),
@@ -108,7 +108,7 @@ pub(super) fn main(args: impl Iterator<Item = OsString>) -> Result<ExitCode> {
             conclude(&conclusion?)
         }
         Command::Report(args) => {
-            let text = reports::report(&args)?;
+            let text = report_command::report(&args)?;
             print(&text).map(|()| ExitCode::SUCCESS)
         }
         Command::ProfiledNode(args) => {

@@ -1,5 +1,5 @@
 //! Reports of experiments: what every results folder has besides the experiment's own files, and how runs are
-//! compared ([`reports`](crate::reports) is the command).
+//! compared ([`report_command`](crate::report_command) is the command).
 //!
 //! [`Run`] is the shape that all experiments share. The frame writes it as `run.json` after each step, with
 //! `raw.jsonl`, `raw.csv` and `report.html`.

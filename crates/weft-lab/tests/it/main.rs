@@ -17,7 +17,7 @@ mod relay;
 mod report;
 mod run;
 mod run_netns;
-mod scenario_shadow;
+mod run_shadow;
 mod selection;
 mod shadow;
 mod sim;
