@@ -6,8 +6,7 @@
 //! [`keys::RelayKeys::load_or_create`] and [`state::load`]. Every file is written through [`file`], whole
 //! or not at all; clippy forbids other ways here, in the crates of the directory and, by a test, in `weft-node`.
 //!
-//! Not here: cached directory documents (`weft-dir`), and what a node is on its machine besides (its user,
-//! limits, PidFile: `weft_node::process`).
+//! Not here: cached directory documents (`weft-dir`), and a node's user, limits and PidFile (`weft_node::process`).
 
 #![cfg_attr(
     not(test),

@@ -1,5 +1,5 @@
-//! How a node asks a proxy for a connection to a relay: SOCKS4, SOCKS5 (RFC 1928, RFC 1929), HTTP CONNECT
-//! (RFC 9110 9.3.6) and the PROXY line of haproxy, the client's side of each.
+//! Protocols between a node and the proxies that connect it to relays: the client's side of SOCKS4, SOCKS5 (RFC 1928,
+//! RFC 1929), HTTP CONNECT (RFC 9110 9.3.6) and the PROXY line of haproxy.
 //!
 //! A [`Request`] is one conversation. It is given the proxy's bytes and gives the bytes to send; it
 //! does no I/O and knows no clock, so that every kind of socket can use it. What it keeps of the

@@ -5,19 +5,22 @@
 //! threads, joined by queues, as in `weft-node`; what there is a system call, here is a call of [`weft_model::hosts::Net`].
 //!
 //! ```text
-//! start, events, results   how a run begins, goes on and is measured
+//! start, events, results, series   the beginning of a run, its events in order, its measurements
 //! state    all that runs
 //! node     controller, exits, onionskin workers      weft-node/src/relay
 //! turn     a turn of a thread                        weft-node/src/thread
-//! links, edges, apps   links, streams' outer ends and streams of users (edges, too), read and written
+//! links, edges, apps   reads and writes of links, of streams that leave, and of streams of users
 //! thread   the state of a connection thread
-//! link     handshakes and records as bytes           weft-tls, weft-core/src/handshake
-//! edge     streams' outer ends                       weft-node/src/thread/edges
+//! link, record   handshakes and records, as bytes    weft-tls, weft-core/src/handshake
+//! edge     outer ends of streams                     weft-node/src/thread/edges
 //! app      streams of users
 //! client   the client and its user                   weft-node/src/client, an application
-//! choosing, measuring, pools   what clients measure and record of circuits
+//! choosing, measuring, pools   path selection of clients, and their measurements of circuits
 //! server   destinations
-//! ground   sockets, the clock, timers, who owns which connection
+//! ground   sockets, the clock, timers, owners of connections
+//! limit    BandwidthRate and BandwidthBurst of a relay
+//! background, faults, hostile, lag   competing TCP streams, faults, hostile nodes, late messages of threads
+//! check    invariants between any two steps
 //! ```
 
 mod app;
