@@ -32,9 +32,6 @@ const COUNTED: [&str; 8] = [
 ];
 /// Whose tests reach them, besides their own.
 const WORLD: &str = "weft-virtual";
-/// The programs of tests of these crates, besides those of their libraries.
-const TESTS: [&str; 5] = ["it", "chaos", "ledger_allocator", "relay_cell", "torrcs"];
-
 /// How often each line of a file was reached, by its number.
 type Lines = BTreeMap<usize, u64>;
 
@@ -119,10 +116,7 @@ fn compiled() -> Result<Command> {
 fn tests() -> Result<Vec<Program>> {
     let mut cargo = compiled()?;
     // Not the packages alone: features, and so the dependencies, shall be those of the tests.
-    cargo.args(["test", "--workspace", "--no-run", "--lib"]);
-    for test in TESTS {
-        cargo.args(["--test", test]);
-    }
+    cargo.args(["test", "--workspace", "--no-run", "--tests"]);
     let build = linted::build(&mut cargo)?;
     let of = |program: &Program| {
         let name = name(&program.folder);
