@@ -1,0 +1,156 @@
+//! The answer that each row of a table of inputs has: who may send the input, where it may arrive, what
+//! bounds it, who pays at the bound, and which tests show it.
+//!
+//! An input is anything that somebody else can make a node read: a cell, a message, a request, a command, a file. Each
+//! table of inputs (`CellCommand`, `RelayCommand`, the torrc options, ...) has a [`Trust`] for each row, so that a
+//! new input does not compile without one. `docs/senders.md` is made from them, by a test of weft-node. A running node
+//! never looks at them.
+
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::cast_possible_truncation,
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
+    )
+)]
+
+use std::fmt;
+
+/// Makes an enum of which each variant has words for the page.
+macro_rules! words {
+    ($(#[doc = $doc:literal])* $name:ident { $($variant:ident = $words:literal,)* }) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $(
+                #[doc = $words]
+                $variant,
+            )*
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $($name::$variant => $words,)*
+                })
+            }
+        }
+    };
+}
+
+words! {
+    /// Who may send an input. From anybody else it is refused.
+    Sender {
+        Nobody = "nobody",
+        Anybody = "anybody who reaches it",
+        Peer = "the link's peer",
+        Initiator = "the peer that opened the link",
+        Responder = "the peer that the link was opened to",
+        Origin = "the circuit's origin",
+        Hop = "a hop of a circuit that begins here",
+        FarEnd = "the circuit's origin, or a hop of a circuit that begins here",
+        Circuits = "a client by a circuit of two hops or more",
+        Relays = "a relay of the private network, by its signature",
+        Program = "the program of pluggable transports that Weft has started",
+        CookieHolder = "a program that reads the cookie's file",
+        Controller = "a controller that has authenticated",
+        Owner = "the operator",
+        OwnerOrController = "the operator; a controller that has authenticated",
+        Node = "Weft",
+        Files = "Weft; the operator, who may change or restore it",
+        Directories = "directories; Weft writes what it has verified",
+    }
+}
+
+words! {
+    /// Where an input arrives: the role of the link or circuit, the port, or the folder.
+    Role {
+        Nowhere = "nowhere",
+        Handshake = "a link before it is open",
+        OpenLink = "an open link",
+        ServerLink = "an open link on which this node is a server",
+        AtRelay = "a circuit at a relay",
+        AtOrigin = "a circuit at its origin",
+        AtBoth = "a circuit at a relay or at its origin",
+        Directory = "a BEGIN_DIR stream or DirPort of a directory cache",
+        DirectoryOrAuthority = "a BEGIN_DIR stream or DirPort of a directory cache; the DirPort of a private authority",
+        Authority = "the DirPort of a private authority",
+        ExtOrPort = "the extended ORPort",
+        Pipe = "the program's standard output",
+        SocksPort = "a SocksPort",
+        HttpTunnelPort = "an HTTPTunnelPort",
+        DnsPort = "a DNSPort",
+        TransPort = "a TransPort",
+        NatdPort = "a NATDPort",
+        MetricsPort = "the MetricsPort",
+        ControlPort = "a control port",
+        Subscribed = "a control port, to controllers that have asked for it",
+        Keys = "the KeyDirectory",
+        Data = "the DataDirectory",
+        Cache = "the CacheDirectory",
+        Torrc = "torrc and the command line",
+        TorrcOrSetconf = "torrc and the command line; SETCONF, RESETCONF and LOADCONF",
+    }
+}
+
+words! {
+    /// Who pays when the bound is reached.
+    Payer {
+        NoOne = "nobody: nothing is kept",
+        Message = "the message: it is dropped",
+        Link = "the link: it closes",
+        Circuit = "the circuit: it closes",
+        Stream = "the stream: it ends",
+        Tunnel = "the set or tunnel: it closes with its legs",
+        PreviousHop = "the previous hop that holds most",
+        Address = "the address that holds most",
+        Request = "the request: it is refused",
+        Connection = "the connection: it closes",
+        Program = "the program: it is ended",
+        File = "the file: it is not used, or moved aside",
+        Start = "the node: it does not start, or keeps its old configuration",
+        Asker = "the sender: it waits for the answer",
+    }
+}
+
+/// What bounds an input, who pays at the bound, and what shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The bound, in Markdown. `{path/to/file.rs:NAME}` stands for the value of a constant: a path from
+    /// `crates/`, and the constant's name. The page has its value.
+    pub bound: &'static str,
+    /// Who pays.
+    pub payer: Payer,
+    /// Names of tests: functions, with the name of their file before it where two have one name; fuzz targets
+    /// behind `fuzz/`.
+    pub tests: &'static [&'static str],
+}
+
+/// The answer for one input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trust {
+    /// Who may send it.
+    pub sender: Sender,
+    /// Where it may arrive.
+    pub role: Role,
+    /// What bounds it.
+    pub limit: Limit,
+}
+
+impl Trust {
+    /// The answer of an input with this limit.
+    #[must_use]
+    pub const fn new(sender: Sender, role: Role, limit: Limit) -> Self {
+        Trust {
+            sender,
+            role,
+            limit,
+        }
+    }
+}
