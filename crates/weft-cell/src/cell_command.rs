@@ -5,9 +5,10 @@
 //! client, and a client answers no CREATE. A bridge that answered one would reveal itself to each relay
 //! that it connects to (CVE-2011-2769). Code that dispatches cells asks the table and matches on
 //! [`OnOpenLink`], each variant by name: a new row, or a new handler, does not compile before every
-//! dispatcher has it.
+//! dispatcher has it. Nor does a row without its [`Trust`].
 
 use tor_cell::chancell::ChanCmd;
+use weft_trust::{Limit, Payer, Role, Sender, Trust};
 
 /// Fixed or variable length of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub enum OnOpenLink {
 
 /// Makes the enum, the list of all commands and the handling of each from one table.
 macro_rules! table {
-    ($($number:literal => $name:ident, $wire:literal: $form:ident, $server:ident, $client:ident;)*) => {
+    ($($number:literal => $name:ident, $wire:literal: $form:ident, $server:ident, $client:ident, $trust:ident;)*) => {
         /// A command that tor-spec names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum CellCommand {
@@ -80,6 +81,20 @@ macro_rules! table {
                     $(CellCommand::$name => Form::$form,)*
                 }
             }
+
+            /// Its name in tor-spec.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(CellCommand::$name => $wire,)*
+                }
+            }
+
+            /// Who may send it, and what bounds it.
+            pub const fn trust(self) -> Trust {
+                match self {
+                    $(CellCommand::$name => $trust,)*
+                }
+            }
         }
 
         impl OnOpenLink {
@@ -100,30 +115,167 @@ macro_rules! table {
 
 #[rustfmt::skip]
 table! {
-    // number, name                                    form      as a server       as a client
-      0 => Padding, "PADDING":                         Fixed,    Padding,          Padding;
-      1 => Create, "CREATE":                           Fixed,    Create,           RefuseCreate;
-      2 => Created, "CREATED":                         Fixed,    Created,          Created;
-      3 => Relay, "RELAY":                             Fixed,    Relay,            Relay;
-      4 => Destroy, "DESTROY":                         Fixed,    Destroy,          Destroy;
-      5 => CreateFast, "CREATE_FAST":                  Fixed,    Create,           RefuseCreate;
-      6 => CreatedFast, "CREATED_FAST":                Fixed,    Created,          Created;
-      7 => Versions, "VERSIONS":                       Variable, Ignore,           Ignore;
-      8 => Netinfo, "NETINFO":                         Fixed,    Ignore,           Ignore;
-      9 => RelayEarly, "RELAY_EARLY":                  Fixed,    RelayEarly,       RelayEarly;
-     10 => Create2, "CREATE2":                         Fixed,    Create,           RefuseCreate;
-     11 => Created2, "CREATED2":                       Fixed,    Created,          Created;
-     12 => PaddingNegotiate, "PADDING_NEGOTIATE":      Fixed,    PaddingNegotiate, Refuse;
-    128 => Vpadding, "VPADDING":                       Variable, Padding,          Padding;
-    129 => Certs, "CERTS":                             Variable, Ignore,           Ignore;
-    130 => AuthChallenge, "AUTH_CHALLENGE":            Variable, Ignore,           Ignore;
-    131 => Authenticate, "AUTHENTICATE":               Variable, Ignore,           Ignore;
-    132 => Authorize, "AUTHORIZE":                     Variable, Ignore,           Ignore;
+    // number, name                                    form      as a server       as a client       trust
+      0 => Padding, "PADDING":                         Fixed,    Padding,          Padding,          NOISE;
+      1 => Create, "CREATE":                           Fixed,    Create,           RefuseCreate,     NEW_CIRCUIT;
+      2 => Created, "CREATED":                         Fixed,    Created,          Created,          ANSWER;
+      3 => Relay, "RELAY":                             Fixed,    Relay,            Relay,            RELAYED;
+      4 => Destroy, "DESTROY":                         Fixed,    Destroy,          Destroy,          END;
+      5 => CreateFast, "CREATE_FAST":                  Fixed,    Create,           RefuseCreate,     NEW_CIRCUIT;
+      6 => CreatedFast, "CREATED_FAST":                Fixed,    Created,          Created,          ANSWER;
+      7 => Versions, "VERSIONS":                       Variable, Ignore,           Ignore,           EITHER;
+      8 => Netinfo, "NETINFO":                         Fixed,    Ignore,           Ignore,           EITHER;
+      9 => RelayEarly, "RELAY_EARLY":                  Fixed,    RelayEarly,       RelayEarly,       EXTENDING;
+     10 => Create2, "CREATE2":                         Fixed,    Create,           RefuseCreate,     NEW_CIRCUIT;
+     11 => Created2, "CREATED2":                       Fixed,    Created,          Created,          ANSWER;
+     12 => PaddingNegotiate, "PADDING_NEGOTIATE":      Fixed,    PaddingNegotiate, Refuse,           WISH;
+    128 => Vpadding, "VPADDING":                       Variable, Padding,          Padding,          NOISE;
+    129 => Certs, "CERTS":                             Variable, Ignore,           Ignore,           EITHER;
+    130 => AuthChallenge, "AUTH_CHALLENGE":            Variable, Ignore,           Ignore,           RESPONDER;
+    131 => Authenticate, "AUTHENTICATE":               Variable, Ignore,           Ignore,           INITIATOR;
+    132 => Authorize, "AUTHORIZE":                     Variable, Ignore,           Ignore,           UNUSED;
 }
+
+/// Cells of a link's handshake.
+const BEFORE_OPEN: Limit = Limit {
+    bound: "{weft-core/src/handshake/mod.rs:MAX_HANDSHAKE_BYTES} bytes and \
+            {weft-core/src/handshake/mod.rs:HANDSHAKE_TIMEOUT} for the whole handshake; its order is fixed. \
+            Ignored on an open link",
+    payer: Payer::Link,
+    tests: &[
+        "an_initiator_insists_on_the_order",
+        "a_responder_insists_on_the_order",
+        "a_peer_that_only_pads_is_cut_off",
+        "a_huge_cell_is_refused_by_its_header",
+        "the_deadline_is_a_minute_after_the_connection",
+        "fuzz/link_handshake",
+    ],
+};
+const EITHER: Trust = Trust::new(Sender::Peer, Role::Handshake, BEFORE_OPEN);
+const RESPONDER: Trust = Trust::new(Sender::Responder, Role::Handshake, BEFORE_OPEN);
+const INITIATOR: Trust = Trust::new(Sender::Initiator, Role::Handshake, BEFORE_OPEN);
+const UNUSED: Trust = Trust::new(
+    Sender::Nobody,
+    Role::Nowhere,
+    Limit {
+        bound: "ignored and counted, as tor-spec 3 demands",
+        payer: Payer::NoOne,
+        tests: &["every_cell_command_is_answered_by_servers_alone_in_every_role"],
+    },
+);
+const NOISE: Trust = Trust::new(
+    Sender::Peer,
+    Role::OpenLink,
+    Limit {
+        bound: "{weft-core/src/manager/links/mod.rs:MAX_VARIABLE} bytes of a variable cell; counted, and kept nowhere",
+        payer: Payer::NoOne,
+        tests: &[
+            "every_cell_command_is_answered_by_servers_alone_in_every_role",
+            "variable_length_cells_on_an_open_link_are_noise",
+        ],
+    },
+);
+const NEW_CIRCUIT: Trust = Trust::new(
+    Sender::Peer,
+    Role::ServerLink,
+    Limit {
+        bound: "onionskins: {weft-core/src/controller/onionskins.rs:WITH_WORKER} with one worker, and those that can be \
+                answered within MaxOnionQueueDelay; `DoSCircuitCreation` for each address. TAP is refused. Refusals: \
+                {weft-core/src/link/mod.rs:MAX_DESTROYS} that wait",
+        payer: Payer::PreviousHop,
+        tests: &[
+            "onionskins_of_one_client_do_not_keep_out_those_of_others",
+            "an_onionskin_that_has_waited_too_long_is_refused_in_place_of_answered",
+            "circuits_past_the_burst_are_refused_if_there_are_several_connections",
+            "a_client_refuses_what_only_servers_answer",
+            "a_peer_that_makes_us_answer_and_does_not_read_is_cut_off",
+        ],
+    },
+);
+const ANSWER: Trust = Trust::new(
+    Sender::Peer,
+    Role::OpenLink,
+    Limit {
+        bound: "one for each CREATE that this node has sent on the link; for no circuit, ignored and counted",
+        payer: Payer::Circuit,
+        tests: &["what_is_not_a_circuit_s_business_ends_that_circuit_and_no_other"],
+    },
+);
+const RELAYED: Trust = Trust::new(
+    Sender::Peer,
+    Role::OpenLink,
+    Limit {
+        bound: "the queue of its circuit, 2,500 cells or the consensus' `circ_max_cell_queue_size`; MaxMemInQueues for all; \
+                for no circuit, ignored and counted",
+        payer: Payer::Circuit,
+        tests: &[
+            "a_queue_that_nobody_reads_dies_at_its_bound_and_hurts_no_other",
+            "the_oldest_and_largest_dies_first_and_a_circuit_that_holds_little_last",
+            "cells_for_nobody_are_dropped",
+        ],
+    },
+);
+const EXTENDING: Trust = Trust::new(
+    Sender::Peer,
+    Role::OpenLink,
+    Limit {
+        bound: "as RELAY; {weft-core/src/circuit/half.rs:MAX_RELAY_EARLY} on a circuit, from its origin alone",
+        payer: Payer::Circuit,
+        tests: &[
+            "relay_early_is_passed_on_counted_and_never_goes_toward_the_origin",
+            "too_many_relay_early_cells_end_their_circuit",
+        ],
+    },
+);
+const END: Trust = Trust::new(
+    Sender::Peer,
+    Role::OpenLink,
+    Limit {
+        bound: "one for each circuit of the link; those of circuits that are not there are ignored and counted",
+        payer: Payer::Circuit,
+        tests: &[
+            "a_circuit_ends_on_both_sides_however_it_ends",
+            "cells_for_nobody_are_dropped",
+        ],
+    },
+);
+const WISH: Trust = Trust::new(
+    Sender::Peer,
+    Role::ServerLink,
+    Limit {
+        bound: "two times of the link, raised to the consensus'; not answered",
+        payer: Payer::NoOne,
+        tests: &[
+            "negotiated_bounds_are_raised_to_the_consensus",
+            "a_relay_cannot_stop_the_padding_of_its_client",
+            "a_client_refuses_what_only_servers_answer",
+        ],
+    },
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_may_send_a_command_is_whose_command_is_handled() {
+        for command in CellCommand::ALL {
+            let [server, client] =
+                [false, true].map(|as_client| OnOpenLink::of(command.wire(), as_client));
+            let expected = match (server, client) {
+                (OnOpenLink::Ignore, OnOpenLink::Ignore) => [Role::Handshake, Role::Nowhere],
+                (server, client) if server != client => [Role::ServerLink; 2],
+                _ => [Role::OpenLink; 2],
+            };
+            let Trust { sender, role, .. } = command.trust();
+            assert!(expected.contains(&role), "{command:?}");
+            assert_eq!(
+                sender == Sender::Nobody,
+                role == Role::Nowhere,
+                "{command:?}"
+            );
+        }
+    }
 
     #[test]
     fn the_table_has_all_commands_that_arti_names_in_their_form() {

@@ -49,6 +49,7 @@ pub mod mtor_msg;
 pub mod reason;
 pub mod relay;
 pub mod relay_command;
+mod relay_limits;
 pub mod relay_v1;
 pub mod stream_msg;
 

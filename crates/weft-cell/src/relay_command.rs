@@ -9,9 +9,13 @@
 //! - a relay dispatches by [`AtRelay`], an origin by [`AtOrigin`];
 //! - messages of a stream that exists are dispatched by [`StreamMessage`], to the stream's edge;
 //! - what an edge sends waits for the circuit's window by [`FlowControl`];
-//! - where several circuits are the legs of one set, [`LegRule`] decides whether any of them may carry it.
+//! - where several circuits are the legs of one set, [`LegRule`] decides whether any of them may carry it;
+//! - what bounds it is its [`Limit`], who may send it follows from who handles it: both are its [`Trust`].
 
 use tor_cell::relaycell::RelayCmd;
+use weft_trust::{Limit, Role, Sender, Trust};
+
+use crate::relay_limits as limit;
 
 /// What a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +174,7 @@ pub struct Rules {
 
 /// Makes the enum, the list of all commands and the rules of each from one table.
 macro_rules! table {
-    ($($number:literal => $name:ident, $wire:literal: $scope:ident, $flow:ident, $legs:ident, $relay:expr, $origin:expr;)*) => {
+    ($($number:literal => $name:ident, $wire:literal: $scope:ident, $flow:ident, $legs:ident, $relay:expr, $origin:expr, $limit:ident;)*) => {
         /// A relay command that Weft knows.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum RelayCommand {
@@ -220,6 +224,13 @@ macro_rules! table {
                     },)*
                 }
             }
+
+            /// What bounds it.
+            const fn limit(self) -> Limit {
+                match self {
+                    $(RelayCommand::$name => limit::$limit,)*
+                }
+            }
         }
     };
 }
@@ -231,52 +242,74 @@ use StreamOpener::{Begin, BeginDir, Resolve};
 
 #[rustfmt::skip]
 table! {
-    // number, name                                              scope    flow     legs         at a relay               at the origin
-     1 => Begin, "BEGIN":                                     Stream,  Free,    Multiplexed, R::Open(Begin),          O::Refuse;
-     2 => Data, "DATA":                                       Stream,  Counted, Multiplexed, R::Stream(S::Data),      O::Stream(S::Data);
-     3 => End, "END":                                         Stream,  InOrder, Multiplexed, R::Stream(S::End),       O::Stream(S::End);
-     4 => Connected, "CONNECTED":                             Stream,  Free,    Multiplexed, R::Refuse,               O::Stream(S::Connected);
-     5 => Sendme, "SENDME":                                   Either,  Free,    OwnLeg,      R::Stream(S::Sendme),    O::Stream(S::Sendme);
-     6 => Extend, "EXTEND":                                   Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
-     7 => Extended, "EXTENDED":                               Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
-     8 => Truncate, "TRUNCATE":                               Circuit, Free,    OwnLeg,      R::Truncate,             O::Refuse;
-     9 => Truncated, "TRUNCATED":                             Circuit, Free,    OwnLeg,      R::Refuse,               O::Truncated;
-    10 => Drop, "DROP":                                       Circuit, Free,    OwnLeg,      R::Drop,                 O::Drop;
-    11 => Resolve, "RESOLVE":                                 Stream,  Free,    Multiplexed, R::Open(Resolve),        O::Refuse;
-    12 => Resolved, "RESOLVED":                               Stream,  Free,    Multiplexed, R::Refuse,               O::Stream(S::Resolved);
-    13 => BeginDir, "BEGIN_DIR":                              Stream,  Free,    OwnLeg,      R::Open(BeginDir),       O::Refuse;
-    14 => Extend2, "EXTEND2":                                 Circuit, Free,    OwnLeg,      R::Extend2,              O::Refuse;
-    15 => Extended2, "EXTENDED2":                             Circuit, Free,    OwnLeg,      R::Refuse,               O::Extended2;
-    19 => ConfluxLink, "CONFLUX_LINK":                        Circuit, Free,    OwnLeg,      R::ConfluxLink,          O::Refuse;
-    20 => ConfluxLinked, "CONFLUX_LINKED":                    Circuit, Free,    OwnLeg,      R::Refuse,               O::ConfluxLinked;
-    21 => ConfluxLinkedAck, "CONFLUX_LINKED_ACK":             Circuit, Free,    OwnLeg,      R::ConfluxLinkedAck,     O::Refuse;
-    22 => ConfluxSwitch, "CONFLUX_SWITCH":                    Circuit, Free,    OwnLeg,      R::ConfluxSwitch,        O::ConfluxSwitch;
-    32 => EstablishIntro, "ESTABLISH_INTRO":                  Circuit, Free,    OwnLeg,      R::EstablishIntro,       O::Refuse;
-    33 => EstablishRendezvous, "ESTABLISH_RENDEZVOUS":        Circuit, Free,    OwnLeg,      R::EstablishRendezvous,  O::Refuse;
-    34 => Introduce1, "INTRODUCE1":                           Circuit, Free,    OwnLeg,      R::Introduce1,           O::Refuse;
-    35 => Introduce2, "INTRODUCE2":                           Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
-    36 => Rendezvous1, "RENDEZVOUS1":                         Circuit, Free,    OwnLeg,      R::Rendezvous1,          O::Refuse;
-    37 => Rendezvous2, "RENDEZVOUS2":                         Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
-    38 => IntroEstablished, "INTRO_ESTABLISHED":              Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
-    39 => RendezvousEstablished, "RENDEZVOUS_ESTABLISHED":    Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
-    40 => IntroduceAck, "INTRODUCE_ACK":                      Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
-    41 => PaddingNegotiate, "PADDING_NEGOTIATE":              Circuit, Free,    OwnLeg,      R::PaddingNegotiate,     O::Refuse;
-    42 => PaddingNegotiated, "PADDING_NEGOTIATED":            Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse;
-    43 => Xoff, "XOFF":                                       Stream,  Free,    Multiplexed, R::Stream(S::Xoff),      O::Stream(S::Xoff);
-    44 => Xon, "XON":                                         Stream,  Free,    Multiplexed, R::Stream(S::Xon),       O::Stream(S::Xon);
+    // number, name                                              scope    flow     legs         at a relay               at the origin            limit
+     1 => Begin, "BEGIN":                                     Stream,  Free,    Multiplexed, R::Open(Begin),          O::Refuse,               STREAM;
+     2 => Data, "DATA":                                       Stream,  Counted, Multiplexed, R::Stream(S::Data),      O::Stream(S::Data),      DATA;
+     3 => End, "END":                                         Stream,  InOrder, Multiplexed, R::Stream(S::End),       O::Stream(S::End),       END;
+     4 => Connected, "CONNECTED":                             Stream,  Free,    Multiplexed, R::Refuse,               O::Stream(S::Connected), CONNECTED;
+     5 => Sendme, "SENDME":                                   Either,  Free,    OwnLeg,      R::Stream(S::Sendme),    O::Stream(S::Sendme),    SENDME;
+     6 => Extend, "EXTEND":                                   Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse,               NONE;
+     7 => Extended, "EXTENDED":                               Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse,               NONE;
+     8 => Truncate, "TRUNCATE":                               Circuit, Free,    OwnLeg,      R::Truncate,             O::Refuse,               TRUNCATE;
+     9 => Truncated, "TRUNCATED":                             Circuit, Free,    OwnLeg,      R::Refuse,               O::Truncated,            TRUNCATED;
+    10 => Drop, "DROP":                                       Circuit, Free,    OwnLeg,      R::Drop,                 O::Drop,                 DROP;
+    11 => Resolve, "RESOLVE":                                 Stream,  Free,    Multiplexed, R::Open(Resolve),        O::Refuse,               NAME;
+    12 => Resolved, "RESOLVED":                               Stream,  Free,    Multiplexed, R::Refuse,               O::Stream(S::Resolved),  RESOLVED;
+    13 => BeginDir, "BEGIN_DIR":                              Stream,  Free,    OwnLeg,      R::Open(BeginDir),       O::Refuse,               DIRECTORY;
+    14 => Extend2, "EXTEND2":                                 Circuit, Free,    OwnLeg,      R::Extend2,              O::Refuse,               EXTENSION;
+    15 => Extended2, "EXTENDED2":                             Circuit, Free,    OwnLeg,      R::Refuse,               O::Extended2,            EXTENDED;
+    19 => ConfluxLink, "CONFLUX_LINK":                        Circuit, Free,    OwnLeg,      R::ConfluxLink,          O::Refuse,               LEG;
+    20 => ConfluxLinked, "CONFLUX_LINKED":                    Circuit, Free,    OwnLeg,      R::Refuse,               O::ConfluxLinked,        LINKED;
+    21 => ConfluxLinkedAck, "CONFLUX_LINKED_ACK":             Circuit, Free,    OwnLeg,      R::ConfluxLinkedAck,     O::Refuse,               LINKED_ACK;
+    22 => ConfluxSwitch, "CONFLUX_SWITCH":                    Circuit, Free,    OwnLeg,      R::ConfluxSwitch,        O::ConfluxSwitch,        SWITCH;
+    32 => EstablishIntro, "ESTABLISH_INTRO":                  Circuit, Free,    OwnLeg,      R::EstablishIntro,       O::Refuse,               INTRODUCTION_POINT;
+    33 => EstablishRendezvous, "ESTABLISH_RENDEZVOUS":        Circuit, Free,    OwnLeg,      R::EstablishRendezvous,  O::Refuse,               COOKIE;
+    34 => Introduce1, "INTRODUCE1":                           Circuit, Free,    OwnLeg,      R::Introduce1,           O::Refuse,               INTRODUCTION;
+    35 => Introduce2, "INTRODUCE2":                           Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse,               NONE;
+    36 => Rendezvous1, "RENDEZVOUS1":                         Circuit, Free,    OwnLeg,      R::Rendezvous1,          O::Refuse,               RENDEZVOUS;
+    37 => Rendezvous2, "RENDEZVOUS2":                         Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse,               NONE;
+    38 => IntroEstablished, "INTRO_ESTABLISHED":              Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse,               NONE;
+    39 => RendezvousEstablished, "RENDEZVOUS_ESTABLISHED":    Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse,               NONE;
+    40 => IntroduceAck, "INTRODUCE_ACK":                      Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse,               NONE;
+    41 => PaddingNegotiate, "PADDING_NEGOTIATE":              Circuit, Free,    OwnLeg,      R::PaddingNegotiate,     O::Refuse,               MACHINE;
+    42 => PaddingNegotiated, "PADDING_NEGOTIATED":            Circuit, Free,    OwnLeg,      R::Refuse,               O::Refuse,               NONE;
+    43 => Xoff, "XOFF":                                       Stream,  Free,    Multiplexed, R::Stream(S::Xoff),      O::Stream(S::Xoff),      XOFF;
+    44 => Xon, "XON":                                         Stream,  Free,    Multiplexed, R::Stream(S::Xon),       O::Stream(S::Xon),       XON;
     // Numbers for experiments, as no command of tor-spec's is near them: docs/extensions/abra.md.
-   240 => AbraAsk, "ABRA_ASK":                                Circuit, Free,    OwnLeg,      R::AbraAsk,              O::Refuse;
-   241 => AbraWeight, "ABRA_WEIGHT":                          Circuit, Free,    OwnLeg,      R::Refuse,               O::AbraWeight;
+   240 => AbraAsk, "ABRA_ASK":                                Circuit, Free,    OwnLeg,      R::AbraAsk,              O::Refuse,               ASK;
+   241 => AbraWeight, "ABRA_WEIGHT":                          Circuit, Free,    OwnLeg,      R::Refuse,               O::AbraWeight,           WEIGHT;
     // docs/extensions/mtor.md.
-   242 => Multipath, "MULTIPATH":                             Circuit, Free,    OwnLeg,      R::Multipath,            O::Refuse;
-   243 => MultipathAck, "MULTIPATH_ACK":                      Circuit, Free,    OwnLeg,      R::Refuse,               O::MultipathAck;
-   244 => Join, "JOIN":                                       Circuit, Free,    OwnLeg,      R::Join,                 O::Refuse;
-   245 => Joined, "JOINED":                                   Circuit, Free,    OwnLeg,      R::Refuse,               O::Joined;
-   246 => MtorDrop, "MTOR_DROP":                              Circuit, Free,    OwnLeg,      R::MtorDrop,             O::Refuse;
-   247 => MtorDropped, "MTOR_DROPPED":                        Circuit, Free,    OwnLeg,      R::Refuse,               O::MtorDropped;
-   248 => MtorStopped, "MTOR_STOPPED":                        Circuit, Free,    OwnLeg,      R::Refuse,               O::MtorStopped;
-   249 => Subdata, "SUBDATA":                                 Stream,  Counted, OwnLeg,      R::Subdata,              O::Subdata;
-   250 => MtorAck, "MTOR_ACK":                                Circuit, Free,    OwnLeg,      R::MtorAck,              O::MtorAck;
+   242 => Multipath, "MULTIPATH":                             Circuit, Free,    OwnLeg,      R::Multipath,            O::Refuse,               TUNNEL;
+   243 => MultipathAck, "MULTIPATH_ACK":                      Circuit, Free,    OwnLeg,      R::Refuse,               O::MultipathAck,         TUNNEL_ANSWER;
+   244 => Join, "JOIN":                                       Circuit, Free,    OwnLeg,      R::Join,                 O::Refuse,               JOIN;
+   245 => Joined, "JOINED":                                   Circuit, Free,    OwnLeg,      R::Refuse,               O::Joined,               TUNNEL_ANSWER;
+   246 => MtorDrop, "MTOR_DROP":                              Circuit, Free,    OwnLeg,      R::MtorDrop,             O::Refuse,               LEG_DROP;
+   247 => MtorDropped, "MTOR_DROPPED":                        Circuit, Free,    OwnLeg,      R::Refuse,               O::MtorDropped,          LEG_DROP;
+   248 => MtorStopped, "MTOR_STOPPED":                        Circuit, Free,    OwnLeg,      R::Refuse,               O::MtorStopped,          LEG_DROP;
+   249 => Subdata, "SUBDATA":                                 Stream,  Counted, OwnLeg,      R::Subdata,              O::Subdata,              SUBDATA;
+   250 => MtorAck, "MTOR_ACK":                                Circuit, Free,    OwnLeg,      R::MtorAck,              O::MtorAck,              ACK;
+}
+
+impl RelayCommand {
+    /// Who may send it, and what bounds it.
+    pub const fn trust(self) -> Trust {
+        let Rules {
+            at_relay,
+            at_origin,
+            ..
+        } = self.rules();
+        let (relay, origin) = (
+            !matches!(at_relay, AtRelay::Refuse),
+            !matches!(at_origin, AtOrigin::Refuse),
+        );
+        let (sender, role) = match (relay, origin) {
+            (true, true) => (Sender::FarEnd, Role::AtBoth),
+            (true, false) => (Sender::Origin, Role::AtRelay),
+            (false, true) => (Sender::Hop, Role::AtOrigin),
+            (false, false) => (Sender::Nobody, Role::Nowhere),
+        };
+        Trust::new(sender, role, self.limit())
+    }
 }
 
 impl StreamMessage {

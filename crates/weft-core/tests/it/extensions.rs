@@ -47,6 +47,26 @@ fn truncate_cuts_the_rest_off_and_the_circuit_can_be_extended_again() {
 }
 
 #[test]
+fn truncates_without_end_close_the_circuit_of_a_client_that_does_not_read() {
+    let (mut world, mut circuit) = spliced(1, 0, 0, 8);
+    let (client, _) = circuit.client;
+    world.room = 0;
+    let bound = world.managers[0].params().max_queue_backward;
+    for _ in 0..bound {
+        circuit.send(&mut world, 0, RelayCmd::TRUNCATE, &[3]);
+    }
+    world.settle();
+    assert_eq!(world.halves(), 1);
+    circuit.send(&mut world, 0, RelayCmd::TRUNCATE, &[3]);
+    world.settle();
+    assert_eq!(world.halves(), 0);
+    world.room = u32::MAX;
+    world.settle();
+    let destroy = world.expect(client, ChanCmd::DESTROY);
+    assert_eq!(destroy_reason(&destroy), DestroyReason::RESOURCELIMIT);
+}
+
+#[test]
 fn an_extension_opens_a_connection_when_there_is_none_and_others_wait_for_it() {
     for seed in 0..10 {
         let mut world = World::new(3, seed);

@@ -2,10 +2,11 @@
 //! that prove nothing, data beyond the windows, messages after an END, too many streams. The test plays the
 //! client cell by cell.
 
-use crate::world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, relay_identity};
+use crate::world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, controller_params, relay_identity};
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{End, Resolved, Seen, Sendme};
 use weft_cell::{ChanCmd, RelayCmd};
+use weft_core::limits::dos::DosParams;
 use weft_core::limits::stream_dos::{StreamDefense, StreamDosParams};
 use weft_core::params::RelayParams;
 use weft_core::slots::EdgeKey;
@@ -418,4 +419,28 @@ fn too_many_streams_may_be_counted_alone() {
     let (mut world, mut circuit) = past_the_limit(StreamDefense::None);
     assert_eq!(circuit.backward(&mut world).1, RelayCmd::CONNECTED);
     assert_eq!(circuit.backward(&mut world).1, RelayCmd::CONNECTED);
+}
+
+#[test]
+fn a_circuit_has_so_many_streams_and_no_more() {
+    let mut world = World::new(1, 29);
+    // More files than streams.
+    let params = controller_params(100_000, DosParams::default());
+    world.controller.set_params(params);
+    world.serve_streams = true;
+    let client = world.link_on(0, CLIENT);
+    let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+    let host = b"example.com:80\0";
+    for stream in 1..=16_385 {
+        send_relay_msg(&mut world, &mut circuit, stream, RelayCmd::BEGIN, host);
+        let (_, command, data) = circuit.backward(&mut world);
+        match stream {
+            16_385 => {
+                assert_eq!(command, RelayCmd::END);
+                assert_eq!(End::decode(&data).reason, EndReason::RESOURCELIMIT);
+            }
+            _ => assert_eq!(command, RelayCmd::CONNECTED, "{stream}"),
+        }
+    }
+    assert_eq!((world.edges.len(), world.halves()), (16_384, 1));
 }
