@@ -10,8 +10,10 @@ use digest::Digest as _;
 use weft_config::options::ControlOptions;
 
 use super::args::unquote;
+use super::commands::Command;
 use super::reply::Reply;
 use weft_datadir::file::{self, Access, FileError};
+use weft_trust::Sender;
 
 const COOKIE_LEN: usize = 32;
 
@@ -87,13 +89,13 @@ pub(super) struct Authentication {
 
 impl Authentication {
     /// Whether a command is allowed before authentication (control.c, `is_valid_initial_command`).
-    pub(super) fn allows(&self, word: &str) -> bool {
-        match word {
-            "AUTHENTICATE" | "QUIT" => true,
-            "PROTOCOLINFO" => !self.protocol_info_sent,
-            "AUTHCHALLENGE" => self.expected.is_none(),
+    pub(super) fn allows(&self, command: Command) -> bool {
+        let again = match command {
+            Command::ProtocolInfo => self.protocol_info_sent,
+            Command::AuthChallenge => self.expected.is_some(),
             _ => false,
-        }
+        };
+        command.trust().sender == Sender::Anybody && !again
     }
 
     /// Handles AUTHCHALLENGE.
@@ -298,7 +300,7 @@ mod tests {
         );
 
         let mut safe = Authentication::default();
-        assert!(safe.allows("AUTHCHALLENGE"));
+        assert!(safe.allows(Command::AuthChallenge));
         let reply = safe
             .challenge("SAFECOOKIE 0102", Some(&cookie), [9; 32])
             .encode();
@@ -306,7 +308,7 @@ mod tests {
             reply.starts_with("250 AUTHCHALLENGE SERVERHASH="),
             "{reply}"
         );
-        assert!(!safe.allows("AUTHCHALLENGE"));
+        assert!(!safe.allows(Command::AuthChallenge));
         // After AUTHCHALLENGE the cookie itself is refused.
         assert!(safe.authenticate(&shown, &options, Some(&cookie)).is_err());
         let message = [&cookie[..], &[1, 2], &[9; 32]].concat();

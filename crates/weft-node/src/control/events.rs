@@ -6,44 +6,95 @@ use super::reply::push_data;
 use super::view::{BootstrapView, CircuitView, LinkView, StreamView};
 use weft_core::message::ConnectionBytes;
 use weft_core::origin::traffic::{CircuitReport, CircuitTraffic};
+use weft_trust::{Limit, Payer};
 
-/// The names of events, in C tor's order (`control_event_table`). SETEVENTS accepts all of them, also
+/// The names of events, in C tor's order (`control_event_table`), and what bounds each. SETEVENTS accepts all of them, also
 /// those that this node never sends.
-pub(crate) const NAMES: [&str; 33] = [
-    "CIRC",
-    "CIRC_MINOR",
-    "STREAM",
-    "ORCONN",
-    "BW",
-    "DEBUG",
-    "INFO",
-    "NOTICE",
-    "WARN",
-    "ERR",
-    "NEWDESC",
-    "ADDRMAP",
-    "DESCCHANGED",
-    "NS",
-    "STATUS_GENERAL",
-    "STATUS_CLIENT",
-    "STATUS_SERVER",
-    "GUARD",
-    "STREAM_BW",
-    "CLIENTS_SEEN",
-    "NEWCONSENSUS",
-    "BUILDTIMEOUT_SET",
-    "SIGNAL",
-    "CONF_CHANGED",
-    "CONN_BW",
-    "CELL_STATS",
-    "CIRC_BW",
-    "TRANSPORT_LAUNCHED",
-    "HS_DESC",
-    "HS_DESC_CONTENT",
-    "NETWORK_LIVENESS",
-    "EXTENDED",
-    "AUTHDIR_NEWDESCS",
+pub(crate) const EVENTS: [(&str, Limit); 33] = [
+    ("CIRC", CAUSED),
+    ("CIRC_MINOR", CAUSED),
+    ("STREAM", CAUSED),
+    ("ORCONN", CAUSED),
+    ("BW", PACED),
+    ("DEBUG", LOGGED),
+    ("INFO", LOGGED),
+    ("NOTICE", LOGGED),
+    ("WARN", LOGGED),
+    ("ERR", LOGGED),
+    ("NEWDESC", DOCUMENTS),
+    ("ADDRMAP", CAUSED),
+    ("DESCCHANGED", DOCUMENTS),
+    ("NS", DOCUMENTS),
+    ("STATUS_GENERAL", STATE),
+    ("STATUS_CLIENT", STATE),
+    ("STATUS_SERVER", STATE),
+    ("GUARD", CAUSED),
+    ("STREAM_BW", PACED),
+    ("CLIENTS_SEEN", STATE),
+    ("NEWCONSENSUS", DOCUMENTS),
+    ("BUILDTIMEOUT_SET", STATE),
+    ("SIGNAL", STATE),
+    ("CONF_CHANGED", STATE),
+    ("CONN_BW", PACED),
+    ("CELL_STATS", PACED),
+    ("CIRC_BW", PACED),
+    ("TRANSPORT_LAUNCHED", STATE),
+    ("HS_DESC", NEVER),
+    ("HS_DESC_CONTENT", NEVER),
+    ("NETWORK_LIVENESS", STATE),
+    ("EXTENDED", NEVER),
+    ("AUTHDIR_NEWDESCS", NEVER),
 ];
+
+const PACED: Limit = Limit {
+    bound: "once a second: a line for each circuit, stream or connection that has moved something",
+    payer: Payer::Message,
+    tests: &[
+        "a_controller_that_does_not_read_loses_its_oldest_events",
+        "bytes_of_streams_are_reported_while_they_flow_and_at_their_end",
+    ],
+};
+const CAUSED: Limit = Limit {
+    bound: "one for each change, which peers, exits and applications may cause: {weft-node/src/control/node_backend.rs:EVENTS} that \
+            a controller has not read; a value of theirs ends no field",
+    payer: Payer::Message,
+    tests: &[
+        "a_controller_that_does_not_read_loses_its_oldest_events",
+        "a_name_from_an_exit_forges_no_field_of_addrmap",
+        "no_value_ends_its_field",
+    ],
+};
+const LOGGED: Limit = Limit {
+    bound: "the log's own: what peers can cause is limited in its rate; {weft-node/src/control/node_backend.rs:EVENTS} that a \
+            controller has not read",
+    payer: Payer::Message,
+    tests: &[
+        "a_controller_that_does_not_read_loses_its_oldest_events",
+        "what_breaks_the_protocol_is_logged_once_per_turn_and_counted_always",
+    ],
+};
+const DOCUMENTS: Limit = Limit {
+    bound: "one for each document that was verified; {weft-node/src/control/node_backend.rs:EVENTS} that a controller has not \
+            read, which share one text",
+    payer: Payer::Message,
+    tests: &[
+        "a_controller_that_does_not_read_loses_its_oldest_events",
+        "events_have_c_tors_lines",
+    ],
+};
+const STATE: Limit = Limit {
+    bound: "one for each change of the node itself; {weft-node/src/control/node_backend.rs:EVENTS} that a controller has not read",
+    payer: Payer::Message,
+    tests: &[
+        "a_controller_that_does_not_read_loses_its_oldest_events",
+        "events_have_c_tors_lines",
+    ],
+};
+const NEVER: Limit = Limit {
+    bound: "never sent",
+    payer: Payer::NoOne,
+    tests: &["a_mask_holds_events_by_name"],
+};
 
 /// The set of events that a controller has subscribed to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,9 +103,9 @@ pub(crate) struct EventMask(u64);
 impl EventMask {
     /// Adds an event; false: there is none of that name.
     pub(crate) fn add(&mut self, name: &str) -> bool {
-        let found = NAMES
+        let found = EVENTS
             .iter()
-            .position(|known| known.eq_ignore_ascii_case(name));
+            .position(|(known, _)| known.eq_ignore_ascii_case(name));
         match found {
             Some(index) => {
                 self.0 |= 1 << index;
@@ -66,9 +117,9 @@ impl EventMask {
 
     #[must_use]
     pub(crate) fn has(self, name: &str) -> bool {
-        NAMES
+        EVENTS
             .iter()
-            .position(|known| *known == name)
+            .position(|(known, _)| *known == name)
             .is_some_and(|index| self.0 & (1 << index) != 0)
     }
 }

@@ -322,13 +322,23 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
         "config/names" => value(settings::names()),
         "config/defaults" => value(settings::defaults()),
         "info/names" => {
-            let line = |(name, text): &(&str, &str)| format!("{name} -- {text}\n");
-            value(KEYS.iter().map(line).collect())
+            let line = |name: &str, text: &str| format!("{name} -- {text}\n");
+            value(
+                KEYS.iter()
+                    .map(|(name, text, _)| line(name, text))
+                    .collect(),
+            )
         }
         "events/names" => {
             // The last two are accepted for old controllers only, and not listed.
-            let (listed, _) = events::NAMES.split_at(events::NAMES.len() - 2);
-            value(listed.join(" "))
+            let (listed, _) = events::EVENTS.split_at(events::EVENTS.len() - 2);
+            value(
+                listed
+                    .iter()
+                    .map(|(name, _)| *name)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            )
         }
         "signal/names" => {
             let names: Vec<_> = SIGNALS.iter().map(|(_, name)| *name).collect();
@@ -511,7 +521,7 @@ fn address(node: &NodeView, v4: bool) -> Answer {
 /// `net/listeners/KIND`.
 fn listeners(node: &NodeView, key: &str) -> Option<Answer> {
     let kind = key.strip_prefix("net/listeners/")?;
-    if kind == "*" || !KEYS.iter().any(|(known, _)| *known == key) {
+    if kind == "*" || !KEYS.iter().any(|(known, ..)| *known == key) {
         return None;
     }
     let bound = node.listeners.iter().filter(|(known, _)| *known == kind);

@@ -17,6 +17,7 @@ pub(crate) mod auth;
 mod backend;
 mod client_commands;
 mod client_view;
+mod commands;
 mod document_cache;
 mod downloads;
 pub(crate) mod events;

@@ -10,6 +10,7 @@ use super::args::{
 };
 use super::auth::{Authentication, Cookie};
 use super::backend::{Backend, ClientCommand, ConfigCommand, Signal};
+use super::commands::Command;
 use super::events::{Event, EventMask, Mapping};
 use super::reader::RawCommand;
 use super::reply::Reply;
@@ -80,25 +81,25 @@ impl<B: Backend> Session<B> {
 
     /// Carries out a command. `nonce` is random, for AUTHCHALLENGE.
     pub(crate) async fn command(&mut self, command: &RawCommand, nonce: [u8; 32]) -> Reply {
-        let upper = command.word.to_ascii_uppercase();
-        let word = upper.as_str();
         let rest = command.rest.as_str();
-        if word == "QUIT" {
-            return Reply::last(250, "closing connection");
-        }
-        if !self.trusted && !self.authentication.allows(word) {
+        let known = Command::of(&command.word);
+        if !self.trusted && !known.is_some_and(|known| self.authentication.allows(known)) {
             return Reply::last(514, "Authentication required.");
         }
+        let Some(known) = known else {
+            return Reply::line(510, format!("Unrecognized command \"{}\"", command.word));
+        };
         let node = self.backend.node();
-        match word {
-            "AUTHENTICATE" => self.authenticate(rest, &node),
-            "AUTHCHALLENGE" => {
+        match known {
+            Command::Authenticate => self.authenticate(rest, &node),
+            Command::AuthChallenge => {
                 let cookie = self.shared.cookie.as_ref();
                 let cookie = cookie.filter(|_| node.options.control.cookie_file.is_some());
                 self.authentication.challenge(rest, cookie, nonce)
             }
-            "PROTOCOLINFO" => self.protocol_info(rest, &node),
-            "GETINFO" => {
+            Command::ProtocolInfo => self.protocol_info(rest, &node),
+            Command::Quit => Reply::last(250, "closing connection"),
+            Command::GetInfo => {
                 info::get(
                     &self.backend,
                     &node,
@@ -107,53 +108,54 @@ impl<B: Backend> Session<B> {
                 )
                 .await
             }
-            "GETCONF" => settings::get(&node.options.settings, &positional_args(rest)),
-            "SETCONF" => self.configure(rest, ConfigCommand::Set).await,
-            "RESETCONF" => self.configure(rest, ConfigCommand::Reset).await,
-            "+LOADCONF" => self.change(ConfigCommand::Load(command.data.clone())).await,
-            "SAVECONF" => {
+            Command::GetConf => settings::get(&node.options.settings, &positional_args(rest)),
+            Command::SetConf => self.configure(rest, ConfigCommand::Set).await,
+            Command::ResetConf => self.configure(rest, ConfigCommand::Reset).await,
+            Command::LoadConf => self.change(ConfigCommand::Load(command.data.clone())).await,
+            Command::SaveConf => {
                 let force = keyword_args(rest).is_some_and(|args| has_keyword(&args, "FORCE"));
                 match self.backend.configure(ConfigCommand::Save { force }).await {
                     Ok(()) => Reply::ok(),
                     Err(_) => Reply::line(551, "Unable to write configuration to disk."),
                 }
             }
-            "SETEVENTS" => self.set_events(rest),
-            "SIGNAL" => self.signal(rest),
-            "TAKEOWNERSHIP" => {
+            Command::SetEvents => self.set_events(rest),
+            Command::Signal => self.signal(rest),
+            Command::TakeOwnership => {
                 self.owner = true;
                 Reply::ok()
             }
-            "DROPOWNERSHIP" => {
+            Command::DropOwnership => {
                 self.owner = false;
                 Reply::ok()
             }
-            "USEFEATURE" => use_feature(rest),
-            "MAPADDRESS" => client_commands::map_addresses(&self.backend, rest).await,
-            "RESOLVE" => self.resolve(rest),
-            "EXTENDCIRCUIT" => client_commands::extend_circuit(&self.backend, rest).await,
-            "SETCIRCUITPURPOSE" => client_commands::set_purpose(&self.backend, rest).await,
-            "CLOSECIRCUIT" => client_commands::close_circuit(&self.backend, rest).await,
-            "ATTACHSTREAM" => client_commands::attach_stream(&self.backend, rest).await,
-            "REDIRECTSTREAM" => client_commands::redirect_stream(&self.backend, rest).await,
-            "CLOSESTREAM" => client_commands::close_stream(&self.backend, rest).await,
-            "DROPGUARDS" => client_commands::run(&self.backend, ClientCommand::DropGuards).await,
-            "DROPTIMEOUTS" => {
+            Command::UseFeature => use_feature(rest),
+            Command::MapAddress => client_commands::map_addresses(&self.backend, rest).await,
+            Command::Resolve => self.resolve(rest),
+            Command::ExtendCircuit => client_commands::extend_circuit(&self.backend, rest).await,
+            Command::SetCircuitPurpose => client_commands::set_purpose(&self.backend, rest).await,
+            Command::CloseCircuit => client_commands::close_circuit(&self.backend, rest).await,
+            Command::AttachStream => client_commands::attach_stream(&self.backend, rest).await,
+            Command::RedirectStream => client_commands::redirect_stream(&self.backend, rest).await,
+            Command::CloseStream => client_commands::close_stream(&self.backend, rest).await,
+            Command::DropGuards => {
+                client_commands::run(&self.backend, ClientCommand::DropGuards).await
+            }
+            Command::DropTimeouts => {
                 client_commands::run(&self.backend, ClientCommand::DropTimeouts).await
             }
-            "SETROUTERPURPOSE" => Reply::line(511, "SETROUTERPURPOSE is obsolete."),
-            "DEL_ONION"
-            | "HSFETCH"
-            | "+HSPOST"
-            | "ADD_ONION"
-            | "ONION_CLIENT_AUTH_ADD"
-            | "ONION_CLIENT_AUTH_REMOVE"
-            | "ONION_CLIENT_AUTH_VIEW" => onion::command(word, rest),
-            "+POSTDESCRIPTOR" => Reply::line(
+            Command::SetRouterPurpose => Reply::line(511, "SETROUTERPURPOSE is obsolete."),
+            Command::AddOnion
+            | Command::DelOnion
+            | Command::HsFetch
+            | Command::HsPost
+            | Command::OnionAuthAdd
+            | Command::OnionAuthRemove
+            | Command::OnionAuthView => onion::command(known.word(), rest),
+            Command::PostDescriptor => Reply::line(
                 551,
-                format!("{word} is not supported by this version of Weft"),
+                format!("{} is not supported by this version of Weft", known.word()),
             ),
-            _ => Reply::line(510, format!("Unrecognized command \"{}\"", command.word)),
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 use weft_dir::clock::SystemClock;
 
 use super::auth::hash_password;
+use super::commands::Command;
 use super::events::Event;
 use super::fake::{Fake, shared};
 use super::reader::RawCommand;
@@ -71,6 +72,20 @@ fn unauthenticated_controllers_may_only_authenticate() {
     assert!(send(&mut cookie, "PROTOCOLINFO").contains(
         "AUTH METHODS=COOKIE,SAFECOOKIE COOKIEFILE=\"/home/nobody/.tor/control_auth_cookie\"\r\n"
     ));
+}
+
+#[test]
+fn every_command_but_four_wants_authentication() {
+    let hash = hash_password(b"secret", [1; 8]);
+    let torrc = format!("ControlPort 9051\nHashedControlPassword {hash}\n");
+    let allowed = ["AUTHENTICATE", "AUTHCHALLENGE", "PROTOCOLINFO", "QUIT"];
+    let unknown = ["FROB", "LOADCONF", ""];
+    let words = Command::ALL.iter().map(|command| command.word());
+    for word in words.chain(unknown) {
+        let reply = send(&mut new_session(&Fake::new(&torrc)), word);
+        let is_refused = reply == "514 Authentication required.\r\n";
+        assert_eq!(is_refused, !allowed.contains(&word), "{word}: {reply}");
+    }
 }
 
 #[test]
@@ -170,9 +185,9 @@ fn getinfo_returns_values_or_a_552() {
         assert_eq!(ask(key), format!("551 {why}\r\n"));
     }
     // Every key of `info/names` is known.
-    for (key, _) in super::keys::KEYS
+    for (key, ..) in super::keys::KEYS
         .iter()
-        .filter(|(key, _)| !key.ends_with('*'))
+        .filter(|(key, ..)| !key.ends_with('*'))
     {
         assert!(!ask(key).contains("Unrecognized key"), "{key}");
     }
@@ -574,6 +589,30 @@ fn a_controller_talks_over_a_socket() {
             let event = run(events.recv()).unwrap();
             assert!(matches!(event, Event::Signal("HALT")));
         }
+    });
+}
+
+#[test]
+fn look_ups_past_the_bound_fail_at_once() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let fake = Fake::new("ControlPort 9051\n");
+    serve(&fake, |port| {
+        let mut socket = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
+        let waiting = " waits".repeat(64);
+        write!(
+            socket,
+            "AUTHENTICATE\r\nSETEVENTS ADDRMAP\r\nRESOLVE{waiting} example.com\r\n"
+        )
+        .unwrap();
+        for _ in 0..3 {
+            assert_eq!(lines.next().unwrap().unwrap(), "250 OK");
+        }
+        let event = lines.next().unwrap().unwrap();
+        assert!(
+            event.starts_with("650 ADDRMAP example.com <error> "),
+            "{event}"
+        );
     });
 }
 

@@ -165,3 +165,42 @@ fn the_owners_connection_needs_no_password_and_takes_the_node_along() {
     drop(server);
     assert_eq!(fake.take_recorded(), ["Halt"]);
 }
+
+#[test]
+fn a_controller_that_does_not_read_loses_its_oldest_events() {
+    // Its channel holds 64.
+    let fake = Fake::new("ControlPort 9051\n");
+    let places = Places::new(1, 1);
+    let (place, _) = places.take(None, oneshot::channel().0).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut session = Session::new(fake.clone(), Arc::new(shared()));
+        session.own();
+        let subscribe = super::super::reader::RawCommand {
+            word: "SETEVENTS".to_owned(),
+            rest: "BW".to_owned(),
+            data: String::new(),
+        };
+        session.command(&subscribe, [0; 32]).await;
+        let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
+        let read = async {
+            // The session does not run before this waits.
+            for second in 0..100 {
+                fake.events.send(Event::Bandwidth(second, 0)).unwrap();
+            }
+            let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(ours));
+            for second in 36..100 {
+                let line = lines.next_line().await.unwrap().unwrap();
+                assert_eq!(line, format!("650 BW {second} 0"));
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = run_session(theirs, &mut session, &fake, &place) => panic!("{ended:?}"),
+            () = read => {}
+        }
+    });
+}
