@@ -23,6 +23,7 @@ use weft_dir::sockets::Sockets;
 use weft_dircache::budget::{Budget, Charge};
 use weft_dircache::pieces::{Part, Pieces};
 use weft_dircache::request::{Parsed, Request};
+use weft_dircache::resource::Resource;
 use weft_dircache::server::{Asker, BUSY, read_head};
 use weft_share::{Places, network};
 
@@ -304,7 +305,7 @@ impl AuthorityServer {
     }
 
     fn post(&self, path: &str, body: &[u8], peer: IpAddr, now: SystemTime) -> Answer {
-        if path != "/tor/" {
+        if !matches!(Resource::post(path), Some((Resource::RelayUpload, _))) {
             return Answer::short(404, "Not found");
         }
         let (answer, has_news) = {

@@ -16,6 +16,7 @@ use weft_dir::http::{Compression, http_date};
 use crate::named::{digests, identities, identity_pairs};
 use crate::pieces::{Part, Pieces};
 use crate::request::{Accepts, Request};
+use crate::resource::Resource;
 use found::{Found, NOT_FOUND};
 
 /// Bytes of an answer's documents at most (C tor reads no more: `MAX_DIR_DL_SIZE`).
@@ -170,21 +171,21 @@ fn texts(texts: impl Iterator<Item = Arc<str>>, lifetime: Duration) -> Found {
 
 /// What `request` asks for.
 fn find(held: &Held, request: &Request, now: SystemTime) -> Found {
-    let path = request.path.as_str();
-    if let Some(rest) = path.strip_prefix("/tor/status-vote/current/consensus") {
-        consensus::find(held, rest, request, now)
-    } else if let Some(digests) = path.strip_prefix("/tor/micro/d/") {
-        microdescs(held, digests)
-    } else if let Some(which) = path.strip_prefix("/tor/keys/") {
-        keys(held, which, request.since)
-    } else if let Some(which) = path.strip_prefix("/tor/server/") {
-        descriptors::find(held, DocumentKind::Descriptor, which, now)
-    } else if let Some(which) = path.strip_prefix("/tor/extra/") {
-        descriptors::find(held, DocumentKind::ExtraInfo, which, now)
-    } else if path == "/tor/robots.txt" {
-        Found::Robots
-    } else {
-        NOT_FOUND
+    let Some((resource, rest)) = Resource::get(&request.path) else {
+        return NOT_FOUND;
+    };
+    match resource {
+        Resource::Consensus => consensus::find(held, rest, request, now),
+        Resource::Microdescriptors => microdescs(held, rest),
+        Resource::Certificates => keys(held, rest, request.since),
+        Resource::Descriptors => descriptors::find(held, DocumentKind::Descriptor, rest, now),
+        Resource::ExtraInfo => descriptors::find(held, DocumentKind::ExtraInfo, rest, now),
+        Resource::Robots => Found::Robots,
+        // Not among the documents.
+        Resource::OnionDescriptor
+        | Resource::FrontPage
+        | Resource::OnionUpload
+        | Resource::RelayUpload => NOT_FOUND,
     }
 }
 

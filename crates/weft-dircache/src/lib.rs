@@ -5,6 +5,7 @@
 //! - [`request`]: requests, as they are read
 //! - [`named`]: documents that the path of a request names
 //! - [`requests`]: what is counted of them
+//! - [`resource`]: the table of what they are about
 //! - [`answer`]: what is answered to them
 //! - `onion`, `plain`: answers about descriptors of onion services, and other answers that are never compressed
 //! - [`pieces`]: documents that are read and compressed as they are sent
@@ -42,6 +43,7 @@ mod places;
 mod plain;
 pub mod request;
 pub mod requests;
+pub mod resource;
 pub mod server;
 pub mod shown;
 #[cfg(test)]

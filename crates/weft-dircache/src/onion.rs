@@ -14,11 +14,8 @@ use crate::answer::Answer;
 use crate::hs_dir::{Fetch, HsDir, Refused};
 use crate::plain::plain;
 use crate::request::Upload;
+use crate::resource::Resource;
 
-/// Where descriptors are.
-const FETCH: &str = "/tor/hs/3/";
-/// Where anything of onion services is published.
-const PUBLISH: &str = "/tor/hs/";
 /// Time for the body of an upload. Circuits of onion services have up to five hops.
 const UPLOAD_TIME: Duration = Duration::from_secs(120);
 
@@ -33,7 +30,9 @@ pub(super) fn fetch<'a>(
     peer: IpAddr,
     now: (SystemTime, Duration),
 ) -> Option<(Answer, Option<Fetch<'a>>)> {
-    let key = path.strip_prefix(FETCH)?;
+    let Some((Resource::OnionDescriptor, key)) = Resource::get(path) else {
+        return None;
+    };
     if !by_relay {
         directory.note_single_hop();
         let reason = "Rejecting single hop HS v3 descriptor request";
@@ -61,7 +60,7 @@ pub(super) async fn publish(
     clock: &Arc<dyn Clock>,
 ) -> io::Result<Option<Answer>> {
     let short = |status, reason| Ok(Some(Answer::short(status, reason, clock.wall())));
-    let Some(rest) = upload.path.strip_prefix(PUBLISH) else {
+    let Some((Resource::OnionUpload, rest)) = Resource::post(&upload.path) else {
         return short(
             400,
             "Nonauthoritative directory does not accept posted server descriptors",

@@ -23,10 +23,9 @@ use crate::hs_dir::HsDir;
 use crate::places::{Place, Places};
 use crate::request::{MAX_HEAD, Parsed, parse};
 use crate::requests::Requests;
+use crate::resource::Resource;
 use crate::{onion, plain};
 
-/// Where the page for people is; requests for `/` are read as this.
-const FRONT_PAGE: &str = "/tor/";
 /// The reason of an answer that there is no room for.
 pub const BUSY: &str = "Directory busy, try again later";
 /// Time for a request. It follows its BEGIN_DIR at once, or after one answer of the circuit's: on slow
@@ -187,7 +186,11 @@ impl CacheServer {
                         fetching = fetch;
                         answer
                     }
-                    None if request.path == FRONT_PAGE => {
+                    None if matches!(
+                        Resource::get(&request.path),
+                        Some((Resource::FrontPage, _))
+                    ) =>
+                    {
                         plain::page(self.documents.front_page(), now.0, peer)
                     }
                     None => {

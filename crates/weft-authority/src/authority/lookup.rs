@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_dircache::named::{MAX_NAMED, digests, identities, identity_pairs};
+use weft_dircache::resource::Resource;
 
 use super::{Answer, PrivateAuthority};
 use crate::keys::AuthorityKeys;
@@ -19,30 +20,32 @@ impl PrivateAuthority {
     /// What is at `path`, from `/tor/`, without `.z`.
     #[must_use]
     pub fn get(&self, path: &str, now: SystemTime) -> Answer {
-        if let Some(rest) = path.strip_prefix("/tor/status-vote/current/consensus") {
-            return self.consensus_at(rest, now);
+        let Some((resource, rest)) = Resource::get(path) else {
+            return Answer::short(404, "Not found");
+        };
+        match resource {
+            Resource::Consensus => self.consensus_at(rest, now),
+            Resource::Certificates => self.certificate_at(rest),
+            Resource::Descriptors => self.descriptors_at(rest, false),
+            Resource::ExtraInfo => self.descriptors_at(rest, true),
+            Resource::Microdescriptors => {
+                let found =
+                    digests(rest).filter_map(|digest| self.microdescs.get(&digest).cloned());
+                Answer::documents(found.collect(), MICRODESC_LIFETIME)
+            }
+            Resource::FrontPage => {
+                let page = self.config.front_page.clone();
+                Answer {
+                    page: true,
+                    ..Answer::documents(page.into_iter().collect(), PAGE_LIFETIME)
+                }
+            }
+            // Those of relays alone.
+            Resource::OnionDescriptor
+            | Resource::Robots
+            | Resource::OnionUpload
+            | Resource::RelayUpload => Answer::short(404, "Not found"),
         }
-        if let Some(rest) = path.strip_prefix("/tor/keys/") {
-            return self.certificate_at(rest);
-        }
-        if let Some(named) = path.strip_prefix("/tor/micro/d/") {
-            let found = digests(named).filter_map(|digest| self.microdescs.get(&digest).cloned());
-            return Answer::documents(found.collect(), MICRODESC_LIFETIME);
-        }
-        if let Some(which) = path.strip_prefix("/tor/server/") {
-            return self.descriptors_at(which, false);
-        }
-        if let Some(which) = path.strip_prefix("/tor/extra/") {
-            return self.descriptors_at(which, true);
-        }
-        if path == "/tor/" {
-            let page = self.config.front_page.clone();
-            return Answer {
-                page: true,
-                ..Answer::documents(page.into_iter().collect(), PAGE_LIFETIME)
-            };
-        }
-        Answer::short(404, "Not found")
     }
 
     /// `""`, `-microdesc`, `/FINGERPRINTS`, `-microdesc/FINGERPRINTS`.

@@ -331,6 +331,35 @@ fn microdescriptors_are_served_by_digest_each_once() {
 }
 
 #[test]
+fn a_request_names_so_many_documents_and_no_more() {
+    let (documents, authority) = directory();
+    let (fp, other) = (
+        hex::encode_upper(authority.id().as_bytes()),
+        "00".repeat(20),
+    );
+    let text = text_of(&[0; 20].into());
+    let digest = microdesc::path(&[microdesc::split(&text).next().unwrap().digest()]);
+    let digest = digest
+        .strip_prefix("/tor/micro/d/")
+        .unwrap()
+        .trim_end_matches(".z");
+    for (folder, joint, other, known) in [
+        ("keys/fp", "+", other.as_str(), fp.as_str()),
+        ("micro/d", "-", "A", digest),
+    ] {
+        for (before, expected) in [(511, "200 OK"), (512, "404 Not found")] {
+            let named = [vec![other; before], vec![known]].concat().join(joint);
+            let path = format!("/tor/{folder}/{named}");
+            assert_eq!(
+                status(&documents, &path),
+                expected,
+                "{before} before {known}"
+            );
+        }
+    }
+}
+
+#[test]
 fn certificates_are_served_by_their_keys() {
     let (documents, authority) = directory();
     let fp = hex::encode_upper(authority.id().as_bytes());
