@@ -30,6 +30,7 @@ mod http_reply;
 mod notice;
 mod phase;
 mod rules;
+pub mod senders;
 mod socks_reply;
 mod step;
 #[cfg(test)]

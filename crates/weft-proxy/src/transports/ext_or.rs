@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
+use weft_trust::{Limit, Payer, Role, Sender, Trust};
 
 use crate::transports::line::LONGEST_NAME;
 use crate::transports::text::is_identifier;
@@ -25,6 +26,103 @@ const DONE: u16 = 0x0000;
 const USERADDR: u16 = 0x0001;
 const TRANSPORT: u16 = 0x0002;
 const OKAY: u16 = 0x1000;
+
+/// A message that a program may send (ext-orport-spec 3.1, 3.2), from its first byte on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtOrMessage {
+    /// The way to authenticate, the program's nonce and its proof.
+    Authentication,
+    /// The client's bytes follow.
+    Done,
+    /// The client's address.
+    UserAddr,
+    /// The transport's name.
+    Transport,
+    /// Any other command: skipped.
+    Unknown,
+}
+
+impl ExtOrMessage {
+    /// All of them.
+    pub const ALL: [ExtOrMessage; 5] = [
+        Self::Authentication,
+        Self::Done,
+        Self::UserAddr,
+        Self::Transport,
+        Self::Unknown,
+    ];
+
+    /// The message of a command.
+    fn of(command: u16) -> Self {
+        match command {
+            DONE => Self::Done,
+            USERADDR => Self::UserAddr,
+            TRANSPORT => Self::Transport,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Its name in the specification.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Authentication => "SAFE_COOKIE authentication",
+            Self::Done => "DONE",
+            Self::UserAddr => "USERADDR",
+            Self::Transport => "TRANSPORT",
+            Self::Unknown => "other commands",
+        }
+    }
+
+    /// Who may send it, and what bounds it.
+    #[must_use]
+    pub const fn trust(self) -> Trust {
+        let (sender, limit) = match self {
+            Self::Authentication => (Sender::Anybody, STRANGER),
+            Self::Done => (Sender::CookieHolder, LAST),
+            Self::UserAddr | Self::Transport => (Sender::CookieHolder, TEXT),
+            Self::Unknown => (Sender::CookieHolder, SKIPPED),
+        };
+        Trust::new(sender, Role::ExtOrPort, limit)
+    }
+}
+
+const STRANGER: Limit = Limit {
+    bound: "{weft-node/src/ext_or.rs:MOST_STRANGERS} connections, {weft-node/src/ext_or.rs:MOST_IF_FULL} where the files are used \
+            up, {weft-node/src/ext_or.rs:PROVE_WITHIN}; the oldest gives way",
+    payer: Payer::Connection,
+    tests: &[
+        "who_does_not_know_the_cookie_learns_that_and_nothing_else",
+        "of_those_that_have_proved_nothing_the_oldest_gives_way_and_no_other",
+        "what_proves_nothing_in_time_is_closed",
+        "where_the_node_has_all_its_files_few_are_open_and_the_oldest_gives_way",
+    ],
+};
+const TEXT: Limit = Limit {
+    bound: "{weft-proxy/src/transports/ext_or.rs:MOST_MESSAGES} messages, {weft-proxy/src/transports/ext_or.rs:LONGEST_BODY} bytes \
+            each; the last one counts; no address exempts from a limit",
+    payer: Payer::Connection,
+    tests: &[
+        "what_does_not_parse_closes_the_connection",
+        "the_last_address_and_name_count",
+        "an_address_that_a_program_of_transports_states_exempts_from_nothing",
+        "fuzz/ext_or_port",
+    ],
+};
+const LAST: Limit = Limit {
+    bound: "one, with nothing behind it before our answer; {weft-node/src/ext_or.rs:MOST} connections that are no links yet, \
+            {weft-node/src/ext_or.rs:PATIENCE}",
+    payer: Payer::Connection,
+    tests: &[
+        "what_does_not_parse_closes_the_connection",
+        "connections_count_as_files_until_they_are_taken",
+    ],
+};
+const SKIPPED: Limit = Limit {
+    bound: "{weft-proxy/src/transports/ext_or.rs:MOST_MESSAGES} messages, of which nothing is kept",
+    payer: Payer::Connection,
+    tests: &["messages_that_we_do_not_know_are_skipped_up_to_a_number"],
+};
 
 /// The content of the cookie's file.
 #[must_use]
@@ -225,9 +323,9 @@ impl ExtOr {
         let Some([c0, c1, l0, l1]) = take::<4>(&mut rest) else {
             return Ok(None);
         };
-        let command = u16::from_be_bytes([c0, c1]);
+        let command = ExtOrMessage::of(u16::from_be_bytes([c0, c1]));
         let length = usize::from(u16::from_be_bytes([l0, l1]));
-        if !matches!(command, DONE | USERADDR | TRANSPORT) {
+        if command == ExtOrMessage::Unknown {
             self.count()?;
             *input = rest;
             if length > 0 {
@@ -244,24 +342,26 @@ impl ExtOr {
         self.count()?;
         *input = rest;
         match command {
-            DONE if rest.is_empty() => {
+            ExtOrMessage::Done if rest.is_empty() => {
                 answer.extend_from_slice(&OKAY.to_be_bytes());
                 answer.extend_from_slice(&[0, 0]);
                 return Ok(Some(std::mem::take(&mut self.client)));
             }
-            DONE => return Err(Refused::Early),
-            USERADDR => {
+            ExtOrMessage::Done => return Err(Refused::Early),
+            ExtOrMessage::UserAddr => {
                 let address = std::str::from_utf8(body)
                     .ok()
                     .and_then(|text| text.parse().ok());
                 self.client.address = Some(address.ok_or(Refused::BadAddress)?);
             }
-            _ => {
+            ExtOrMessage::Transport => {
                 let name = std::str::from_utf8(body)
                     .ok()
                     .filter(|name| name.len() <= LONGEST_NAME && is_identifier(name));
                 self.client.transport = Some(name.ok_or(Refused::BadTransport)?.to_owned());
             }
+            // No command stands for it; skipped above.
+            ExtOrMessage::Authentication | ExtOrMessage::Unknown => {}
         }
         Ok(None)
     }

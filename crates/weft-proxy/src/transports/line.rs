@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use weft_log::Severity;
+use weft_trust::{Limit, Payer, Role, Sender, Trust};
 
 use crate::transports::key_values;
 use crate::transports::text::is_identifier;
@@ -96,6 +97,86 @@ pub enum Message {
     Unknown,
 }
 
+/// The kinds of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineKind {
+    /// The protocol's version, or that the program cannot begin.
+    Begin,
+    /// The proxy that TOR_PT_PROXY names.
+    Proxy,
+    /// A transport, or that all have been printed.
+    Method,
+    /// A line for our log.
+    Log,
+    /// Something for controllers.
+    Status,
+    /// Anything else.
+    Unknown,
+}
+
+impl LineKind {
+    /// All of them.
+    pub const ALL: [LineKind; 6] = [
+        Self::Begin,
+        Self::Proxy,
+        Self::Method,
+        Self::Log,
+        Self::Status,
+        Self::Unknown,
+    ];
+
+    /// The first words of such lines.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Begin => "VERSION, VERSION-ERROR, ENV-ERROR",
+            Self::Proxy => "PROXY DONE, PROXY-ERROR",
+            Self::Method => "CMETHOD, CMETHOD-ERROR, CMETHODS DONE, and those of SMETHOD",
+            Self::Log => "LOG",
+            Self::Status => "STATUS",
+            Self::Unknown => "other lines",
+        }
+    }
+
+    /// Who may print it, and what bounds it.
+    #[must_use]
+    pub const fn trust(self) -> Trust {
+        let limit = match self {
+            Self::Begin | Self::Proxy | Self::Method => CONFIGURING,
+            Self::Log => LOGGED,
+            Self::Status | Self::Unknown => NOTED,
+        };
+        Trust::new(Sender::Program, Role::Pipe, limit)
+    }
+}
+
+const CONFIGURING: Limit = Limit {
+    bound: "{weft-proxy/src/transports/line.rs:LONGEST} bytes of a line, {weft-proxy/src/transports/line.rs:LONGEST_NAME} of a \
+            name, {weft-proxy/src/transports/line.rs:LONGEST_ARGUMENTS} of arguments; transports that torrc names; a minute",
+    payer: Payer::Program,
+    tests: &[
+        "names_and_arguments_of_transports_have_a_bound",
+        "a_program_that_breaks_the_protocol_is_ended_and_not_started_again",
+        "a_program_that_prints_nothing_is_ended_after_a_minute_and_started_again",
+        "no_bytes_make_transports_that_torrc_does_not_ask_for",
+        "fuzz/managed_proxy",
+    ],
+};
+const LOGGED: Limit = Limit {
+    bound: "{weft-proxy/src/transports/line.rs:LONGEST} bytes of a line; {weft-proxy/src/transports/managed.rs:LOGGED_AT_ONCE} of them logged in a minute, the others counted",
+    payer: Payer::Message,
+    tests: &["a_program_has_some_lines_in_the_log_and_the_others_are_counted"],
+};
+const NOTED: Limit = Limit {
+    bound: "{weft-proxy/src/transports/line.rs:LONGEST} bytes of a line; {weft-proxy/src/transports/managed.rs:MOST_WAITING} that wait, {weft-proxy/src/transports/managed.rs:LINES_PER_TURN} lines read in a turn",
+    payer: Payer::Message,
+    tests: &[
+        "lines_that_wait_have_a_bound_and_the_program_goes_on",
+        "a_turn_reads_some_lines_and_the_next_ones_the_rest",
+        "garbage_is_logged_once_a_minute",
+    ],
+};
+
 /// A transport that listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
@@ -131,6 +212,21 @@ pub struct BadLine {
 }
 
 impl Message {
+    /// Its kind.
+    #[must_use]
+    pub const fn kind(&self) -> LineKind {
+        match self {
+            Self::Version | Self::NoVersion | Self::EnvironmentError(_) => LineKind::Begin,
+            Self::ProxyDone | Self::ProxyError(_) => LineKind::Proxy,
+            Self::Method(_) | Self::MethodError { .. } | Self::MethodsDone { .. } => {
+                LineKind::Method
+            }
+            Self::Log { .. } => LineKind::Log,
+            Self::Status => LineKind::Status,
+            Self::Unknown => LineKind::Unknown,
+        }
+    }
+
     /// Reads a line.
     ///
     /// # Errors

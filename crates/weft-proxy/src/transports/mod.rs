@@ -27,7 +27,7 @@ mod managed;
 mod text;
 
 pub use environment::{Environment, Role};
-pub use ext_or::{COOKIE_HEADER, Client, ExtOr, Progress, Refused, cookie_file};
-pub use line::{BadLine, Lines, Message, Offer, TooLong, Transport};
+pub use ext_or::{COOKIE_HEADER, Client, ExtOr, ExtOrMessage, Progress, Refused, cookie_file};
+pub use line::{BadLine, LineKind, Lines, Message, Offer, TooLong, Transport};
 pub use managed::{Action, Managed, Program, Side, State, Stream};
 pub use text::{escape, is_identifier, is_key_value};
