@@ -19,16 +19,17 @@ use tor_checkable::{SelfSigned as _, TimeBound as _};
 use tor_llcrypto::pk::rsa::{KeyPair, RsaIdentity};
 use tor_netdoc::doc::authcert::AuthCert;
 use weft_datadir::file::{Access, FileError, Staged};
+use weft_datadir::files::DataFile;
 
 /// The file of the identity key.
-const IDENTITY_KEY: &str = "authority_identity_key";
+const IDENTITY_KEY: &str = DataFile::AuthorityIdentity.name();
 /// The file of the signing key.
-const SIGNING_KEY: &str = "authority_signing_key";
+const SIGNING_KEY: &str = DataFile::AuthoritySigning.name();
 /// The file of the certificate.
-pub const CERTIFICATE: &str = "authority_certificate";
+pub const CERTIFICATE: &str = DataFile::AuthorityCertificate.name();
 /// The same of an older identity, which some nodes trust still (`V3AuthUseLegacyKey`).
-const LEGACY_SIGNING_KEY: &str = "legacy_signing_key";
-const LEGACY_CERTIFICATE: &str = "legacy_certificate";
+const LEGACY_SIGNING_KEY: &str = DataFile::LegacySigning.name();
+const LEGACY_CERTIFICATE: &str = DataFile::LegacyCertificate.name();
 
 /// How long the signing key is good (tor-gencert: 12 months).
 const LIFETIME: Duration = Duration::from_secs(365 * 86_400);

@@ -22,6 +22,7 @@
 pub mod backup;
 pub mod dir;
 pub mod file;
+pub mod files;
 pub mod keys;
 pub mod lock;
 pub mod state;

@@ -11,6 +11,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Uid;
 
 use crate::file::{self, Access, FileError};
+use crate::files::DataFile;
 
 /// How long C tor gives another process to go away before it gives up.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,7 +43,7 @@ impl DataDirLock {
     /// Locks `data_dir`, which must exist. If someone else holds it, waits `patience` once (C
     /// tor: [`PATIENCE`]) and tries again.
     pub fn acquire(data_dir: &Path, patience: Duration) -> Result<Self, LockError> {
-        let path = data_dir.join("lock");
+        let path = data_dir.join(DataFile::Lock.name());
         match Self::attempt(&path) {
             Err(LockError::Held(_)) if !patience.is_zero() => {
                 tracing::warn!(
@@ -123,7 +124,7 @@ pub enum Holder {
 /// The lock's file is there and may not be read.
 pub fn holder(data_dir: &Path) -> Result<Holder, FileError> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    holder_with(&data_dir.join("lock"), &locks)
+    holder_with(&data_dir.join(DataFile::Lock.name()), &locks)
 }
 
 /// The same for the lock's file, with the text of /proc/locks.

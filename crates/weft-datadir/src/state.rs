@@ -14,9 +14,10 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
 use crate::file::{self, FileError};
+use crate::files::DataFile;
 
 /// Its name in DataDirectory.
-pub(crate) const FILE: &str = "state";
+pub(crate) const FILE: &str = DataFile::State.name();
 
 /// Longest state file that is read, in bytes: C tor's has some tens of kilobytes.
 const MAX_LEN: usize = 16 << 20;

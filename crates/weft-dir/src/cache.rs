@@ -10,19 +10,20 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use weft_datadir::file::{self, Access, FileError};
+use weft_datadir::files::DataFile;
 
 /// File name of the consensus.
-pub const CONSENSUS: &str = "cached-microdesc-consensus";
+pub const CONSENSUS: &str = DataFile::Consensus.name();
 /// File name of the consensus that lists descriptors (the flavour `ns`), which caches keep.
-pub const CONSENSUS_NS: &str = "cached-consensus";
+pub const CONSENSUS_NS: &str = DataFile::ConsensusNs.name();
 /// Folder of older consensuses and of the diffs to the newest ones.
-pub const DIFFS: &str = "diff-cache";
+pub const DIFFS: &str = DataFile::Diffs.name();
 /// File name of the certificates.
-pub const CERTS: &str = "cached-certs";
+pub const CERTS: &str = DataFile::Certificates.name();
 /// File name of the microdescriptors.
-pub const MICRODESCS: &str = "cached-microdescs";
+pub const MICRODESCS: &str = DataFile::Microdescriptors.name();
 /// File name of the microdescriptors that came since the other file was written.
-pub const MICRODESCS_NEW: &str = "cached-microdescs.new";
+pub const MICRODESCS_NEW: &str = DataFile::MicrodescriptorsNew.name();
 /// Larger files are not ours.
 pub(crate) const MAX_FILE: u64 = 64 << 20;
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use weft_datadir::file::{self, FileError};
+use weft_datadir::files::DataFile;
 use weft_dir::cache;
 use weft_dir::command::Severity;
 
@@ -13,8 +14,8 @@ use super::PrivateAuthority;
 use crate::history::History;
 use crate::pins::Journal;
 
-const PINS: &str = "key-pinning-journal";
-const STABILITY: &str = "router-stability";
+const PINS: &str = DataFile::KeyPins.name();
+const STABILITY: &str = DataFile::Stability.name();
 /// The longest file that is read, in bytes.
 const MAX_FILE: u64 = 16 << 20;
 /// How often `router-stability` is written (C tor `STABILITY_SAVE_PERIOD`: 30 minutes).

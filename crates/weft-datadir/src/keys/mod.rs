@@ -23,6 +23,7 @@ use sha1::{Digest as _, Sha1};
 use tor_llcrypto::pk::ed25519::{Ed25519Identity, ExpandedKeypair};
 use tor_llcrypto::pk::rsa::{self, RsaIdentity};
 
+use crate::files::DataFile;
 use crate::{dir, file, state};
 pub use error::{KeyError, MasterKeyAbsence};
 pub use keygen::{KeygenRequest, Passphrases, keygen};
@@ -202,7 +203,7 @@ impl KeysOnDisk {
 }
 
 /// The file of the key directory by which [`crate::backup`] says that the relay runs elsewhere now.
-pub const MOVED: &str = "moved";
+pub const MOVED: &str = DataFile::Moved.name();
 
 /// The keys of one relay. The master identity's secret half is read only while it is needed.
 pub struct RelayKeys {
@@ -360,16 +361,20 @@ impl RelayKeys {
     fn write_fingerprints(&self) -> Result<(), KeyError> {
         let hashed = self.config.bridge.then(|| self.hashed_fingerprint());
         let own = [
-            ("fingerprint", "server's identity key", self.fingerprint()),
             (
-                "fingerprint-ed25519",
+                DataFile::Fingerprint.name(),
+                "server's identity key",
+                self.fingerprint(),
+            ),
+            (
+                DataFile::FingerprintEd25519.name(),
                 "server's identity key ed25519",
                 self.ed25519_fingerprint(),
             ),
         ];
         let hashed = hashed.map(|print| {
             let kind = "Tor bridge's hashed identity key";
-            ("hashed-fingerprint", kind, print)
+            (DataFile::HashedFingerprint.name(), kind, print)
         });
         for (name, kind, print) in own.into_iter().chain(hashed) {
             let nickname = &self.config.nickname;

@@ -10,27 +10,28 @@ use zeroize::Zeroizing;
 use super::error::KeyError;
 use super::format::{self, FormatError, Kind};
 use crate::file::{self, FileError, Staged};
+use crate::files::DataFile;
 
 /// RSA-1024 identity.
-pub(super) const RSA_IDENTITY: &str = "secret_id_key";
+pub(super) const RSA_IDENTITY: &str = DataFile::RsaIdentity.name();
 /// ed25519 master identity, secret half.
-pub(super) const MASTER_SECRET: &str = "ed25519_master_id_secret_key";
+pub(super) const MASTER_SECRET: &str = DataFile::MasterSecret.name();
 /// The same behind a passphrase: `--keygen` makes and opens it, a node that runs does neither.
-pub(super) const MASTER_ENCRYPTED: &str = "ed25519_master_id_secret_key_encrypted";
+pub(super) const MASTER_ENCRYPTED: &str = DataFile::MasterEncrypted.name();
 /// ed25519 master identity, public half.
-pub(super) const MASTER_PUBLIC: &str = "ed25519_master_id_public_key";
+pub(super) const MASTER_PUBLIC: &str = DataFile::MasterPublic.name();
 /// Medium-term signing key.
-pub(super) const SIGNING_SECRET: &str = "ed25519_signing_secret_key";
+pub(super) const SIGNING_SECRET: &str = DataFile::SigningSecret.name();
 /// The master identity's certificate of it.
-pub(super) const SIGNING_CERT: &str = "ed25519_signing_cert";
+pub(super) const SIGNING_CERT: &str = DataFile::SigningCert.name();
 /// ntor onion key, and the one before it.
-pub(super) const NTOR: &str = "secret_onion_key_ntor";
+pub(super) const NTOR: &str = DataFile::Ntor.name();
 /// The previous ntor onion key, in its grace period.
-pub(super) const NTOR_OLD: &str = "secret_onion_key_ntor.old";
+pub(super) const NTOR_OLD: &str = DataFile::NtorOld.name();
 /// TAP onion key, which only descriptors need any more.
-pub(super) const TAP: &str = "secret_onion_key";
+pub(super) const TAP: &str = DataFile::Tap.name();
 /// The previous TAP onion key.
-pub(super) const TAP_OLD: &str = "secret_onion_key.old";
+pub(super) const TAP_OLD: &str = DataFile::TapOld.name();
 
 /// Whether C tor and Weft keep a key of a relay in a file of this name.
 pub(crate) fn is_file(name: &str) -> bool {

@@ -1,0 +1,177 @@
+//! The table of files that a node reads again: the name of each, who writes it, and what bounds it.
+
+use weft_trust::{Limit, Payer, Role, Sender, Trust};
+
+/// Makes the enum, the list of all files and the answers for each from one table.
+macro_rules! table {
+    ($($name:ident $file:literal: $role:ident, $sender:ident, $limit:ident;)*) => {
+        /// A file of a node's directories, or a folder of such files.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum DataFile {
+            $(
+                #[doc = $file]
+                $name,
+            )*
+        }
+
+        impl DataFile {
+            /// All of them.
+            pub const ALL: &[DataFile] = &[$(DataFile::$name),*];
+
+            /// Its name in its directory.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(DataFile::$name => $file,)*
+                }
+            }
+
+            /// Who may write it, and what bounds it.
+            #[must_use]
+            pub const fn trust(self) -> Trust {
+                match self {
+                    $(DataFile::$name => Trust::new(Sender::$sender, Role::$role, $limit),)*
+                }
+            }
+        }
+    };
+}
+
+#[rustfmt::skip]
+table! {
+    RsaIdentity           "secret_id_key":                           Keys,  Files,       KEY;
+    MasterSecret          "ed25519_master_id_secret_key":            Keys,  Files,       KEY;
+    MasterEncrypted       "ed25519_master_id_secret_key_encrypted":  Keys,  Files,       BOX;
+    MasterPublic          "ed25519_master_id_public_key":            Keys,  Files,       KEY;
+    SigningSecret         "ed25519_signing_secret_key":              Keys,  Files,       KEY;
+    SigningCert           "ed25519_signing_cert":                    Keys,  Files,       KEY;
+    Ntor                  "secret_onion_key_ntor":                   Keys,  Files,       KEY;
+    NtorOld               "secret_onion_key_ntor.old":               Keys,  Files,       KEY;
+    Tap                   "secret_onion_key":                        Keys,  Files,       KEY;
+    TapOld                "secret_onion_key.old":                    Keys,  Files,       KEY;
+    Moved                 "moved":                                   Keys,  Files,       MARK;
+    AuthorityIdentity     "authority_identity_key":                  Keys,  Files,       AUTHORITY;
+    AuthoritySigning      "authority_signing_key":                   Keys,  Files,       AUTHORITY;
+    AuthorityCertificate  "authority_certificate":                   Keys,  Files,       AUTHORITY;
+    LegacySigning         "legacy_signing_key":                      Keys,  Files,       AUTHORITY;
+    LegacyCertificate     "legacy_certificate":                      Keys,  Files,       AUTHORITY;
+    State                 "state":                                   Data,  Files,       STATE;
+    Lock                  "lock":                                    Data,  Files,       LOCK;
+    Fingerprint           "fingerprint":                             Data,  Files,       FINGERPRINT;
+    FingerprintEd25519    "fingerprint-ed25519":                     Data,  Files,       FINGERPRINT;
+    HashedFingerprint     "hashed-fingerprint":                      Data,  Files,       FINGERPRINT;
+    KeyPins               "key-pinning-journal":                     Data,  Files,       JOURNAL;
+    Stability             "router-stability":                        Data,  Files,       JOURNAL;
+    Consensus             "cached-microdesc-consensus":              Cache, Directories, SIGNED;
+    ConsensusNs           "cached-consensus":                        Cache, Directories, SIGNED;
+    Certificates          "cached-certs":                            Cache, Directories, SIGNED;
+    Microdescriptors      "cached-microdescs":                       Cache, Directories, DIGESTED;
+    MicrodescriptorsNew   "cached-microdescs.new":                   Cache, Directories, DIGESTED;
+    Diffs                 "diff-cache":                              Cache, Directories, DIFFS;
+}
+
+const fn limit(bound: &'static str, payer: Payer, tests: &'static [&'static str]) -> Limit {
+    Limit {
+        bound,
+        payer,
+        tests,
+    }
+}
+
+const KEY: Limit = limit(
+    "{weft-datadir/src/keys/format.rs:MAX_LEN} bytes; a regular file in a directory of this user alone; keys belong together; never \
+     overwritten where damaged",
+    Payer::Start,
+    &[
+        "every_damage_is_named_and_nothing_is_overwritten",
+        "a_first_start_makes_every_file_private",
+        "wide_permissions_are_narrowed",
+        "reading_takes_regular_files_of_bounded_length_only",
+        "fuzz/key_files",
+    ],
+);
+const BOX: Limit = limit(
+    "as other keys; what opening it costs has a bound",
+    Payer::Start,
+    &[
+        "a_box_that_asks_for_hours_of_work_is_refused",
+        "any_changed_byte_is_noticed",
+        "an_encrypted_master_key_is_explained",
+    ],
+);
+const MARK: Limit = limit(
+    "{weft-datadir/src/backup.rs:MAX_MARK} bytes; while it is there the relay does not start",
+    Payer::Start,
+    &["a_relay_that_was_moved_does_not_start_until_it_is_brought_back"],
+);
+const AUTHORITY: Limit = limit(
+    "{weft-authority/src/keys.rs:MAX_FILE} bytes; keys and certificate belong together; never overwritten",
+    Payer::Start,
+    &[
+        "keys_are_read_as_they_were_written_and_never_overwritten",
+        "an_authority_without_a_valid_certificate_does_not_start",
+    ],
+);
+const STATE: Limit = limit(
+    "{weft-datadir/src/state.rs:MAX_LEN} bytes; each line is read by its owner, and damaged ones teach nothing",
+    Payer::File,
+    &[
+        "a_damaged_file_is_moved_aside_whole",
+        "damaged_lines_restore_the_defaults_of_their_kind_alone",
+        "fuzz/path_state",
+    ],
+);
+const LOCK: Limit = limit(
+    "not read; one process holds it",
+    Payer::Start,
+    &[
+        "the_second_is_refused_and_the_first_can_give_it_back",
+        "a_link_is_not_followed_and_nothing_is_truncated",
+    ],
+);
+const FINGERPRINT: Limit = limit(
+    "{weft-datadir/src/keys/format.rs:MAX_LEN} bytes, compared with what it should have, and written if it differs",
+    Payer::File,
+    &[
+        "a_first_start_makes_every_file_private",
+        "a_bridge_has_a_file_by_which_it_may_be_spoken_of",
+    ],
+);
+const JOURNAL: Limit = limit(
+    "{weft-authority/src/authority/storage.rs:MAX_FILE} bytes; {weft-authority/src/pins.rs:MAX_PINS} pins, \
+     {weft-authority/src/history.rs:MAX_KNOWN} relays; torn lines are passed over",
+    Payer::File,
+    &[
+        "torn_lines_of_the_file_are_passed_over",
+        "one_torn_line_of_a_file_costs_no_other_relay_its_history",
+        "a_file_does_not_grow_without_end",
+        "any_file_is_read_or_refused",
+    ],
+);
+const SIGNED: Limit = limit(
+    "{weft-dir/src/cache.rs:MAX_FILE} bytes; signatures and times are checked as if it had just been fetched",
+    Payer::File,
+    &[
+        "an_old_consensus_from_the_cache_is_not_used_to_build_circuits",
+        "certificates_that_ended_or_were_forged_are_not_kept",
+        "bytes_that_are_not_text_are_an_error_that_names_the_file",
+        "fuzz/documents",
+    ],
+);
+const DIGESTED: Limit = limit(
+    "{weft-dir/src/cache.rs:MAX_FILE} bytes; a document counts by its digest, which a consensus names",
+    Payer::File,
+    &[
+        "a_file_of_garbage_is_an_error_or_nothing",
+        "what_no_consensus_lists_for_a_week_is_let_go",
+        "fuzz/microdescs",
+    ],
+);
+const DIFFS: Limit = limit(
+    "number and age of the consensuses that it holds; what is damaged is removed and made again",
+    Payer::File,
+    &[
+        "number_and_age_of_older_consensuses_are_bounded",
+        "what_was_damaged_or_is_none_of_ours_is_removed_and_made_again",
+    ],
+);
