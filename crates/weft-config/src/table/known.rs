@@ -2,6 +2,8 @@
 //! `option_vars_` of src/app/config/config.c and the `…_options.inc` files). The options themselves
 //! are in [`table`](crate::table).
 
+use weft_trust::{Limit, Payer, Role, Sender, Trust};
+
 /// The most `ConnectionThreads`: the rings between them grow with the square of their number.
 pub const MAX_CONNECTION_THREADS: u32 = 256;
 
@@ -57,6 +59,98 @@ impl Kind {
             Self::Seconds | Self::FirstSeconds => " seconds",
             Self::Millis => " ms",
             _ => "",
+        }
+    }
+}
+
+/// What an option does to those who are not the operator: the first word of its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Lets somebody in, out or at something: a port, a role, whom the node believes.
+    Opens,
+    /// Keeps somebody or something out, or within a bound.
+    Protects,
+    /// Names a file, a program, an address or a secret that Weft uses.
+    Names,
+    /// Changes what others read of the node.
+    Publishes,
+    /// A number or a choice that changes how the node works, and none of the above.
+    Tunes,
+    /// A list that other options fill: nobody sets it.
+    List,
+    /// Nothing, in C tor either.
+    Unused,
+}
+
+impl Effect {
+    /// All of them.
+    pub const ALL: [Effect; 7] = [
+        Self::Opens,
+        Self::Protects,
+        Self::Names,
+        Self::Publishes,
+        Self::Tunes,
+        Self::List,
+        Self::Unused,
+    ];
+
+    /// What bounds options of this effect.
+    #[must_use]
+    pub const fn limit(self) -> Limit {
+        let (bound, tests): (_, &'static [&'static str]) = match self {
+            Self::Opens => (
+                "ports are on loopback unless an address is named; what comes in there has its own row",
+                &[
+                    "ports_are_local_unless_they_name_an_address",
+                    "a_metrics_port_is_local_unless_it_names_an_address",
+                    "a_control_port_is_guarded",
+                    "an_exit_has_the_policy_that_it_asks_for",
+                    "it_is_refused_outside_of_private_networks_and_without_what_it_needs",
+                ],
+            ),
+            Self::Protects => (
+                "obeyed, or the configuration is refused",
+                &[
+                    "what_would_be_unsafe_to_ignore_is_refused_with_its_line_and_a_remedy",
+                    "every_option_that_is_not_supported_has_a_class_and_a_reason",
+                ],
+            ),
+            Self::Names => (
+                "regular files of a bounded length, written by one module; a secret is not shown",
+                &[
+                    "reading_takes_regular_files_of_bounded_length_only",
+                    "files_are_written_by_one_module",
+                    "secrets_are_not_shown_and_have_bounds",
+                ],
+            ),
+            Self::Publishes => (
+                "what dir-spec has room for; statistics are rounded and noised",
+                &[
+                    "the_descriptor_has_what_the_operator_set",
+                    "statistics_are_those_of_c_tor_and_of_relays_alone",
+                ],
+            ),
+            Self::Tunes => (
+                "its range; a value outside is refused, or the nearest one is used",
+                &[
+                    "every_default_can_be_read_and_lists_are_lists",
+                    "a_limit_is_what_torrc_sets_and_nonsense_is_refused_in_c_tor_s_words",
+                    "settings::everything_wrong_is_reported_at_once",
+                ],
+            ),
+            Self::List => (
+                "filled by the options of its name",
+                &["port_lines_of_both_names_share_a_list"],
+            ),
+            Self::Unused => (
+                "a warning",
+                &["an_option_that_weft_lacks_is_reported_once_and_what_is_lost_comes_first"],
+            ),
+        };
+        Limit {
+            bound,
+            payer: Payer::Start,
+            tests,
         }
     }
 }
@@ -130,6 +224,8 @@ pub struct Known {
     pub name: &'static str,
     /// What its values are.
     pub kind: Kind,
+    /// What it does to others.
+    pub effect: Effect,
     /// The value that it has unless set, as it would be written; `None`: nothing, or zero.
     pub default: Option<&'static str>,
     /// What Weft does with it.
@@ -164,6 +260,7 @@ impl Known {
         name: &'static str,
         kind: Kind,
         default: Option<&'static str>,
+        effect: Effect,
         help: &'static str,
     ) -> Self {
         let support = match kind {
@@ -177,6 +274,7 @@ impl Known {
         Self {
             name,
             kind,
+            effect,
             default,
             support,
             range: Range::All,
@@ -325,6 +423,17 @@ impl Known {
             self.kind,
             Kind::Lines | Kind::LinesOf(_) | Kind::LinesVirtual
         )
+    }
+
+    /// Who may set it, and what bounds it.
+    #[must_use]
+    pub const fn trust(&self) -> Trust {
+        let (sender, role) = match (self.effect, self.immutable) {
+            (Effect::List, _) => (Sender::Nobody, Role::Nowhere),
+            (_, true) => (Sender::Owner, Role::Torrc),
+            (_, false) => (Sender::OwnerOrController, Role::TorrcOrSetconf),
+        };
+        Trust::new(sender, role, self.effect.limit())
     }
 
     /// Whether an operator can set it by this name.

@@ -116,8 +116,13 @@ pub(crate) const SUBJECTS: [Subject; 21] = [
 /// Every option, subject by subject. A [`Key`](crate::table::key::Key) holds the place of its option here.
 #[allow(clippy::indexing_slicing)] // evaluated by the compiler
 pub(crate) static KNOWN: [Known; rows::obsolete::END] = {
-    let mut all =
-        [Known::new("", crate::table::known::Kind::Obsolete, None, ""); rows::obsolete::END];
+    let mut all = [Known::new(
+        "",
+        crate::table::known::Kind::Obsolete,
+        None,
+        crate::table::known::Effect::Unused,
+        "",
+    ); rows::obsolete::END];
     let (mut subject, mut place) = (0, 0);
     while subject < SUBJECTS.len() {
         let mut row = 0;
@@ -169,7 +174,7 @@ pub fn deprecated_names() -> impl Iterator<Item = &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::known::{Harm, Kind, Range, Support};
+    use crate::table::known::{Effect, Harm, Kind, Range, Support};
     use crate::table::value::Value;
 
     #[test]
@@ -233,6 +238,33 @@ mod tests {
             let of_fractions = matches!(known.range, Range::Fraction { .. });
             assert!(
                 !of_fractions || known.kind == Kind::Double,
+                "{}",
+                known.name
+            );
+        }
+    }
+
+    #[test]
+    fn what_safety_rests_on_protects_or_opens() {
+        for known in KNOWN.iter() {
+            let is_refused = matches!(
+                known.support,
+                Support::None {
+                    harm: Harm::Unsafe,
+                    ..
+                }
+            );
+            let acts = matches!(known.effect, Effect::Opens | Effect::Protects);
+            assert!(acts || !is_refused, "{} {:?}", known.name, known.effect);
+            assert_eq!(
+                known.effect == Effect::Unused,
+                known.kind == Kind::Obsolete,
+                "{}",
+                known.name
+            );
+            assert_eq!(
+                known.effect == Effect::List,
+                known.kind == Kind::LinesVirtual,
                 "{}",
                 known.name
             );

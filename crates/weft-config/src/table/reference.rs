@@ -7,6 +7,8 @@ mod page;
 
 use std::fmt::Write as _;
 
+use weft_trust::Trust;
+
 use crate::table::SUBJECTS;
 use crate::table::known::{Harm, Kind, Known, MAX_CONNECTION_THREADS, Outside, Range, Support};
 
@@ -80,6 +82,11 @@ pub fn sections() -> Vec<Section> {
         }
     });
     sections.collect()
+}
+
+/// Who may set each option, and what bounds it.
+pub fn trusts() -> impl Iterator<Item = (&'static str, Trust)> {
+    crate::table::all().map(|known| (known.name, known.trust()))
 }
 
 fn described(known: &Known) -> Described {

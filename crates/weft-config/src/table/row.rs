@@ -4,10 +4,10 @@
 //!
 //! ```text
 //! /// How often KIST chooses; 0: as the consensus has it.
-//! KISTSchedRunInterval: Millis = "0 msec", at_most(100);
+//! tunes KISTSchedRunInterval: Millis = "0 msec", at_most(100);
 //! ```
 //!
-//! that is, its help, name, [`Kind`](crate::table::known::Kind) and default, and what else
+//! that is, its help, [`Effect`](crate::table::known::Effect), name, [`Kind`](crate::table::known::Kind) and default, and what else
 //! [`Known`](crate::table::known::Known) has methods for: range, `immutable`, `hidden`, not supported and so on.
 
 /// The type of a [`Key`](crate::table::key::Key) for a kind of option.
@@ -40,7 +40,7 @@ macro_rules! options {
         from $first:expr;
         $(
             $(#[doc = $help:literal])*
-            $name:ident: $kind:ident $(($list:ident))? $(= $default:literal)?
+            $effect:ident $name:ident: $kind:ident $(($list:ident))? $(= $default:literal)?
                 $(, $attribute:ident $(($($argument:expr),*))?)*;
         )*
     ) => {
@@ -53,6 +53,7 @@ macro_rules! options {
                 stringify!($name),
                 crate::table::known::Kind::$kind $((keys::$list.name()))?,
                 options!(@default $($default)?),
+                options!(@effect $effect),
                 concat!("", $($help),*),
             )
             $(.$attribute($($($argument),*)?))*
@@ -73,6 +74,13 @@ macro_rules! options {
             )*
         }
     };
+    (@effect opens) => { crate::table::known::Effect::Opens };
+    (@effect protects) => { crate::table::known::Effect::Protects };
+    (@effect names) => { crate::table::known::Effect::Names };
+    (@effect publishes) => { crate::table::known::Effect::Publishes };
+    (@effect tunes) => { crate::table::known::Effect::Tunes };
+    (@effect list) => { crate::table::known::Effect::List };
+    (@effect unused) => { crate::table::known::Effect::Unused };
     (@default) => { None };
     (@default $default:literal) => { Some($default) };
 }

@@ -4,86 +4,86 @@ options! {
     from super::scheduling::END;
 
     /// An authority to use in place of the network's own: name, flags, address, fingerprint.
-    DirAuthority: Lines;
+    opens DirAuthority: Lines;
 
     /// As DirAuthority, but the bridge authority stays the network's own.
-    AlternateDirAuthority: Lines;
+    opens AlternateDirAuthority: Lines;
 
     /// A bridge authority to use in place of the network's own.
-    AlternateBridgeAuthority: Lines;
+    opens AlternateBridgeAuthority: Lines;
 
     /// A relay that a client may ask for its first consensus.
-    FallbackDir: Lines;
+    opens FallbackDir: Lines;
 
     /// Use the network's own fallbacks where no FallbackDir is given.
-    UseDefaultFallbackDirs: Bool = "1";
+    opens UseDefaultFallbackDirs: Bool = "1";
 
     /// How likely an authority is asked in place of a fallback.
-    DirAuthorityFallbackRate: Double = "0.1";
+    tunes DirAuthorityFallbackRate: Double = "0.1";
 
     /// Whether the descriptor is published: `1` or `v3` publish, `0` does not.
-    PublishServerDescriptor: Csv = "1";
+    publishes PublishServerDescriptor: Csv = "1";
 
     /// Put statistics into the extra-info document.
-    ExtraInfoStatistics: Bool = "1";
+    publishes ExtraInfoStatistics: Bool = "1";
 
     /// Publish when the relay was overloaded.
-    OverloadStatistics: Bool = "1";
+    publishes OverloadStatistics: Bool = "1";
 
     /// Serve directory documents to clients.
-    DirCache: Bool = "1";
+    opens DirCache: Bool = "1";
 
     /// Accept descriptors with private addresses.
-    DirAllowPrivateAddresses: Bool = "0", in_testing("1");
+    opens DirAllowPrivateAddresses: Bool = "0", in_testing("1");
 
     /// The fraction of paths that must be known before circuits are built; negative: as the
     /// consensus has it.
-    PathsNeededToBuildCircuits: Double = "-1", fraction(0.25, 0.95), or_negative, clamped;
+    tunes PathsNeededToBuildCircuits: Double = "-1", fraction(0.25, 0.95), or_negative, clamped;
 
     /// How old a consensus may be of which the directory makes a diff; 0: as the consensus has it.
-    MaxConsensusAgeForDiffs: Seconds = "0 seconds";
+    tunes MaxConsensusAgeForDiffs: Seconds = "0 seconds";
 
     /// Fetch extra-info documents, too, and serve them.
-    DownloadExtraInfo: Bool = "0";
+    tunes DownloadExtraInfo: Bool = "0";
 
     /// Fetch directory documents; 0: fetch none.
-    FetchServerDescriptors: Bool = "1";
+    tunes FetchServerDescriptors: Bool = "1";
 
     /// Fetch directory documents as early as a cache does, and from the authorities.
-    FetchDirInfoEarly: Bool = "0";
+    tunes FetchDirInfoEarly: Bool = "0";
 
     /// Fetch directory documents before caches do.
-    FetchDirInfoExtraEarly: Bool = "0";
+    tunes FetchDirInfoExtraEarly: Bool = "0";
 
     /// Fetch descriptors of relays that are not in use, too.
-    FetchUselessDescriptors: Bool = "0",
+    tunes FetchUselessDescriptors: Bool = "0",
         harmless("documents that nothing uses are not fetched");
 
     /// Use microdescriptors in place of descriptors.
-    UseMicrodescriptors: AutoBool = "auto",
+    tunes UseMicrodescriptors: AutoBool = "auto",
         harmless("clients always use microdescriptors, as C tor does unless this is 0");
 
     /// How long a client waits before it asks authorities, where it has fallbacks.
-    ClientBootstrapConsensusAuthorityDownloadInitialDelay: FirstSeconds = "6",
+    tunes ClientBootstrapConsensusAuthorityDownloadInitialDelay: FirstSeconds = "6",
         in_testing("0");
 
     /// How long a client waits before it asks authorities, where it has no fallbacks.
-    ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay: FirstSeconds = "0",
+    tunes ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay: FirstSeconds = "0",
         in_testing("0");
 
     /// How long a client waits before it asks fallbacks.
-    ClientBootstrapConsensusFallbackDownloadInitialDelay: FirstSeconds = "0",
+    tunes ClientBootstrapConsensusFallbackDownloadInitialDelay: FirstSeconds = "0",
         in_testing("0");
 
     /// How many consensuses a client fetches at once.
-    ClientBootstrapConsensusMaxInProgressTries: PosInt = "3";
+    tunes ClientBootstrapConsensusMaxInProgressTries: PosInt = "3";
 
     /// How much of descriptors that cannot be read is kept for inspection.
-    MaxUnparseableDescSizeToLog: Memory = "10 MB",
+    protects MaxUnparseableDescSizeToLog: Memory = "10 MB",
         harmless("it has no effect in C tor either");
 
     /// Send all directory requests through circuits of three hops.
-    __AllDirActionsPrivate: Bool = "0",
+    protects __AllDirActionsPrivate: Bool = "0",
         hidden,
         refused(&["0"], "directory requests would go to guards by one hop, not anonymously");
 }

@@ -4,49 +4,49 @@ options! {
     from super::directory::END;
 
     /// Allow exit streams, as ExitPolicy has it; `auto`: only where an exit policy is set.
-    ExitRelay: AutoBool = "auto";
+    opens ExitRelay: AutoBool = "auto";
 
     /// Rules for exit connections, `accept` or `reject`, address and ports; the first that matches
     /// decides.
-    ExitPolicy: Lines;
+    opens ExitPolicy: Lines;
 
     /// Allow the ports of well-known services in place of C tor's default policy.
-    ReducedExitPolicy: Bool = "0";
+    opens ReducedExitPolicy: Bool = "0";
 
     /// Allow exit connections by IPv6.
-    IPv6Exit: Bool = "0";
+    opens IPv6Exit: Bool = "0";
 
     /// Reject private networks and the relay's own addresses, whatever ExitPolicy has.
-    ExitPolicyRejectPrivate: Bool = "1", in_testing("0");
+    protects ExitPolicyRejectPrivate: Bool = "1", in_testing("0");
 
     /// Reject the addresses of this machine's interfaces, too.
-    ExitPolicyRejectLocalInterfaces: Bool = "0";
+    protects ExitPolicyRejectLocalInterfaces: Bool = "0";
 
     /// Close streams that a new exit policy forbids.
-    ReevaluateExitPolicy: Bool = "0";
+    tunes ReevaluateExitPolicy: Bool = "0";
 
     /// Refuse exit streams of circuits whose previous hop the consensus does not list; `auto`: as
     /// the consensus has it.
-    RefuseUnknownExits: AutoBool = "auto";
+    protects RefuseUnknownExits: AutoBool = "auto";
 
     /// The file that names the name servers; the system's unless set.
-    ServerDNSResolvConfFile: Path;
+    names ServerDNSResolvConfFile: Path;
 
     /// Start even if that file cannot be read.
-    ServerDNSAllowBrokenConfig: Bool = "1";
+    opens ServerDNSAllowBrokenConfig: Bool = "1";
 
     /// Look names up in the local domain, too.
-    ServerDNSSearchDomains: Bool = "0";
+    tunes ServerDNSSearchDomains: Bool = "0";
 
     /// Mix upper and lower case in queries, against forged answers.
-    ServerDNSRandomizeCase: Bool = "1";
+    protects ServerDNSRandomizeCase: Bool = "1";
 
     /// Test whether name servers answer for names that do not exist.
-    ServerDNSDetectHijacking: Bool = "1";
+    protects ServerDNSDetectHijacking: Bool = "1";
 
     /// Names that must exist: used to test whether name servers answer at all.
-    ServerDNSTestAddresses: Csv = "www.google.com,www.mit.edu,www.yahoo.com,www.slashdot.org";
+    tunes ServerDNSTestAddresses: Csv = "www.google.com,www.mit.edu,www.yahoo.com,www.slashdot.org";
 
     /// Look up names with characters that host names do not have.
-    ServerDNSAllowNonRFC953Hostnames: Bool = "0";
+    opens ServerDNSAllowNonRFC953Hostnames: Bool = "0";
 }

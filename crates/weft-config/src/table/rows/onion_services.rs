@@ -4,112 +4,112 @@ options! {
     from super::circuits::END;
 
     /// The directory of an onion service.
-    HiddenServiceDir: LinesOf(HiddenServiceOptions),
+    opens HiddenServiceDir: LinesOf(HiddenServiceOptions),
         lost(&[], "the onion service will NOT be started");
 
     /// The lines of an onion service.
-    HiddenServiceOptions: LinesVirtual, harmless("it is a list that other options fill");
+    list HiddenServiceOptions: LinesVirtual, harmless("it is a list that other options fill");
 
     /// A port of the onion service above, and where its streams go.
-    HiddenServicePort: LinesOf(HiddenServiceOptions),
+    opens HiddenServicePort: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// The version of the onion service above.
-    HiddenServiceVersion: LinesOf(HiddenServiceOptions),
+    tunes HiddenServiceVersion: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Streams to ports that the service above does not have are ignored, not refused.
-    HiddenServiceAllowUnknownPorts: LinesOf(HiddenServiceOptions),
+    opens HiddenServiceAllowUnknownPorts: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// The group may read the directory of the service above.
-    HiddenServiceDirGroupReadable: LinesOf(HiddenServiceOptions),
+    opens HiddenServiceDirGroupReadable: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Streams that a circuit to the service above may have.
-    HiddenServiceMaxStreams: LinesOf(HiddenServiceOptions),
+    protects HiddenServiceMaxStreams: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Close the circuit that has more.
-    HiddenServiceMaxStreamsCloseCircuit: LinesOf(HiddenServiceOptions),
+    protects HiddenServiceMaxStreamsCloseCircuit: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Introduction points of the service above.
-    HiddenServiceNumIntroductionPoints: LinesOf(HiddenServiceOptions),
+    tunes HiddenServiceNumIntroductionPoints: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// How the service above learns which circuit a stream has.
-    HiddenServiceExportCircuitID: LinesOf(HiddenServiceOptions),
+    publishes HiddenServiceExportCircuitID: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// The service above is an instance of an OnionBalance.
-    HiddenServiceOnionBalanceInstance: LinesOf(HiddenServiceOptions),
+    tunes HiddenServiceOnionBalanceInstance: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Limit the requests that each introduction point passes on.
-    HiddenServiceEnableIntroDoSDefense: LinesOf(HiddenServiceOptions),
+    protects HiddenServiceEnableIntroDoSDefense: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Requests per second that it passes on.
-    HiddenServiceEnableIntroDoSRatePerSec: LinesOf(HiddenServiceOptions),
+    protects HiddenServiceEnableIntroDoSRatePerSec: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Requests that it passes on at once.
-    HiddenServiceEnableIntroDoSBurstPerSec: LinesOf(HiddenServiceOptions),
+    protects HiddenServiceEnableIntroDoSBurstPerSec: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Demand proof of work of clients when the service above is busy.
-    HiddenServicePoWDefensesEnabled: LinesOf(HiddenServiceOptions),
+    protects HiddenServicePoWDefensesEnabled: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Requests per second that the service above takes from its queue.
-    HiddenServicePoWQueueRate: LinesOf(HiddenServiceOptions),
+    protects HiddenServicePoWQueueRate: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Requests that it takes at once.
-    HiddenServicePoWQueueBurst: LinesOf(HiddenServiceOptions),
+    protects HiddenServicePoWQueueBurst: LinesOf(HiddenServiceOptions),
         harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Compile the hash of proofs of work.
-    CompiledProofOfWorkHash: AutoBool = "auto",
+    tunes CompiledProofOfWorkHash: AutoBool = "auto",
         harmless("this node runs no onion services and visits none");
 
     /// Onion services of this node need not be anonymous.
-    HiddenServiceNonAnonymousMode: Bool = "0",
+    opens HiddenServiceNonAnonymousMode: Bool = "0",
         immutable, harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Onion services of this node use circuits of one hop.
-    HiddenServiceSingleHopMode: Bool = "0",
+    opens HiddenServiceSingleHopMode: Bool = "0",
         immutable, harmless("it only describes HiddenServiceDir, which has a warning of its own");
 
     /// Relays that may be second hops of circuits of onion services.
-    HSLayer2Nodes: RouterSet,
+    protects HSLayer2Nodes: RouterSet,
         harmless("this node runs no onion services and visits none");
 
     /// Relays that may be third hops of circuits of onion services.
-    HSLayer3Nodes: RouterSet,
+    protects HSLayer3Nodes: RouterSet,
         harmless("this node runs no onion services and visits none");
 
     /// Keep to few second hops of circuits of onion services.
-    VanguardsLiteEnabled: AutoBool = "auto",
+    protects VanguardsLiteEnabled: AutoBool = "auto",
         harmless("this node runs no onion services and visits none");
 
     /// The directory of keys for onion services that admit clients by key.
-    ClientOnionAuthDir: Path,
+    names ClientOnionAuthDir: Path,
         lost(&[], "onion services will NOT be reachable, with these keys or without");
 
     /// Fetch descriptors of onion services.
-    FetchHidServDescriptors: Bool = "1",
+    tunes FetchHidServDescriptors: Bool = "1",
         harmless("this node runs no onion services and visits none");
 
     /// Publish descriptors of onion services.
-    PublishHidServDescriptors: Bool = "1",
+    publishes PublishHidServDescriptors: Bool = "1",
         harmless("this node runs no onion services and visits none");
 
     /// Bytes that descriptors of onion services may take on a relay that is their directory; 0: a fifth of
     /// MaxMemInQueues.
-    MaxHSDirCacheBytes: Memory = "0";
+    protects MaxHSDirCacheBytes: Memory = "0";
 
     /// How long a relay must run to get the flag HSDir of this authority.
-    MinUptimeHidServDirectoryV2: Seconds = "96 hours", in_testing("0 minutes");
+    tunes MinUptimeHidServDirectoryV2: Seconds = "96 hours", in_testing("0 minutes");
 }

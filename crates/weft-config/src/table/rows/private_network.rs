@@ -5,93 +5,93 @@ options! {
 
     /// This is a private network: other defaults (the column "in private networks"), and the options
     /// here may be changed.
-    TestingTorNetwork: Bool = "0", immutable;
+    opens TestingTorNetwork: Bool = "0", immutable;
 
     /// The defaults of private networks are in force.
-    ___UsingTestNetworkDefaults: Bool = "0", in_testing("1"), hidden;
+    tunes ___UsingTestNetworkDefaults: Bool = "0", in_testing("1"), hidden;
 
     /// How long bandwidth is observed before it is published.
-    TestingMinTimeToReportBandwidth: Seconds = "1 day", in_testing("0 seconds"), testing_only;
+    tunes TestingMinTimeToReportBandwidth: Seconds = "1 day", in_testing("0 seconds"), testing_only;
 
     /// How long a directory request may stand still.
-    TestingDirConnectionMaxStall: Seconds = "5 minutes",
+    tunes TestingDirConnectionMaxStall: Seconds = "5 minutes",
         at_least(5), in_testing("30 seconds"), testing_only;
 
     /// How long a relay waits before it fetches its first consensus.
-    TestingServerConsensusDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
+    tunes TestingServerConsensusDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
 
     /// Relays that get the flag Exit: fingerprints, or `*`.
-    TestingDirAuthVoteExit: RouterSet;
+    tunes TestingDirAuthVoteExit: RouterSet;
 
     /// No other relay gets it.
-    TestingDirAuthVoteExitIsStrict: Bool = "0";
+    tunes TestingDirAuthVoteExitIsStrict: Bool = "0";
 
     /// Relays that get the flag Guard: fingerprints, or `*`.
-    TestingDirAuthVoteGuard: RouterSet;
+    tunes TestingDirAuthVoteGuard: RouterSet;
 
     /// No other relay gets it.
-    TestingDirAuthVoteGuardIsStrict: Bool = "0";
+    tunes TestingDirAuthVoteGuardIsStrict: Bool = "0";
 
     /// Relays that get the flag HSDir: fingerprints, or `*`.
-    TestingDirAuthVoteHSDir: RouterSet;
+    tunes TestingDirAuthVoteHSDir: RouterSet;
 
     /// No other relay gets it.
-    TestingDirAuthVoteHSDirIsStrict: Bool = "0";
+    tunes TestingDirAuthVoteHSDirIsStrict: Bool = "0";
 
     /// How long an authority takes all relays for running.
-    TestingAuthDirTimeToLearnReachability: Seconds = "30 minutes",
+    tunes TestingAuthDirTimeToLearnReachability: Seconds = "30 minutes",
         in_testing("0 minutes"), testing_only;
 
     /// The bandwidth that the flag Exit needs at least.
-    TestingMinExitFlagThreshold: Memory = "0";
+    tunes TestingMinExitFlagThreshold: Memory = "0";
 
     /// The bandwidth that the flag Fast needs at least.
-    TestingMinFastFlagThreshold: Memory = "0";
+    tunes TestingMinFastFlagThreshold: Memory = "0";
 
     /// As V3AuthVotingInterval, until there is a consensus.
-    TestingV3AuthInitialVotingInterval: Seconds = "30 minutes",
+    tunes TestingV3AuthInitialVotingInterval: Seconds = "30 minutes",
         in_testing("150 seconds"), testing_only,
         harmless("an authority alone makes its first consensus when relays have come, not at a fixed time");
 
     /// As V3AuthVoteDelay, until there is a consensus.
-    TestingV3AuthInitialVoteDelay: Seconds = "5 minutes",
+    tunes TestingV3AuthInitialVoteDelay: Seconds = "5 minutes",
         in_testing("20 seconds"), testing_only;
 
     /// As V3AuthDistDelay, until there is a consensus.
-    TestingV3AuthInitialDistDelay: Seconds = "5 minutes",
+    tunes TestingV3AuthInitialDistDelay: Seconds = "5 minutes",
         in_testing("20 seconds"), testing_only;
 
     /// How much later than at midnight voting intervals start.
-    TestingV3AuthVotingStartOffset: Seconds = "0",
+    tunes TestingV3AuthVotingStartOffset: Seconds = "0",
         testing_only;
 
     /// How long a relay waits before it fetches descriptors.
-    TestingServerDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
+    tunes TestingServerDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
 
     /// How long a client waits before it fetches descriptors.
-    TestingClientDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
+    tunes TestingClientDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
 
     /// How long a client waits before it fetches its first consensus.
-    TestingClientConsensusDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
+    tunes TestingClientConsensusDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;
 
     /// How long a client waits before it asks bridges again.
-    TestingBridgeDownloadInitialDelay: FirstSeconds = "10800",
+    tunes TestingBridgeDownloadInitialDelay: FirstSeconds = "10800",
         in_testing("10"), testing_only;
 
     /// How long a client waits before it asks bridges for the first time.
-    TestingBridgeBootstrapDownloadInitialDelay: FirstSeconds = "0",
+    tunes TestingBridgeBootstrapDownloadInitialDelay: FirstSeconds = "0",
         in_testing("0"), testing_only;
 
     /// How long a client gathers descriptors to ask for.
-    TestingClientMaxIntervalWithoutRequest: Seconds = "10 minutes",
+    tunes TestingClientMaxIntervalWithoutRequest: Seconds = "10 minutes",
         at_least(1), in_testing("5 seconds"), testing_only;
 
     /// Send controllers CONN_BW events.
-    TestingEnableConnBwEvent: Bool = "0", in_testing("1"), testing_only;
+    tunes TestingEnableConnBwEvent: Bool = "0", in_testing("1"), testing_only;
 
     /// Send controllers CELL_STATS events.
-    TestingEnableCellStatsEvent: Bool = "0", in_testing("1"), testing_only;
+    tunes TestingEnableCellStatsEvent: Bool = "0", in_testing("1"), testing_only;
 
     /// Be an exit for bandwidth scanners: circuits get the consensus' parameters for two hops.
-    __SbwsExit: Bool = "0";
+    opens __SbwsExit: Bool = "0";
 }
