@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 const PAGES: [&str; 2] = ["docs/architecture.md", "docs/testing.md"];
 const FOLDER: &str = "docs/architecture";
 
+/// The page whose rows end with the tests of their bounds.
+const SENDERS: &str = "docs/senders.md";
+
 /// Where sources are, from the root of the checkout.
 const SOURCES: [&str; 8] = [
     "crates", "bench", "examples", "fuzz", "packages", "tests", "xtask", "docs",
@@ -25,6 +28,8 @@ struct Checkout {
     sources: Vec<String>,
     /// Numbers of sources by identifier, in ascending order.
     sources_of: HashMap<String, Vec<usize>>,
+    /// Tests, each with its source's path before it: `crates/weft-core/tests/it/streams.rs::name`.
+    tests: Vec<String>,
 }
 
 impl Checkout {
@@ -60,6 +65,9 @@ impl Checkout {
             return;
         }
         let text = fs::read_to_string(root.join(path)).unwrap();
+        let tests = tests(&text);
+        self.tests
+            .extend(tests.map(|test| format!("{}::{test}", path.display())));
         let number = self.sources.len();
         self.sources.push(path.display().to_string());
         let mut add = |name: &str| match self.sources_of.get_mut(name) {
@@ -108,6 +116,19 @@ impl Checkout {
                 && identifiers(quoted).all(|name| !self.sources_of(name).is_empty()))
     }
 
+    /// Tests of this name, which may have its source's before it (`tunnels::name`), or the fuzz target (`fuzz/NAME`).
+    fn tests_of(&self, name: &str) -> usize {
+        if let Some(target) = name.strip_prefix("fuzz/") {
+            return usize::from(self.has_path(&format!("fuzz/fuzz_targets/{target}.rs")));
+        }
+        let name = match name.split_once("::") {
+            Some((source, test)) => format!("/{source}.rs::{test}"),
+            None => format!("::{name}"),
+        };
+        let tests = self.tests.iter();
+        tests.filter(|test| test.ends_with(&name)).count()
+    }
+
     /// Whether a source of this path has the identifier.
     fn has_in(&self, path: &str, quoted: &str) -> bool {
         let has = |name: &str| {
@@ -116,6 +137,23 @@ impl Checkout {
         };
         identifiers(quoted).all(has)
     }
+}
+
+/// The names of the tests in a source: functions behind an attribute that ends with `test`.
+fn tests(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_test = false;
+    text.lines().filter_map(move |line| {
+        let line = line.trim();
+        if line.starts_with("#[") {
+            is_test |= ["#[test]", "#[tokio::test"]
+                .iter()
+                .any(|start| line.starts_with(start));
+            return None;
+        }
+        let function = line.strip_prefix("async ").unwrap_or(line);
+        let name = function.strip_prefix("fn ")?.split('(').next();
+        name.filter(|_| std::mem::take(&mut is_test))
+    })
 }
 
 fn root() -> PathBuf {
@@ -240,6 +278,33 @@ fn pages_name_only_what_exists() {
         "not in the checkout:\n{}",
         missing.join("\n")
     );
+}
+
+#[test]
+fn the_tests_of_what_may_be_sent_exist() {
+    let checkout = Checkout::read();
+    let text = fs::read_to_string(root().join(SENDERS)).unwrap();
+    let rows = text.lines().enumerate();
+    let rows = rows.filter(|(_, line)| line.starts_with("| ") && line.contains('`'));
+    let (mut wrong, mut found) = (Vec::new(), 0);
+    for (number, line) in rows {
+        let tests = line.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for test in tests.split(", ").map(|test| test.trim_matches('`')) {
+            found += 1;
+            let times = checkout.tests_of(test);
+            if times != 1 {
+                wrong.push(format!("{SENDERS}:{}: {test}: {times} tests", number + 1));
+            }
+        }
+    }
+    assert!(found > 100, "the page has {found} tests");
+    assert!(wrong.is_empty(), "not one test:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn functions_are_tests_by_their_attribute() {
+    let text = "#[test]\nfn one() {\n    fn two() {}\n}\n#[tokio::test]\n#[ignore]\nasync fn three() {}\nfn four() {}";
+    assert_eq!(tests(text).collect::<Vec<_>>(), ["one", "three"]);
 }
 
 #[test]

@@ -26,6 +26,8 @@ mod metrics;
 pub mod process;
 pub mod reachability;
 pub mod relay;
+#[cfg(test)]
+mod senders;
 mod thread;
 mod transports;
 mod wake;

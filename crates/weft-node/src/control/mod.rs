@@ -41,6 +41,12 @@ pub(crate) mod view;
 pub(crate) use args::quote;
 pub use auth::hash_password;
 pub(crate) use backend::{CommandError, ConfigCommand, Signal};
+#[cfg(test)]
+pub(crate) use commands::Command;
+#[cfg(test)]
+pub(crate) use events::EVENTS;
+#[cfg(test)]
+pub(crate) use keys::KEYS;
 pub(crate) use server::{ControlServer, ControlSocket, Standing};
 pub(crate) use session::Shared;
 pub(crate) use settings::assignments;

@@ -14,10 +14,34 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+#[cfg(test)]
+use weft_trust::{Limit, Payer, Role, Sender, Trust};
+
 /// Bytes of a head, at most. C tor reads 1024; Prometheus' heads are near that.
 pub const MAX_HEAD: usize = 4096;
 /// Header lines, at most.
 const MAX_HEADERS: usize = 64;
+
+/// `GET /metrics`, the one request: who may send it, and what bounds it.
+#[cfg(test)]
+pub(crate) const TRUST: Trust = Trust::new(
+    Sender::Anybody,
+    Role::MetricsPort,
+    Limit {
+        bound: "whom MetricsPortPolicy lets in; {weft-node/src/metrics/request.rs:MAX_HEAD} bytes, \
+                {weft-node/src/metrics/server.rs:MAX_TIME}, {weft-node/src/metrics/server.rs:MAX_CONNECTIONS} connections of which \
+                half are answered; over loopback no name but `localhost`",
+        payer: Payer::Address,
+        tests: &[
+            "requests_are_answered_as_c_tor_answers_them",
+            "a_head_may_arrive_byte_by_byte_but_not_without_end",
+            "over_loopback_a_web_page_does_not_read_the_metrics_by_its_name",
+            "silent_connections_do_not_lock_out_requests",
+            "unread_responses_do_not_lock_out_requests",
+            "fuzz/metrics_request",
+        ],
+    },
+);
 
 /// The status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
