@@ -60,6 +60,11 @@ table! {
     Fingerprint           "fingerprint":                             Data,  Files,       FINGERPRINT;
     FingerprintEd25519    "fingerprint-ed25519":                     Data,  Files,       FINGERPRINT;
     HashedFingerprint     "hashed-fingerprint":                      Data,  Files,       FINGERPRINT;
+    // weft-config has the names of both cookies: they are defaults of options.
+    ControlCookie         "control_auth_cookie":                     Data,  Node,        COOKIE;
+    ExtOrCookie           "extended_orport_auth_cookie":             Data,  Node,        COOKIE;
+    Statistics            "stats":                                   Data,  Files,       STATISTICS;
+    ApprovedRouters       "approved-routers":                        Data,  Owner,       APPROVED;
     KeyPins               "key-pinning-journal":                     Data,  Files,       JOURNAL;
     Stability             "router-stability":                        Data,  Files,       JOURNAL;
     Consensus             "cached-microdesc-consensus":              Cache, Directories, SIGNED;
@@ -67,6 +72,9 @@ table! {
     Certificates          "cached-certs":                            Cache, Directories, SIGNED;
     Microdescriptors      "cached-microdescs":                       Cache, Directories, DIGESTED;
     MicrodescriptorsNew   "cached-microdescs.new":                   Cache, Directories, DIGESTED;
+    Descriptors           "cached-descriptors":                      Cache, Directories, NAMED;
+    ExtraInfo             "cached-extrainfo":                        Cache, Directories, NAMED;
+    BridgeDescriptors     "cached-bridge-descriptors":               Cache, Directories, BRIDGES;
     Diffs                 "diff-cache":                              Cache, Directories, DIFFS;
 }
 
@@ -146,6 +154,51 @@ const JOURNAL: Limit = limit(
         "one_torn_line_of_a_file_costs_no_other_relay_its_history",
         "a_file_does_not_grow_without_end",
         "any_file_is_read_or_refused",
+    ],
+);
+const COOKIE: Limit = limit(
+    "never read: written at each start with new random bytes, for this user, and for its group where torrc has it",
+    Payer::NoOne,
+    &[
+        "the_cookie_is_for_its_owner_alone_unless_torrc_allows_the_group",
+        "a_cookie_authenticates_as_itself_or_by_challenge",
+        "the_cookie_s_file_is_as_the_specification_has_it",
+    ],
+);
+const STATISTICS: Limit = limit(
+    "{weft-counts/src/extrainfo/file.rs:MOST} bytes of each file, of which a descriptor gets its own lines alone, for 25 hours",
+    Payer::File,
+    &[
+        "nothing_but_a_files_own_lines_is_published",
+        "a_file_is_published_for_twenty_five_hours",
+        "any_text_is_a_file_or_none",
+        "fuzz/statistics_files",
+    ],
+);
+const APPROVED: Limit = limit(
+    "{weft-node/src/relay/authority.rs:MAX_APPROVED} bytes; if it is there and cannot be read there is no authority; lines that are no rule are \
+     passed over with a warning",
+    Payer::Start,
+    &[
+        "a_file_that_keeps_relays_out_is_read_or_there_is_no_authority",
+        "lines_of_approved_routers_that_are_no_text_cost_the_others_nothing",
+    ],
+);
+const NAMED: Limit = limit(
+    "a document that is cut off or too long is left out, and one that no consensus names goes; served by digest alone",
+    Payer::File,
+    &[
+        "what_is_cut_off_or_too_long_is_left_out",
+        "what_is_old_and_not_listed_goes_and_the_files_are_written_anew",
+    ],
+);
+const BRIDGES: Limit = limit(
+    "{weft-dir/src/cache.rs:MAX_FILE} bytes, {weft-dir/src/client/bridge.rs:MOST_KEPT} descriptors, checked as if they had just \
+     been fetched",
+    Payer::File,
+    &[
+        "what_was_kept_is_read_again_but_for_what_is_wrong_or_old",
+        "what_nobody_signed_is_no_descriptor_nor_what_is_of_other_days",
     ],
 );
 const SIGNED: Limit = limit(

@@ -171,6 +171,12 @@ fn page() -> String {
     );
     section(
         &mut page,
+        "Answers of a proxy",
+        "`weft-proxy/src/error.rs`.",
+        [("SOCKS 4 and 5, CONNECT".to_owned(), weft_proxy::ANSWER)],
+    );
+    section(
+        &mut page,
         "Requests of applications",
         "`weft-apps/src/senders.rs`.",
         weft_apps::senders::SERVICES.map(|service| {

@@ -1,8 +1,26 @@
 //! Why a proxy opens no connection.
 
+use weft_trust::{Limit, Payer, Role, Sender, Trust};
+
 /// The longest answer that is read, in bytes: status line and headers of an HTTP proxy. SOCKS answers
 /// are shorter (262 bytes).
 pub const MAX_ANSWER: usize = 8192;
+
+/// Who may send the answer of a proxy, and what bounds it.
+pub const ANSWER: Trust = Trust::new(
+    Sender::UpstreamProxy,
+    Role::Upstream,
+    Limit {
+        bound: "{weft-proxy/src/error.rs:MAX_ANSWER} bytes and nothing behind it; a minute, as for the whole handshake of the link",
+        payer: Payer::Connection,
+        tests: &[
+            "an_answer_has_a_bound_and_nothing_behind_it",
+            "what_is_not_the_protocol_is_refused_at_once",
+            "a_connection_that_opens_no_link_in_a_minute_is_closed",
+            "fuzz/proxy_answer",
+        ],
+    },
+);
 
 /// Why a proxy opens no connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

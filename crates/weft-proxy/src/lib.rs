@@ -34,7 +34,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 pub use credentials::{Credentials, Secret};
-pub use error::{MAX_ANSWER, ProxyError};
+pub use error::{ANSWER, MAX_ANSWER, ProxyError};
 
 /// A proxy that all connections to relays go through.
 #[derive(Clone, Debug, PartialEq, Eq)]

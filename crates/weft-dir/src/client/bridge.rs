@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use weft_datadir::files::DataFile;
 
 use tor_checkable::{SelfSigned as _, TimeBound as _};
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
@@ -24,7 +25,7 @@ use crate::http::{Limits, Request, Response};
 const PATH: &str = "/tor/server/authority";
 
 /// File name of the descriptors of a client's bridges. C tor has them in `cached-descriptors`, which a relay of Weft serves to anybody.
-const KEPT: &str = "cached-bridge-descriptors";
+const KEPT: &str = DataFile::BridgeDescriptors.name();
 
 /// As many are read of it.
 const MOST_KEPT: usize = 256;

@@ -6,6 +6,7 @@
 mod store;
 
 use std::time::SystemTime;
+use weft_datadir::files::DataFile;
 
 use digest::Digest;
 use memchr::memmem;
@@ -51,8 +52,8 @@ impl DocumentKind {
     /// The cache file (C tor's names); that of what has come since has `.new` behind it.
     fn file(self) -> &'static str {
         match self {
-            Self::Descriptor => "cached-descriptors",
-            Self::ExtraInfo => "cached-extrainfo",
+            Self::Descriptor => DataFile::Descriptors.name(),
+            Self::ExtraInfo => DataFile::ExtraInfo.name(),
         }
     }
 

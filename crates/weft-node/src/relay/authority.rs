@@ -18,6 +18,7 @@ use weft_authority::{
 use weft_cell::identity::Ed25519Identity;
 use weft_config::options::NetworkOptions;
 use weft_config::{AccessPolicy, AuthorityOptions, Options};
+use weft_datadir::files::DataFile;
 use weft_datadir::keys::RelayKeys;
 use weft_dir::cache;
 use weft_dir::command::Severity;
@@ -239,7 +240,10 @@ fn read_file(what: impl ToString, path: &Path, at_most: u64) -> Result<Vec<u8>, 
 
 /// The relays that `approved-routers` in the DataDirectory names, if there is such a file.
 fn named(options: &Options) -> Result<NamedRelays, AuthorityError> {
-    let path = options.files.data_directory.join("approved-routers");
+    let path = options
+        .files
+        .data_directory
+        .join(DataFile::ApprovedRouters.name());
     let text = match read_file("the file of relays", &path, MAX_APPROVED) {
         Err(AuthorityError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             return Ok(NamedRelays::default());

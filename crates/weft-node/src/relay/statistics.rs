@@ -14,6 +14,7 @@ use weft_counts::extrainfo::{
 };
 use weft_datadir::dir::check_private;
 use weft_datadir::file;
+use weft_datadir::files::DataFile;
 use weft_dir::command::Command;
 use weft_dircache::DirectoryHandle;
 use weft_dircache::hs_dir::HsDir;
@@ -27,7 +28,7 @@ use crate::notice;
 /// How often days are ended, and the lines of the document looked at.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The folder of the files.
-const FOLDER: &str = "stats";
+const FOLDER: &str = DataFile::Statistics.name();
 
 /// What onion services made of this relay; see [`Statistics::note_onions`].
 #[derive(Clone, Copy, Debug, Default)]
