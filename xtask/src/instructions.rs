@@ -64,12 +64,13 @@ const CASES: [(&str, [u32; 2]); 20] = [
 const PROGRAM: &str = "weft-instructions";
 /// The crates that a cell passes through are compiled as for a release, without optimization across crates. All others
 /// are those of the tests: compiling a few hundred crates anew took ten times as long as counting.
-const PATH: [&str; 7] = [
+const PATH: [&str; 8] = [
     "weft-cell",
     "weft-core",
     "weft-counts",
     "weft-crypto",
     "weft-instructions",
+    "weft-planted",
     "weft-share",
     "weft-sync",
 ];

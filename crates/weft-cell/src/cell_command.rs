@@ -8,6 +8,7 @@
 //! dispatcher has it. Nor does a row without its [`Trust`].
 
 use tor_cell::chancell::ChanCmd;
+use weft_planted::{Fault, planted};
 use weft_trust::{Limit, Payer, Role, Sender, Trust};
 
 /// Fixed or variable length of a cell.
@@ -101,6 +102,7 @@ macro_rules! table {
             /// The handling of a command; `as_client`: this node is a client on the link.
             #[inline]
             pub fn of(wire: ChanCmd, as_client: bool) -> OnOpenLink {
+                let as_client = as_client && !planted(Fault::CreateAnsweredAsClient);
                 match (u8::from(wire), as_client) {
                     $(
                         ($number, false) => OnOpenLink::$server,

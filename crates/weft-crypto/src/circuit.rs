@@ -8,6 +8,7 @@ use subtle::ConstantTimeEq as _;
 use tor_cell::chancell::ChanCmd;
 use weft_cell::relay_v1::{self, NoSuchMessage};
 use weft_cell::stream_msg::Seen;
+use weft_planted::{Fault, planted};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::cgo::{CgoHop, CgoKeys, CgoRelay, Tag};
@@ -191,6 +192,9 @@ impl RelayCircuit {
     /// Adds this hop's layer to a backward cell, in place.
     #[inline]
     pub fn encrypt_backward(&mut self, body: &mut [u8; BODY_LEN]) {
+        if planted(Fault::LayerLeftOut) {
+            return;
+        }
         match &mut self.0 {
             RelayKind::Tor1(crypt) => crypt.encrypt_backward(body),
             RelayKind::Cgo(cgo) => cgo.crypt.encrypt_backward(ChanCmd::RELAY, body),

@@ -14,6 +14,7 @@ use weft_cell::stream_msg::{
 use weft_core::address::StreamAddr;
 use weft_core::stream::edge::StreamAt;
 use weft_log::Line;
+use weft_planted::{Fault, planted};
 use weft_policy::ExitPolicy;
 use weft_share::PreviousHop;
 
@@ -176,6 +177,11 @@ impl Exits {
         self.names.audit()
     }
 
+    /// Streams that wait for the answer about a name.
+    pub fn waiting(&self) -> impl Iterator<Item = StreamAddr> {
+        self.names.streams()
+    }
+
     /// The next action for the caller.
     pub fn poll_action(&mut self) -> Option<ExitAction> {
         self.actions.pop_front()
@@ -192,6 +198,7 @@ impl Exits {
     ) {
         // A circuit of one hop gives its user no anonymity and makes exits a target (C tor refuses it too).
         match from {
+            PreviousKind::Client if planted(Fault::SingleHopExit) => {}
             PreviousKind::Client => return self.end(stream, EndReason::TORPROTOCOL),
             PreviousKind::UnknownRelay if self.settings.refuse_unknown => {
                 return self.end(stream, EndReason::MISC);
@@ -380,6 +387,9 @@ impl Exits {
     /// Removes a stream that ended before its decision. A name without waiting streams is not looked up; a
     /// query that is under way continues, as its answer is worth caching.
     pub fn forget(&mut self, stream: StreamAddr) {
+        if planted(Fault::ExitKeepsStream) {
+            return;
+        }
         self.names.forget(stream);
         self.run_names();
     }
@@ -451,7 +461,8 @@ impl Exits {
     ) {
         // The policy would match an IPv4-mapped IPv6 address against the wrong rules.
         let disguised = matches!(addr, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
-        let allowed = self.effective_policy().allows(addr, port)
+        let allowed = (self.effective_policy().allows(addr, port)
+            || planted(Fault::ExitPolicyIgnored))
             && (addr.is_ipv4() || self.settings.ipv6)
             && !disguised;
         if !allowed {

@@ -105,6 +105,11 @@ impl Names {
         self.actions.pop_front()
     }
 
+    /// Streams that wait.
+    pub(crate) fn streams(&self) -> impl Iterator<Item = StreamAddr> {
+        self.tickets.keys().copied()
+    }
+
     /// The number of streams that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
+use weft_planted::{Fault, planted};
 
 use crate::ranks::{Rank, Ranks};
 use crate::ticket::{Ticket, Turn};
@@ -188,7 +189,9 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Shares<G, M, T> {
             turn,
             item,
         } = self.items.remove(&ticket)?;
-        self.take(group, member, turn);
+        if !planted(Fault::ShareNotReleased) {
+            self.take(group, member, turn);
+        }
         Some(item)
     }
 
@@ -202,6 +205,29 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Shares<G, M, T> {
         group.served = Some(member);
         let ticket = group.members.get(&member)?.first()?.ticket;
         self.release(ticket)
+    }
+
+    /// Checks that each item is counted for its owner, and nothing else is.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit.
+    pub fn audit(&self) -> Result<(), String> {
+        let mut turns = 0;
+        for (name, group) in &self.groups {
+            let of_members: usize = group.members.values().map(BTreeSet::len).sum();
+            if of_members != group.held || self.ranks.held(*name) != group.held {
+                return Err("a group's share is the sum of its members'".to_owned());
+            }
+            turns += of_members;
+        }
+        match turns == self.items.len() {
+            true => Ok(()),
+            false => Err(format!(
+                "{} items are held, and {turns} are counted for owners",
+                self.items.len()
+            )),
+        }
     }
 
     /// The item that gives way to one more of this owner.

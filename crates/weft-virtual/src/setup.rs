@@ -9,6 +9,7 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 use weft_client::{ClientConfig, PathParams};
 pub use weft_client::{MultipathEntry, MultipathOptions};
 use weft_core::controller::Sharing;
+use weft_core::limits::dos::DosParams;
 use weft_model::hosts::Net;
 use weft_model::traffic::Model;
 use weft_path::{BuildTimesOptions, PathOptions};
@@ -100,6 +101,8 @@ pub struct Client {
     pub measures: bool,
     /// Whether its streams use several circuits, where the options have that. `None`: conflux sets, and no tunnels.
     pub multipath: Option<bool>,
+    /// Its circuits have one hop, their exit: it is hostile.
+    pub one_hop: bool,
 }
 
 /// A host that stalls: from then on what it sends and what is sent to it is lost, and no end of a connection hears of it.
@@ -151,6 +154,8 @@ pub struct NodeOptions {
     pub run_interval: Duration,
     /// `KISTSockBufSizeFactor`.
     pub sock_buf_size_factor: f64,
+    /// Defences against floods.
+    pub dos: DosParams,
     /// What torrc says about circuits and streams.
     pub client: ClientConfig,
     /// And about paths.
@@ -177,6 +182,7 @@ impl Default for NodeOptions {
             sharing: Sharing::All,
             run_interval: Duration::from_millis(10),
             sock_buf_size_factor: 1.0,
+            dos: DosParams::default(),
             client: ClientConfig {
                 // A stream over two circuits is another experiment.
                 conflux: Some(false),

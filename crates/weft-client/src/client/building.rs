@@ -11,6 +11,7 @@ use weft_core::address::ConnectionId;
 use weft_core::origin::{HopFlow, OriginCommand, OriginId};
 use weft_log::Line;
 use weft_path::{GuardUse, Outcome, PathError, Usage};
+use weft_planted::{Fault, planted};
 
 use crate::chooser::{BuildNews, Chooser};
 use crate::circuits::{BuildError, Circuit, Hop, HopHandshake, Leg, Plan, Silence, Stage, extend2};
@@ -375,6 +376,9 @@ impl<C: Chooser> Client<C> {
     /// Removes a circuit that ended: updates its guard, the failures and the streams that wait. The
     /// connection threads report the end of its own streams one by one.
     fn remove_circuit(&mut self, id: OriginId, end: CircuitEnd, now: Now) {
+        if planted(Fault::ClientKeepsCircuit) {
+            return;
+        }
         let Some(circuit) = self.circuits.remove(&id) else {
             return;
         };

@@ -11,6 +11,7 @@ use weft_core::origin::{AppRefusal, OriginCommand, OriginId};
 use weft_core::routable::{is_public, remove_internal};
 use weft_log::Line;
 use weft_path::{CircuitSelection, ExitWanted, Outcome, PathError, RelayName, Usage};
+use weft_planted::{Fault, planted};
 
 use crate::chooser::Chooser;
 use crate::config::ListenerConfig;
@@ -431,6 +432,9 @@ impl<C: Chooser> Client<C> {
 
     /// A stream is over, as was said.
     pub(super) fn forget_stream(&mut self, id: ConnectionId, why: &str) {
+        if planted(Fault::ClientKeepsStream) {
+            return;
+        }
         let Some(stream) = self.streams.remove(&id) else {
             return;
         };

@@ -10,10 +10,11 @@ use weft_core::origin::{AppRefusal, StreamOpening};
 use weft_core::routable::is_public;
 use weft_log::Line;
 use weft_path::TargetPort;
+use weft_planted::{Fault, planted};
 
 use super::refused::Refused;
 use super::rewritten::Rewritten;
-use super::stream::{Stream, StreamKind};
+use super::stream::{Stream, StreamKind, StreamState};
 use crate::addresses::{Host, Virtual};
 use crate::circuits::Circuit;
 use crate::config::{ClientConfig, ListenerConfig};
@@ -147,7 +148,9 @@ fn check_connect(
         let refused = Refused::new(AppRefusal::General, StreamEnd::PrivateAddr, line);
         return Err(refused);
     }
-    if config.reject_plaintext_ports.contains(&target.port()) {
+    if config.reject_plaintext_ports.contains(&target.port())
+        && !(stream.state == StreamState::Held && planted(Fault::HeldStreamUnchecked))
+    {
         return Err(Refused::policy(plaintext_line(target.port(), " Closing.")));
     }
     Ok(())

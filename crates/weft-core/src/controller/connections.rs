@@ -110,7 +110,7 @@ impl Connection {
     }
 
     /// Whether it leads to a relay of the consensus, at an address of that relay's.
-    fn is_listed(&self, network: &Network) -> bool {
+    pub(super) fn is_listed(&self, network: &Network) -> bool {
         match &self.state {
             State::Relay { rsa, canonical, .. } => *canonical && network.lists(rsa),
             _ => false,
@@ -197,6 +197,11 @@ impl Connections {
             },
             open: matches!(one.state, State::Client | State::Relay { .. }),
         })
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
+        self.all.iter().map(|(id, one)| (*id, one))
     }
 
     /// One of them.

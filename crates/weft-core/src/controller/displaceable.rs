@@ -96,6 +96,25 @@ impl Displaceable {
         }
     }
 
+    /// All of them.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ConnectionId> {
+        self.tickets.keys().copied()
+    }
+
+    /// Compares the tables with each other.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        self.shares.audit()?;
+        let is_known = |id| self.tickets.contains_key(id);
+        let idle: BTreeSet<_> = self.idle.iter().map(|(id, since)| (*since, *id)).collect();
+        match self.tickets.len() == self.shares.len()
+            && self.idle.keys().all(is_known)
+            && idle == self.by_idle_time
+        {
+            true => Ok(()),
+            false => Err("connections that may give way are in all tables".to_owned()),
+        }
+    }
+
     fn forget_idle(&mut self, id: ConnectionId) {
         if let Some(since) = self.idle.remove(&id) {
             self.by_idle_time.remove(&(since, id));

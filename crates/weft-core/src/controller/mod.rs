@@ -8,6 +8,7 @@
 
 mod abra;
 mod action;
+mod audit;
 mod circuits;
 mod connections;
 mod counts;
@@ -34,6 +35,7 @@ use weft_cell::circ_msg::CreateReply;
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::DestroyReason;
 use weft_crypto::HopKeys;
+use weft_planted::{Fault, planted};
 use weft_share::PreviousHop;
 
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
@@ -359,6 +361,9 @@ impl RelayController {
     ) {
         self.onionskins.done(kind, spent.filter(|_| answer.is_ok()));
         self.feed_workers(now);
+        if planted(Fault::OnionskinNotAnswered) {
+            return;
+        }
         let message = match answer {
             Ok((reply, keys, sendme_inc)) => FromController::Created {
                 half,
@@ -632,6 +637,8 @@ impl RelayController {
         }
         if accepted {
             self.on_accepted_opened(id, peer, addr.ip());
+        } else if planted(Fault::ShareEndsAtOpening) {
+            self.connections.opening.unlisted.release(id);
         }
         let PeerIdentity::Relay { rsa, ed25519 } = peer else {
             self.connections.opened_by_client(id);
@@ -694,12 +701,17 @@ impl RelayController {
 
     /// A connection is gone.
     fn on_closed(&mut self, id: ConnectionId, why: LinkFailure, now: Instant) {
-        self.displaceable.release(id);
+        if planted(Fault::LinkEndNotLearnt) {
+            return;
+        }
+        if !planted(Fault::PlaceNotReleased) {
+            self.displaceable.release(id);
+        }
         self.exempt.release(id);
         let Some(closed) = self.connections.remove(id) else {
             return;
         };
-        if closed.counted_for_dos {
+        if closed.counted_for_dos && !planted(Fault::AddressStaysCharged) {
             self.dos.connection_closed(closed.addr.ip(), now);
         }
         if let Some((rsa, was_open)) = closed.opened_to {

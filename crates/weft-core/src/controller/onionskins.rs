@@ -8,6 +8,7 @@
 use std::time::{Duration, Instant};
 
 use weft_cell::circ_msg::{CreateRequest, handshake_type};
+use weft_planted::{Fault, planted};
 use weft_share::{PreviousHop, Shares};
 
 use crate::address::HalfAddr;
@@ -211,7 +212,20 @@ impl Onionskins {
         }
     }
 
+    /// Compares the numbers of each kind with what waits and what workers have.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        self.waiting.audit()?;
+        let (counted, there) = (self.len(), self.waiting.len() + self.with_workers);
+        match counted == there {
+            true => Ok(()),
+            false => Err(format!("{counted} onionskins are counted, of {there}")),
+        }
+    }
+
     fn leave(&mut self, kind: OnionskinKind) {
+        if planted(Fault::OnionskinStaysCounted) {
+            return;
+        }
         let (waiting, _) = self.kind_mut(kind);
         *waiting = waiting.saturating_sub(1);
     }

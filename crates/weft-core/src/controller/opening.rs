@@ -94,6 +94,17 @@ impl Opening {
         found.min_by_key(|(_, waiting)| *waiting)
     }
 
+    /// Compares the tables with each other.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        self.unlisted.audit()?;
+        self.waiting.audit()?;
+        let waiting: usize = self.attempts.values().map(|one| one.waiting.len()).sum();
+        match waiting == self.waiting.len() && self.by_target.len() == self.attempts.len() {
+            true => Ok(()),
+            false => Err("extensions that wait do so for a connection".to_owned()),
+        }
+    }
+
     /// How many connections to this relay are being opened.
     pub(super) fn count_to(&self, rsa: RsaIdentity) -> usize {
         self.to.get(&rsa).copied().unwrap_or_default()

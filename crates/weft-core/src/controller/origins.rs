@@ -7,6 +7,7 @@ use std::time::Instant;
 use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_cell::stream_msg::{End, Resolved};
+use weft_planted::{Fault, planted};
 use weft_share::PreviousHop;
 
 use super::connections::State;
@@ -170,6 +171,9 @@ impl RelayController {
 
     /// An edge was removed.
     pub(super) fn on_edge_closed(&mut self, id: ConnectionId) {
+        if planted(Fault::EdgeStaysBooked) {
+            return;
+        }
         self.displaceable.release(id);
         self.origins.edges.remove(&id);
         if let Some(peer) = self.origins.peers.remove(&id) {

@@ -2,6 +2,7 @@
 //! (docs/architecture/links.md, "How a link moves").
 
 use std::time::Instant;
+use weft_planted::{Fault, planted};
 
 use super::RelayController;
 use crate::address::{ConnectionId, ThreadId};
@@ -113,7 +114,9 @@ impl RelayController {
         thread: ThreadId,
         now: Instant,
     ) {
-        self.connections.moved(connection, thread);
+        if !planted(Fault::MoveNotLearnt) {
+            self.connections.moved(connection, thread);
+        }
         self.move_is_over(connection);
         // A thread may be full that has more to give away.
         self.balance_load(now);

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use weft_cell::stream_msg::{Seen, Sendme};
+use weft_planted::{Fault, planted};
 
 use super::error::FlowError;
 use super::params::CcParams;
@@ -200,7 +201,7 @@ impl CircuitFlow {
             deliver.take(departed)?;
         }
         self.received += 1;
-        let answer = self.received >= self.increment;
+        let answer = self.received >= self.increment && !planted(Fault::SendmeLate);
         if answer {
             self.received = 0;
         }
@@ -210,6 +211,9 @@ impl CircuitFlow {
     /// The SENDME that [`note_received`](Self::note_received) asked for is in the circuit's queue, of
     /// which it is the cell of this number.
     pub fn sendme_queued(&mut self, number: u64) {
+        if planted(Fault::SendmeNotCounted) {
+            return;
+        }
         if let Window::Fixed { deliver, .. } = &mut self.window {
             deliver.queued.push_back(number);
         }

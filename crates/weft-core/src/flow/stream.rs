@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use weft_cell::relay::MAX_DATA;
 use weft_cell::stream_msg::{Xoff, Xon};
+use weft_planted::{Fault, planted};
 
 use super::error::FlowError;
 use super::params::CcParams;
@@ -201,6 +202,9 @@ impl StreamFlow {
 
     /// An XON came.
     pub fn xon(&mut self, data: &[u8]) -> Result<(), FlowError> {
+        if planted(Fault::XonIgnored) {
+            return Ok(());
+        }
         match &mut self.0 {
             Kind::Fixed { .. } => Err(FlowError::WrongKind("XON")),
             Kind::XonXoff(state) => state.receive_xon(data),

@@ -328,6 +328,24 @@ impl Dos {
         client.concurrent = client.concurrent.saturating_add(1);
     }
 
+    /// Checks that no address is charged for more connections than these, by network.
+    ///
+    /// # Errors
+    ///
+    /// One is.
+    pub(crate) fn audit(&self, charged: &BTreeMap<IpAddr, u32>) -> Result<(), String> {
+        for (addr, client) in &self.clients {
+            let open = charged.get(addr).copied().unwrap_or(0);
+            if client.concurrent > open {
+                return Err(format!(
+                    "{addr} is charged for {} connections and has {open}",
+                    client.concurrent
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn connection_gone(&mut self, addr: IpAddr, connects_given_back: u64, now: Instant) {
         let addr = network(addr);
         if let Some(client) = self.clients.get_mut(&addr) {

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rand::{Rng, RngExt};
 use weft_cell::link_msg::{PaddingCommand, PaddingNegotiate};
+use weft_planted::{Fault, planted};
 
 use crate::handshake::{LinkRole, PeerIdentity};
 
@@ -270,6 +271,9 @@ impl LinkPadding {
             return false;
         }
         let times = &mut *self.times;
+        if times.ends == Ends::WeAreClient && planted(Fault::ClientNeverPads) {
+            return false;
+        }
         let due = match times.due {
             Some(due) if due.since == self.last_cell => due,
             // Cells were sent since: the silence starts anew, with a new timeout.
@@ -306,7 +310,8 @@ impl LinkPadding {
         }
     }
 
-    fn is_on(&self) -> bool {
+    /// Padding is sent when nothing else is.
+    pub(crate) fn is_on(&self) -> bool {
         self.qualifies && (self.negotiated || self.forced) && self.carries >= self.pad_from
     }
 }

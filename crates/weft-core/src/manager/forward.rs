@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, CellView, ChanCmd};
+use weft_planted::{Fault, planted};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::HalfAddr;
@@ -171,7 +172,11 @@ impl LocalConnectionManager {
             },
             _ => false,
         };
-        if ready {
+        if ready && planted(Fault::CellTwice) {
+            let again = self.pool.copy_of(cell.as_bytes());
+            self.enqueue(slot, again, now);
+        }
+        if ready && !planted(Fault::CellLost) {
             self.totals.cells_relayed += 1;
             self.enqueue(slot, cell, now);
         } else {
@@ -192,7 +197,7 @@ impl LocalConnectionManager {
                 (self.params.max_queue_forward, true)
             }
         };
-        if half.queue.len() >= bound {
+        if half.queue.len() >= bound && !planted(Fault::QueueBoundIgnored) {
             self.pool.put(cell);
             self.totals.queues_overflowed += 1;
             self.totals.queues_overflowed_forward += u64::from(is_forward);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use weft_cell::Cell;
+use weft_planted::{Fault, planted};
 
 use crate::address::{EdgeAddr, HalfAddr, ThreadId};
 use crate::memory::cells::{CellPool, Empties, empties_memory};
@@ -116,6 +117,9 @@ impl Outboxes {
     pub(super) fn send_half_cell(&mut self, half: HalfAddr, message: LaneMsg) {
         match self.routes.place(half) {
             Place::Thread(thread) => self.send_cell(thread, message),
+            Place::OnItsWay if planted(Fault::CellOvertakesMove) => {
+                self.send_cell(half.thread, message);
+            }
             Place::OnItsWay => self.routes.keep(half, Kept::Cell(message)),
         }
     }
@@ -126,6 +130,13 @@ impl Outboxes {
         if let Some(outbox) = self.by_thread.get_mut(usize::from(thread.0)) {
             outbox.cells.push(message);
         }
+    }
+
+    /// Whether no message waits.
+    pub(super) fn are_empty(&self) -> bool {
+        let mut outboxes = self.by_thread.iter();
+        let is_empty = |outbox: &Outbox| outbox.control.is_empty() && outbox.cells.is_empty();
+        self.local.is_empty() && outboxes.all(is_empty)
     }
 
     /// The next control message for this thread.

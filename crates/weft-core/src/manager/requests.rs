@@ -73,6 +73,11 @@ impl ToControllerQueue {
         }
     }
 
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty() && !self.has_requests()
+    }
+
     /// Whether requests wait.
     pub(super) fn has_requests(&self) -> bool {
         !self.requests.is_empty()

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use weft_cell::link_msg::Destroy;
 use weft_cell::{CELL_LEN, Cell};
+use weft_planted::{Fault, planted};
 
 use super::LocalConnectionManager;
 use crate::scheduler::CELLS_AT_ONCE;
@@ -73,11 +74,18 @@ impl LocalConnectionManager {
                 None => half.queue.move_to(&mut link.out, most),
                 Some(queues) => queues.move_to(choice.half, half, link, most, now),
             };
+            if sent > 1 && planted(Fault::CellsSwapped) {
+                let last = link.out.len().saturating_sub(1);
+                link.out.swap(last, last.saturating_sub(1));
+            }
             self.totals.cells_scheduled += u64::from(sent);
             self.abra.note_scheduled(link, sent);
             link.load.add(u64::from(sent) * CELL_LEN as u64);
             let active = !half.queue.is_empty();
-            if half.blocked && half.queue.len() <= self.params.queue_low {
+            if half.blocked
+                && half.queue.len() <= self.params.queue_low
+                && !planted(Fault::CircuitNotResumed)
+            {
                 half.blocked = false;
                 self.scratch.unblocked.push(choice.half);
             }
@@ -153,6 +161,9 @@ impl LocalConnectionManager {
     /// them.
     pub fn set_held(&mut self, key: LinkKey, held: bool) {
         if let Some(link) = self.links.get_mut(key) {
+            if link.held && !held && planted(Fault::LinkStaysHeld) {
+                return;
+            }
             link.held = held;
             if held {
                 self.links.list_to_write(key);

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use weft_cell::ChanCmd;
 use weft_cell::reason::DestroyReason;
+use weft_planted::{Fault, planted};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::ConnectionId;
@@ -80,7 +81,8 @@ impl LocalConnectionManager {
             let Some(since) = link.idle_since else {
                 continue;
             };
-            let listed = link.listed_relay && !link.role.is_client();
+            let listed =
+                link.listed_relay && !link.role.is_client() || planted(Fault::UnlistedStaysIdle);
             let mut limit = self.params.idle_limit(listed, link.idle_part);
             if link.worn {
                 limit = limit.min(IDLE_WORN_LINK);

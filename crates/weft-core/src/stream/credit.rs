@@ -8,6 +8,7 @@
 //! in the order in which they asked.
 
 use std::collections::VecDeque;
+use weft_planted::{Fault, planted};
 
 /// Cells that one circuit lends at most (2.3 MB, with their places in queues). A fast circuit needs no
 /// more than what comes between two turns of its thread, as each cell that is sent is lent again.
@@ -103,6 +104,9 @@ impl Lender {
 
     /// A stream has ended: nothing of its loan will arrive.
     pub(crate) fn ended(&mut self, loan: &mut Loan) {
+        if planted(Fault::LoanOutlivesStream) {
+            return;
+        }
         self.lent = self.lent.saturating_sub(loan.lent);
         loan.lent = 0;
     }

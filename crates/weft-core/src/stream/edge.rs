@@ -5,7 +5,7 @@
 //! bytes that the socket has not taken yet, and the credit that its half has given it.
 
 use std::net::IpAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, OriginId, StreamAddr, ThreadId};
 use crate::flow::{MAX_CWND, StreamFlow, Terms};
@@ -18,6 +18,7 @@ use weft_cell::reason::EndReason;
 use weft_cell::relay::MAX_DATA;
 use weft_cell::relay_v1;
 use weft_cell::stream_msg::Resolved;
+use weft_planted::{Fault, planted};
 
 /// Bytes for a socket that may wait in an edge: what makes us send XOFF (cc_xoff_client and
 /// cc_xoff_exit are 10,000 cells at most) and as much as the largest congestion window brings until
@@ -223,6 +224,9 @@ impl Edge {
     pub(crate) fn unused_credit(&mut self) -> Option<(StreamAddr, u32)> {
         let idle = self.gave == std::mem::replace(&mut self.gave_before, self.gave);
         let at = self.at.filter(|_| idle && self.credit > 0)?;
+        if planted(Fault::CreditReturnedTwice) {
+            return Some((at.addr, self.credit));
+        }
         Some((at.addr, std::mem::take(&mut self.credit)))
     }
 
@@ -243,6 +247,11 @@ impl Edge {
     pub(crate) fn note_out(&mut self, now: Instant) {
         let front = self.got.saturating_sub(self.out.len() as u64);
         self.waiting.note(front, self.got, now);
+    }
+
+    /// Age of the first bytes that wait for the socket.
+    pub(crate) fn waited(&self, now: Instant) -> Duration {
+        self.waiting.age(now)
     }
 
     /// Memory of the edge, its bytes and its socket's.

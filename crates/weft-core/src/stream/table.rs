@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use weft_cell::Cell;
 use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::{FlowControl, StreamMessage, flow_control};
+use weft_planted::{Fault, planted};
 
 use crate::address::{EdgeAddr, HopIndex, StreamAddr};
 use crate::flow::{CcParams, CircuitFlow, Left, Rtt};
@@ -108,7 +109,9 @@ impl HopEnd {
     /// half of all: so no more wait than twice what live streams have, and each cell is moved a
     /// bounded number of times, however streams come and go.
     fn abandon(&mut self, cells: usize, table: &BTreeMap<u16, Stream>, pool: &mut CellPool) {
-        self.dead += cells;
+        if cells == 0 || !planted(Fault::DeadCellsNotCounted) {
+            self.dead += cells;
+        }
         if self.dead == 0 || self.dead * 2 < self.pending.len() {
             return;
         }
@@ -495,6 +498,9 @@ impl Streams {
 
     /// What came early for a stream waits here no more.
     fn forget_early(&mut self, memory: usize) {
+        if planted(Fault::EarlyStaysCounted) {
+            return;
+        }
         self.early = self.early.saturating_sub(memory);
         if self.early == 0 {
             self.early_since = None;

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use weft_planted::{Fault, planted};
 
 use super::leg::{LegLink, MAX_LEGS, Policy, Room, Sequence};
 use super::outstanding::Outstanding;
@@ -254,9 +255,12 @@ impl Legs {
 
     /// A leg's circuit can take more, its round trip is another, or its far end has received something.
     pub(crate) fn note_room(&mut self, half: HalfAddr, room: Room, now: Instant) {
-        let Some(place) = self.legs.iter().position(|leg| leg.half == half) else {
+        let Some(mut place) = self.legs.iter().position(|leg| leg.half == half) else {
             return;
         };
+        if room.acknowledged > 0 && planted(Fault::WrongLegAcknowledged) {
+            place = (place + 1) % self.legs.len().max(1);
+        }
         let Some(leg) = self.legs.get_mut(place) else {
             return;
         };

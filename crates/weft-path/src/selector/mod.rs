@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use rand::Rng;
 use tor_netdir::NetDir;
 use weft_cell::identity::RsaIdentity;
+use weft_planted::{Fault, planted};
 
 use crate::bridges::Bridge;
 use crate::draw::draw;
@@ -314,6 +315,9 @@ impl Pick<'_> {
     }
 
     fn related(&self, a: usize, b: usize) -> bool {
+        if planted(Fault::RelayTwiceInPath) {
+            return false;
+        }
         let subnets = self.options.enforce_distinct_subnets;
         self.relays.related_by(self.options, a, b, subnets)
     }

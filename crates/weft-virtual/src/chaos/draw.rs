@@ -11,6 +11,8 @@ use crate::world::Attack;
 /// No stream of a calm round stands still for so long, in milliseconds: what circuits may have on their way passes the
 /// slowest line in some seconds.
 const PATIENT: u64 = 120_000;
+/// Tells the randomness of what users do beside plain streams from that of the rest.
+const ODD: u64 = 0x6f64_6420_7573_6572;
 
 /// A number whose logarithm is uniform, so that small ones are as likely as large ones.
 fn spread(rng: &mut ChaCha8Rng, least: u64, most: u64) -> u64 {
@@ -65,6 +67,8 @@ impl Round {
             conflux: false,
             legs: 0,
             common_entry: false,
+            abra: false,
+            unlisted: Vec::new(),
             reno: rng.random_bool(0.2),
             costs,
             delay: spread(rng, 1, 100),
@@ -76,7 +80,9 @@ impl Round {
             faults: Vec::new(),
         };
         round.draw_tunnels(seed, number);
-        if rng.random_bool(0.2) {
+        let is_calm = rng.random_bool(0.2);
+        round.draw_odd(seed, number, is_calm);
+        if is_calm {
             round.calm();
             return round;
         }
@@ -96,6 +102,33 @@ impl Round {
             self.legs = one_of(&mut rng, 3, &[1, 2, 5, 8]);
             for client in &mut self.clients {
                 client.tunnels = rng.random_bool(0.7);
+            }
+        }
+    }
+
+    /// What users and controllers of clients do beside plain streams. What else a round has does not depend on it. In a calm
+    /// round all of it comes to its end.
+    fn draw_odd(&mut self, seed: u64, number: u64, is_calm: bool) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ ODD);
+        rng.set_stream(number);
+        self.abra = rng.random_bool(0.2);
+        for client in &mut self.clients {
+            client.names = rng.random_bool(0.4);
+            client.refused = rng.random_bool(0.3) && !is_calm;
+            client.held = rng.random_bool(0.2) && !is_calm;
+            client.one_hop = rng.random_bool(0.1) && !is_calm;
+            if client.refused || client.one_hop {
+                // What is refused at once is asked for again at once.
+                client.traffic.pause = client.traffic.pause.max(100);
+            }
+        }
+        let relays = self.relays.len();
+        if rng.random_bool(0.3) && !is_calm {
+            for _ in 0..rng.random_range(1..=relays) {
+                let (relay, other) = (rng.random_range(0..relays), rng.random_range(0..relays));
+                if relay != other {
+                    self.unlisted.push((relay, other));
+                }
             }
         }
     }
@@ -157,6 +190,10 @@ fn client(rng: &mut ChaCha8Rng, lasts: u64) -> Client {
         queue: u32::try_from(spread(rng, 10, 500)).unwrap_or(500),
         start: rng.random_range(0..=lasts / 2),
         tunnels: false,
+        names: false,
+        refused: false,
+        held: false,
+        one_hop: false,
         traffic: Traffic {
             down,
             up,

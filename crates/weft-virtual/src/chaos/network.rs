@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_core::controller;
+use weft_core::limits::dos::DosParams;
 use weft_model::traffic::{Burst, Model, Pause, Plan, Schedule};
 
 use super::round::{Client, Role, Round, Sharing, Traffic};
@@ -34,8 +35,17 @@ impl Round {
                 total: 300,
             },
         };
+        // Addresses are counted, and none is refused.
+        setup.options.dos = DosParams {
+            connection_enabled: true,
+            connection_max_concurrent: u32::MAX,
+            connection_connect_rate: u32::MAX,
+            connection_connect_burst: u32::MAX,
+            ..DosParams::default()
+        };
         for (client, ours) in setup.clients.iter_mut().zip(&self.clients) {
             client.model = ours.traffic.model();
+            client.one_hop = ours.one_hop;
             client.start = Duration::from_millis(ours.start);
         }
         Ok(setup)
@@ -115,8 +125,9 @@ impl Round {
         }
         let _ = write!(
             text,
-            "[[arm]]\nname = \"weft\"\nconflux = {}\n",
-            self.conflux
+            "[[arm]]\nname = \"weft\"\nconflux = {}\nselection = \"{}\"\n",
+            self.conflux,
+            if self.abra { "abra" } else { "default" },
         );
         if self.legs > 0 {
             let entry = if self.common_entry {

@@ -27,6 +27,12 @@ pub struct Round {
     /// All legs of a tunnel have one guard.
     #[serde(default)]
     pub common_entry: bool,
+    /// Clients choose circuits by what relays state of their bandwidth (`CircuitSelection abra`).
+    #[serde(default)]
+    pub abra: bool,
+    /// Relays, and others that their consensus lacks.
+    #[serde(default)]
+    pub unlisted: Vec<(usize, usize)>,
     /// TCP is Reno, not CUBIC.
     pub reno: bool,
     /// What a turn, a cell and an onionskin cost a relay, in nanoseconds.
@@ -98,6 +104,18 @@ pub struct Client {
     /// Its streams are for tunnels.
     #[serde(default)]
     pub tunnels: bool,
+    /// Some of its streams name their destinations.
+    #[serde(default)]
+    pub names: bool,
+    /// Some of its streams are for what rules, name servers or policies refuse.
+    #[serde(default)]
+    pub refused: bool,
+    /// A controller attaches its streams.
+    #[serde(default)]
+    pub held: bool,
+    /// Its circuits have one hop.
+    #[serde(default)]
+    pub one_hop: bool,
     /// What its user does.
     pub traffic: Traffic,
 }
@@ -291,6 +309,14 @@ impl Round {
                 MAX_MILLIS,
             )?;
             within("`stall`", traffic.stall, 1, MAX_MILLIS)?;
+        }
+        for &(relay, other) in &self.unlisted {
+            within(
+                "a relay that is not listed",
+                relay.max(other),
+                1,
+                self.relays.len() - 1,
+            )?;
         }
         self.faults
             .iter()

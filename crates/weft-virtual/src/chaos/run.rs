@@ -14,7 +14,7 @@ use weft_model::traffic::Record;
 use weft_model::traffic::records::Outcome;
 
 use super::round::{Fault, FaultKind, Round};
-use crate::world::{Attack, Remains, World};
+use crate::world::{Attack, Odd, Remains, World};
 
 /// Steps between two comparisons of everything with everything.
 const SELDOM: u64 = 4_096;
@@ -199,6 +199,20 @@ struct Runner<'r> {
 
 impl Runner<'_> {
     fn run(&mut self) -> Result<(), String> {
+        for (place, client) in self.round.clients.iter().enumerate() {
+            let odd = Odd {
+                names: client.names,
+                refused: client.refused,
+                held: client.held,
+                unmapped_at: Duration::from_millis(self.round.lasts / 2),
+            };
+            if odd.names || odd.refused || odd.held {
+                self.world.set_odd(place, odd);
+            }
+        }
+        for (relay, other) in &self.round.unlisted {
+            self.world.unlist(*relay, *other);
+        }
         for ((at, change, fault), ()) in agenda(self.round) {
             self.until(Duration::from_millis(at))?;
             if let Some(known) = self.round.faults.get(fault) {
@@ -217,7 +231,7 @@ impl Runner<'_> {
         self.end_hostile_circuits();
         let circuits = |one: &Remains| {
             let waits = one.onionskins + one.messages + one.client_circuits;
-            one.halves + one.edges + one.server_streams + waits == 0 && one.owned == 0
+            one.halves + one.routes + one.edges + one.server_streams + waits == 0 && one.owned == 0
         };
         self.wait(CIRCUITS, 1, "clients closed their circuits", circuits)?;
         let links = |one: &Remains| one.links + one.connections == 0;
@@ -234,6 +248,9 @@ impl Runner<'_> {
             if let Some(defect) = self.world.defect() {
                 return Err(format!("a stream has bytes that were not sent: {defect}"));
             }
+            if let Some(wrong) = self.world.wrong() {
+                return Err(wrong.to_owned());
+            }
             match self.checks {
                 Checks::Often if self.steps.is_multiple_of(SELDOM) => self.check()?,
                 Checks::Often => {}
@@ -244,8 +261,9 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
         self.world.check()?;
+        self.world.check_times()?;
         let is_hostile = |fault: &Fault| matches!(fault.kind, FaultKind::Hostile { .. });
         if !self.round.faults.iter().any(is_hostile) {
             self.world.check_honest()?;

@@ -82,6 +82,9 @@ fn without(round: &Round, node: usize) -> Round {
     let paths = paths
         .filter_map(|(one, other, delay, loss)| Some((moved(one)?, moved(other)?, delay, loss)));
     round.paths = paths.collect();
+    let unlisted = std::mem::take(&mut round.unlisted).into_iter();
+    let unlisted = unlisted.filter_map(|(one, other)| Some((moved(one)?, moved(other)?)));
+    round.unlisted = unlisted.collect();
     let faults = std::mem::take(&mut round.faults).into_iter();
     let faults = faults.filter_map(|fault| {
         let kind = match fault.kind {
@@ -139,7 +142,7 @@ fn without(round: &Round, node: usize) -> Round {
 
 /// Leaves out what makes a network less plain.
 fn simpler(best: &mut Round, fails: &mut impl FnMut(&Round) -> bool) {
-    let changes: [fn(&mut Round); 9] = [
+    let changes: [fn(&mut Round); 15] = [
         |round| round.costs = [0; 3],
         |round| round.loss = 0,
         |round| round.paths.clear(),
@@ -154,6 +157,12 @@ fn simpler(best: &mut Round, fails: &mut impl FnMut(&Round) -> bool) {
             }
         },
         |round| round.servers = 1,
+        |round| round.abra = false,
+        |round| round.unlisted.clear(),
+        |round| round.clients.iter_mut().for_each(|one| one.names = false),
+        |round| round.clients.iter_mut().for_each(|one| one.refused = false),
+        |round| round.clients.iter_mut().for_each(|one| one.held = false),
+        |round| round.clients.iter_mut().for_each(|one| one.one_hop = false),
     ];
     for change in changes {
         let mut candidate = best.clone();

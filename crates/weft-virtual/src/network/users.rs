@@ -52,6 +52,7 @@ pub(super) fn clients(
             },
             measures: spec.measure,
             multipath: spec.multipath,
+            one_hop: false,
         });
     }
     Ok(clients)

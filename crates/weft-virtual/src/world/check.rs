@@ -2,13 +2,15 @@
 //! (docs/architecture.md, rule 8).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use weft_client::Now;
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::manager::LocalConnectionManager;
 use weft_core::origin::OriginId;
 use weft_core::slots::SlotKey as _;
 use weft_model::hosts::{ConnId, End};
+use weft_share::PreviousHop;
 
 use super::ground::Owner;
 use super::link::Phase;
@@ -17,6 +19,15 @@ use super::state::World;
 use super::thread::Thread;
 
 type Checked = Result<(), String>;
+
+/// Time after which a link without circuits to what the consensus does not list is closed: 4.5 minutes (tor-spec has 3 to
+/// 4.5), and some turns.
+const LONGEST_IDLE: Duration = Duration::from_secs(270 + 30);
+/// Time in which a client writes to a link that it pads. Each end draws 1.5 to 9.5 s after each cell, and the one that drew less
+/// pads: so many times in a row it is not the same end.
+const LONGEST_SILENCE: Duration = Duration::from_secs(150);
+/// Time after a jump of a node's clock in which timers have run.
+const SETTLED: Duration = Duration::from_secs(30);
 
 /// Nothing, or what does not hold.
 fn sure(holds: bool, what: &str) -> Checked {
@@ -27,6 +38,8 @@ fn sure(holds: bool, what: &str) -> Checked {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
     pub(crate) halves: usize,
+    /// Halves that threads look for elsewhere than where they were made.
+    pub(crate) routes: usize,
     pub(crate) edges: usize,
     pub(crate) links: usize,
     /// Streams of users, and destinations' ends of streams.
@@ -50,6 +63,13 @@ impl World {
         self.defects.first().map(String::as_str)
     }
 
+    /// What the node whose code ran last, or its client, did wrong.
+    pub(crate) fn wrong(&self) -> Option<&str> {
+        let node = self.nodes.get(self.touched? as usize)?;
+        let client = || node.client.as_ref()?.defect.as_deref();
+        node.defect.as_deref().or_else(client)
+    }
+
     /// Checks the node whose code ran last.
     pub(crate) fn check_touched(&self) -> Checked {
         match self.touched {
@@ -70,8 +90,41 @@ impl World {
         let Some(node) = self.nodes.get(number as usize) else {
             return Ok(());
         };
-        node.check()
+        node.check(self.ground.both())
             .map_err(|what| format!("node {number}: {what}"))
+    }
+
+    /// Checks times: links without circuits are closed, clients pad theirs, and bytes that wait are no younger than they are.
+    pub(crate) fn check_times(&mut self) -> Checked {
+        let mut waits = BTreeMap::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            self.ground.enter(node.number);
+            let (now, elapsed) = (self.ground.now(), self.ground.elapsed());
+            let jumped = self.jumped.get(&number).copied();
+            let settled = jumped.is_none_or(|at| elapsed.saturating_sub(at) > SETTLED);
+            for thread in &node.threads {
+                if settled {
+                    node.check_links(thread, now)
+                        .map_err(|what| format!("node {number}: {what}"))?;
+                }
+                for (edge, left, come, age) in thread.manager.edge_waits(now) {
+                    let known = self.waits.get(&(number, edge)).copied();
+                    let (come, since) = match known.filter(|(come, _)| left < *come) {
+                        Some(known) => known,
+                        None => (come, now),
+                    };
+                    let waited = now.saturating_duration_since(since);
+                    if left < come && age < waited {
+                        return Err(format!(
+                            "node {number}: bytes of {edge:?} have waited for {waited:?} and are taken to be {age:?} old"
+                        ));
+                    }
+                    waits.insert((number, edge), (come, since));
+                }
+            }
+        }
+        self.waits = waits;
+        Ok(())
     }
 
     /// Checks what holds where no node is hostile: nobody sees a message that nobody honest sends.
@@ -188,6 +241,7 @@ impl World {
             let now = self.ground.now();
             for thread in &node.threads {
                 remains.halves += thread.manager.halves();
+                remains.routes += thread.manager.routes();
                 remains.links += thread.links.len();
                 remains.edges += thread.manager.edges();
                 remains.apps += thread.edges.apps();
@@ -234,20 +288,51 @@ impl World {
 }
 
 impl Node {
+    /// Links of a thread are closed when they are idle for too long, and padded where this node is a client.
+    fn check_links(&self, thread: &Thread, now: Instant) -> Checked {
+        for (id, idle, silent) in thread.manager.link_times(now) {
+            let listed = matches!(self.controller.previous_hop(id), PreviousHop::Relay(_));
+            if let Some(idle) = idle.filter(|idle| !listed && *idle > LONGEST_IDLE) {
+                return Err(format!(
+                    "{id} leads to what the consensus does not list, and is idle since {idle:?}"
+                ));
+            }
+            // A hostile client may have fallen silent.
+            let place = thread.by_id.get(&id).copied();
+            let muted = place
+                .and_then(|place| thread.links.get(place))
+                .is_some_and(|link| link.muted);
+            if let Some(silent) = silent.filter(|silent| !muted && *silent > LONGEST_SILENCE) {
+                return Err(format!(
+                    "a client has sent nothing on {id} for {silent:?}, no padding either"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// No message is under way between threads, or between these and the controller.
     fn is_at_rest(&self) -> bool {
         self.lag.as_ref().is_none_or(|lag| lag.is_empty())
             && self.threads.iter().all(|thread| thread.mail.count() == 0)
     }
 
-    fn check(&self) -> Checked {
+    fn check(&self, now: Now) -> Checked {
         for thread in &self.threads {
             thread
                 .check()
                 .map_err(|what| format!("thread {}: {what}", thread.me.0))?;
         }
-        if let Some(relay) = &self.relay {
-            relay.exits.audit()?;
+        self.controller.audit()?;
+        match &self.relay {
+            Some(relay) => relay.exits.audit()?,
+            None => sure(
+                self.controller.counts().onionskins == 0,
+                "a client answers no CREATE",
+            )?,
+        }
+        if let Some(client) = &self.client {
+            client.check(now)?;
         }
         match self.is_at_rest() {
             true => self.check_at_rest(),
@@ -261,6 +346,16 @@ impl Node {
             self.threads.iter().map(|thread| &thread.manager).collect();
         LocalConnectionManager::audit_streams(&managers)
             .map_err(|what| format!("between threads: {what}"))?;
+        let deciding = managers.iter().flat_map(|manager| manager.deciding());
+        let deciding: BTreeSet<_> = deciding.collect();
+        let relay = self.relay.iter();
+        let waiting: BTreeSet<_> = relay.flat_map(|relay| relay.exits.waiting()).collect();
+        let is_quiet = managers.iter().all(|manager| manager.is_quiet());
+        if is_quiet && deciding != waiting {
+            return Err(format!(
+                "streams that wait for a decision are {deciding:?}, those that the exit has {waiting:?}"
+            ));
+        }
         let joints = managers.iter().flat_map(|manager| manager.joints());
         let joints: BTreeMap<_, _> = joints.collect();
         for (half, peer) in &joints {

@@ -16,11 +16,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Choosing {
     paths: Paths,
     measures: bool,
+    /// Paths have one hop, their exit.
+    one_hop: bool,
 }
 
 impl Choosing {
-    pub(super) fn new(paths: Paths, measures: bool) -> Choosing {
-        Choosing { paths, measures }
+    pub(super) fn new(paths: Paths, measures: bool, one_hop: bool) -> Choosing {
+        Choosing {
+            paths,
+            measures,
+            one_hop,
+        }
     }
 }
 
@@ -47,7 +53,15 @@ impl Chooser for Choosing {
         now: Now,
         rng: &mut StdRng,
     ) -> Result<Chosen<GuardTicket>, PathError> {
-        self.paths.path(usage, now, rng)
+        let mut chosen = self.paths.path(usage, now, rng)?;
+        if self.one_hop {
+            let before = chosen.hops.len().saturating_sub(1);
+            chosen.hops.drain(..before);
+            if let Some(guard) = chosen.guard.take() {
+                self.paths.forget(&guard);
+            }
+        }
+        Ok(chosen)
     }
 
     fn guard(

@@ -1,6 +1,6 @@
 //! A client and its user: what the client thread of a node and an application beside it do.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use weft_cell::identity::RsaIdentity;
 use weft_client::{
     CircuitInfo, CircuitPurpose, CircuitStatus, Client, ClientConfig, ClientEvent, ListenerConfig,
-    Now, Output, PathParams, Paths,
+    Now, Output, PathParams, Paths, StreamNews,
 };
 use weft_core::address::ConnectionId;
 use weft_core::origin::traffic::CircuitReport;
@@ -26,6 +26,7 @@ use weft_sim::compromise::abra::pools::Choice;
 use super::app::{App, Finished};
 use super::choosing::Choosing;
 use super::measuring::Measuring;
+use super::odd::{Asked, Odd, REFUSED_PORT};
 use super::pools::Recorder;
 use crate::results::{CircuitResults, MeasuredCircuit, TunnelResults};
 use crate::setup::NodeOptions;
@@ -72,6 +73,14 @@ pub(super) struct ClientSide {
     measuring: Option<Measuring>,
     /// Its choices are recorded.
     pub(super) recorder: Option<Recorder>,
+    one_hop: bool,
+    /// What it does beside plain streams.
+    odd: Odd,
+    asked: Asked,
+    /// Streams that a controller has to attach.
+    held: VecDeque<ConnectionId>,
+    /// The first thing that its client did wrong.
+    pub(super) defect: Option<String>,
 }
 
 /// A circuit that is not over.
@@ -134,7 +143,7 @@ impl ClientSide {
             config.disable_predicted = true;
             config.selection = CircuitSelection::Default;
         }
-        let paths = Choosing::new(paths, measures);
+        let paths = Choosing::new(paths, measures, parts.setup.one_hop);
         let mut client = Client::new(config, paths, own.random(), now);
         let relays = Arc::clone(parts.relays);
         (client.chooser()).set_relays(relays, parts.params, now, &mut own);
@@ -167,13 +176,33 @@ impl ClientSide {
             measuring: measures.then(Measuring::default),
             recorder: (parts.pools > 0 && !measures)
                 .then(|| Recorder::new(parts.name, parts.pools, options.learning, parts.places)),
+            one_hop: parts.setup.one_hop,
+            odd: Odd::default(),
+            asked: Asked::default(),
+            held: VecDeque::new(),
+            defect: None,
         }
+    }
+
+    /// What it does beside plain streams, from the beginning on.
+    pub(super) fn set_odd(&mut self, odd: Odd, now: Now) {
+        self.odd = odd;
+        let mut config = self.client.config().clone();
+        config.leave_streams_unattached = odd.held;
+        config.maps = odd.maps(&self.servers);
+        config.reject_plaintext_ports = vec![REFUSED_PORT];
+        self.client.set_config(config, now);
     }
 
     /// The work of each second.
     pub(super) fn tick(&mut self, now: Now, elapsed: Duration) {
         self.client.tick(now);
         self.learn(now, elapsed);
+        if elapsed >= self.odd.unmapped_at && !self.client.config().maps.is_empty() {
+            let mut config = self.client.config().clone();
+            config.maps.clear();
+            self.client.set_config(config, now);
+        }
         // Nobody reads the log.
         drop(self.client.chooser().take_lines());
     }
@@ -224,8 +253,20 @@ impl ClientSide {
                 .round_trips
                 .push(elapsed.saturating_sub(since));
         }
-        if let OriginEvent::Ended { stream, .. } = &event {
-            self.attached.remove(stream);
+        match &event {
+            OriginEvent::Ended {
+                stream, waiting, ..
+            } => {
+                self.attached.remove(stream);
+                if !waiting {
+                    self.asked.forget_stream(*stream);
+                }
+            }
+            OriginEvent::Request { stream, request } => {
+                let mapped = !self.client.config().maps.is_empty();
+                self.asked.note(*stream, request, mapped);
+            }
+            _ => {}
         }
         if let (Some(measuring), OriginEvent::Request { stream, request }) =
             (&mut self.measuring, &event)
@@ -247,9 +288,18 @@ impl ClientSide {
     /// What the client wants done, since the last call.
     pub(super) fn take_commands(&mut self, now: Now, elapsed: Duration) -> Vec<OriginCommand> {
         let mut commands = Vec::new();
-        while let Some(output) = self.client.poll() {
+        loop {
+            let Some(output) = self.client.poll() else {
+                match self.held.pop_front() {
+                    Some(stream) => self.attach_held(stream, now),
+                    None => break,
+                }
+                continue;
+            };
             match output {
                 Output::Command(command) => {
+                    let wrong = self.asked.check(&command, self.odd.held);
+                    self.defect = self.defect.take().or(wrong);
                     if let OriginCommand::Attach {
                         stream, circuit, ..
                     } = &command
@@ -262,6 +312,10 @@ impl ClientSide {
                 Output::Event(ClientEvent::Circuit { circuit, .. }) => {
                     self.on_circuit(&circuit, elapsed);
                 }
+                Output::Event(ClientEvent::Stream {
+                    stream,
+                    what: StreamNews::ControllerWait,
+                }) => self.held.push_back(stream.id),
                 Output::Event(ClientEvent::CircuitBytes(reports)) => {
                     for report in &reports {
                         self.note_carried(report);
@@ -275,6 +329,21 @@ impl ClientSide {
             }
         }
         commands
+    }
+
+    /// A controller attaches a stream: to the first circuit that is open, if there is one.
+    fn attach_held(&mut self, stream: ConnectionId, now: Now) {
+        let is_open = |circuit: &CircuitInfo| {
+            circuit.status == CircuitStatus::Built
+                && circuit.purpose == CircuitPurpose::General
+                && circuit.path.len() > 1
+        };
+        let circuit = self.client.circuits().find(is_open);
+        let to = circuit.map(|circuit| (circuit.id, None));
+        // One that is not attached has failed, or waits for the client.
+        if self.client.attach_stream(stream, to, now).is_err() && to.is_some() {
+            let _ = self.client.attach_stream(stream, None, now);
+        }
     }
 
     /// A stream is put on a circuit, after it waited in vain on another or not.
@@ -328,6 +397,7 @@ impl ClientSide {
                 known.built.get_or_insert(took);
             }
             CircuitStatus::Failed | CircuitStatus::Closed => {
+                self.asked.forget_circuit(circuit.id);
                 let over = self.circuits.remove(&circuit.id);
                 self.done.extend(over.map(|known| known.results));
             }
@@ -349,6 +419,23 @@ impl ClientSide {
         (&self.model_name, std::mem::take(&mut self.carried))
     }
 
+    /// Circuits have each relay once, and weigh what their relays state.
+    pub(super) fn check(&self, now: Now) -> Result<(), String> {
+        for circuit in self.client.weighed_circuits(now) {
+            let relays: BTreeSet<_> = circuit.path.iter().map(|(rsa, _)| *rsa).collect();
+            if relays.len() < circuit.path.len() {
+                return Err(format!("{} has a relay twice", circuit.id));
+            }
+            if circuit.stated == 0 && circuit.weight.is_some_and(|weight| weight > 0.0) {
+                return Err(format!(
+                    "{} weighs {:?}, and none of its relays states anything",
+                    circuit.id, circuit.weight
+                ));
+            }
+        }
+        Ok(())
+    }
+
     // ---- the user ----
 
     /// A stream that the user opens now, if it opens one.
@@ -361,10 +448,10 @@ impl ClientSide {
             isolation,
             plan,
         } = self.user.poll_action(elapsed, &mut self.rng)?;
-        let server = self.servers.get(self.opened % self.servers.len().max(1));
+        let (number, place) = (self.opened, self.opened % self.servers.len().max(1));
         self.opened += 1;
-        let (host, port) = match server {
-            Some(server) => (server.ip().to_string(), server.port()),
+        let (host, port) = match self.servers.get(place) {
+            Some(server) => self.odd.target(number, *server),
             // A scenario without servers: every stream fails.
             None => ("0.0.0.0".to_owned(), 9),
         };
@@ -378,7 +465,7 @@ impl ClientSide {
             credentials: Some(Arc::new(AppCredentials {
                 user: match self.measuring {
                     Some(_) => Measuring::credentials(stream.0),
-                    None => isolation.to_be_bytes().to_vec(),
+                    None => (isolation ^ self.odd.user(number)).to_be_bytes().to_vec(),
                 },
                 password: Vec::new(),
             })),
@@ -401,6 +488,14 @@ impl ClientSide {
         };
         let stream = app.stream;
         self.record(*app, outcome, elapsed);
+        let answered = self
+            .records
+            .last()
+            .is_some_and(|one| one.times.answered.is_some());
+        if self.one_hop && answered && self.defect.is_none() {
+            let what = "a stream on circuits of one hop reached its destination";
+            self.defect = Some(what.to_owned());
+        }
         self.measured(stream.0, elapsed);
         self.user.handle(elapsed, stream, event);
     }

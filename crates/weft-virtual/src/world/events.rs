@@ -148,6 +148,12 @@ impl World {
                     found.workers_done(&self.common, &mut self.ground);
                 }
             }
+            Wake::Name { node } => {
+                self.enter(node);
+                if let Some(found) = self.nodes.get_mut(node as usize) {
+                    found.names_answered(&self.common, &mut self.ground);
+                }
+            }
             Wake::Server { place } => self.servers.on_timer(place, &mut self.ground),
             Wake::Sample => self.sample(),
             Wake::Fault { host, begins } => self.ground.net.set_silent(HostId(host), begins),

@@ -5,12 +5,14 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use weft_core::address::ThreadId;
+use weft_core::handshake::PeerIdentity;
 use weft_core::memory::ledger::{Ledger, relieve};
 use weft_core::message::FromController;
 use weft_model::hosts::HostId;
 
 use super::ground::{Listener, News, Wake};
 use super::node::Node;
+use super::odd::Odd;
 use super::state::World;
 use crate::setup::Fault;
 
@@ -60,6 +62,7 @@ impl World {
         if silent {
             self.ground.net.set_silent(host, true);
         }
+        self.waits.retain(|(node, _), _| *node != number);
         // What begins anew knows nothing.
         let (Ok(id), seed) = (u32::try_from(number), StdRng::seed_from_u64(seed).random()) else {
             return;
@@ -67,7 +70,9 @@ impl World {
         self.ground.enter(id);
         let now = self.ground.now();
         let threads = setup.threads.max(1);
+        let unlisted = node.unlisted.clone();
         let mut node = Node::new(id, host, threads, setup.limit, &self.common, seed, now);
+        node.unlisted = unlisted;
         node.serve(&setup, &self.common, now);
         if let Some(place) = self.nodes.get_mut(number) {
             *place = node;
@@ -205,10 +210,40 @@ impl World {
         clock.mono += mono;
         clock.wall += wall;
         self.ground.set_clock(id, clock);
+        self.jumped.insert(number, self.ground.elapsed());
         let node = self.nodes.get_mut(number);
         for thread in node.into_iter().flat_map(|node| &mut node.threads) {
             thread.ask_turn(self.ground.nanos(), &mut self.ground);
         }
+    }
+
+    /// A client does more than plain streams, from the beginning on.
+    pub(crate) fn set_odd(&mut self, client: usize, odd: Odd) {
+        let number = self.relays + client;
+        let Ok(id) = u32::try_from(number) else {
+            return;
+        };
+        self.ground.enter(id);
+        let both = self.ground.both();
+        let node = self.nodes.get_mut(number);
+        if let Some(client) = node.and_then(|node| node.client.as_mut()) {
+            client.set_odd(odd, both);
+        }
+    }
+
+    /// The consensus of a relay lacks another one.
+    pub(crate) fn unlist(&mut self, relay: usize, other: usize) {
+        let identity = self.common.identities.get(other);
+        let Some(PeerIdentity::Relay { rsa, .. }) = identity else {
+            return;
+        };
+        let Some(node) = self.nodes.get_mut(relay) else {
+            return;
+        };
+        node.unlisted.insert(*rsa);
+        self.ground.enter(node.number);
+        node.follow_consensus(&self.common, self.ground.now());
+        node.act(&self.common, &mut self.ground);
     }
 
     /// Users open no more streams.

@@ -62,6 +62,8 @@ pub(super) enum Wake {
     Lag { node: u32 },
     /// A host stalls, or goes on.
     Fault { host: u32, begins: bool },
+    /// A name server has answered an exit.
+    Name { node: u32 },
 }
 
 impl Wake {
@@ -76,6 +78,7 @@ impl Wake {
             Wake::Tick { node, thread } => (6, node, thread),
             Wake::Lag { node } => (7, node, 0),
             Wake::Fault { host, begins } => (8, host, u16::from(begins)),
+            Wake::Name { node } => (9, node, 0),
         };
         (kind << 48) | (u64::from(b) << 32) | u64::from(a)
     }
@@ -96,6 +99,7 @@ impl Wake {
                 host: node,
                 begins: thread != 0,
             },
+            9 => Wake::Name { node },
             _ => Wake::Sample,
         }
     }

@@ -41,6 +41,7 @@ mod link;
 mod links;
 mod measuring;
 mod node;
+mod odd;
 mod pools;
 mod record;
 mod results;
@@ -55,4 +56,5 @@ mod turn;
 
 pub(crate) use check::Remains;
 pub use hostile::Attack;
+pub(crate) use odd::Odd;
 pub use state::World;

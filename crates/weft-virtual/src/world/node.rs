@@ -1,6 +1,6 @@
 //! A node: a relay, a client, or both. What `weft-node/src/relay/` is to a process, this is to a host of the virtual network.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,12 +16,11 @@ use weft_core::address::{ConnectionId, HalfAddr, ThreadId};
 use weft_core::controller::Sharing;
 use weft_core::controller::{Action, ControllerParams, OnionskinKind, RelayController};
 use weft_core::handshake::PeerIdentity;
-use weft_core::limits::dos::DosParams;
 use weft_core::manager::LocalConnectionManager;
 use weft_core::message::{FromController, StreamAsk, StreamRequest, ToController};
 use weft_core::params::RelayParams;
 use weft_crypto::handshake::{OnionKeys, ReplyParams, negotiate};
-use weft_exit::{DnsAnswer, DnsError, ExitAction, ExitSettings, Exits, PreviousKind};
+use weft_exit::{DnsAnswer, DnsError, ExitAction, ExitSettings, Exits, Found, PreviousKind, Query};
 use weft_model::hosts::{ConnId, HostId};
 
 use super::client::ClientSide;
@@ -29,6 +28,7 @@ use super::ground::{Ground, Wake};
 use super::lag::{Lag, Lane, Message};
 use super::limit::Limits;
 use super::link::Identities;
+use super::odd;
 use super::thread::{Around, Thread};
 use crate::setup::{Costs, NodeOptions};
 
@@ -36,6 +36,10 @@ use crate::setup::{Costs, NodeOptions};
 const REPORT: Duration = Duration::from_secs(1);
 /// Connections that a node may have.
 const MAX_CONNECTIONS: usize = 60_000;
+/// How long an exit keeps the answer of a name server.
+const NAME_TTL: Duration = Duration::from_secs(60);
+/// The slowest answer of a name server, in nanoseconds.
+const SLOWEST_NAME: u64 = 800_000_000;
 /// Memory of queues (MaxMemInQueues).
 const MAX_MEMORY: u64 = 8 << 30;
 
@@ -48,6 +52,8 @@ pub(super) struct Common {
     pub(super) identities: Identities,
     /// The relays that the consensus lists.
     pub(super) relays: BTreeMap<RsaIdentity, Vec<SocketAddr>>,
+    /// Destinations.
+    pub(super) servers: Vec<SocketAddr>,
     /// What relays grant: `cc_sendme_inc`.
     pub(super) sendme_inc: Option<u8>,
 }
@@ -58,6 +64,8 @@ pub(super) struct RelaySide {
     onion_keys: OnionKeys,
     pub(super) exits: Exits,
     workers: Workers,
+    /// Questions to name servers, by the time of the answer in nanoseconds and a number.
+    look_ups: BTreeMap<(u64, u64), Query>,
     /// Circuits that were answered.
     pub(super) circuits: u64,
 }
@@ -86,6 +94,10 @@ pub(super) struct Node {
     lies: bool,
     /// Messages between threads, and between them and the controller, are held back.
     pub(super) lag: Option<Box<Lag>>,
+    /// Relays that its consensus lacks.
+    pub(super) unlisted: BTreeSet<RsaIdentity>,
+    /// The first thing that it did wrong.
+    pub(super) defect: Option<String>,
     rng: StdRng,
 }
 
@@ -120,7 +132,7 @@ impl Node {
             max_onion_delay: Duration::from_millis(1_750),
             onion_cutoff: Duration::from_secs(5),
             max_memory: MAX_MEMORY,
-            dos: DosParams::default(),
+            dos: common.options.dos.clone(),
             sharing,
         };
         let thread = |id: u16, rng: &mut StdRng| {
@@ -139,13 +151,15 @@ impl Node {
             reported: now,
             lies: false,
             lag: None,
+            unlisted: BTreeSet::new(),
+            defect: None,
             rng,
         }
     }
 
     /// Makes it a relay.
     pub(super) fn serve(&mut self, relay: &crate::setup::Relay, common: &Common, now: Instant) {
-        self.controller.set_relays(common.relays.clone(), now);
+        self.follow_consensus(common, now);
         let settings = ExitSettings {
             policy: relay.policy.clone(),
             ipv6: false,
@@ -165,8 +179,16 @@ impl Node {
                 free: vec![0; usize::from(relay.threads.max(1))],
                 under_way: VecDeque::new(),
             },
+            look_ups: BTreeMap::new(),
             circuits: 0,
         });
+    }
+
+    /// Takes the consensus, without the relays that its own lacks.
+    pub(super) fn follow_consensus(&mut self, common: &Common, now: Instant) {
+        let mut relays = common.relays.clone();
+        relays.retain(|rsa, _| !self.unlisted.contains(rsa));
+        self.controller.set_relays(relays, now);
     }
 
     /// Makes it a client.
@@ -497,7 +519,9 @@ impl Node {
         };
         let previous = match rsa {
             _ if request.from_client => PreviousKind::Client,
-            Some(rsa) if common.relays.contains_key(&rsa) => PreviousKind::Relay,
+            Some(rsa) if common.relays.contains_key(&rsa) && !self.unlisted.contains(&rsa) => {
+                PreviousKind::Relay
+            }
             _ => PreviousKind::UnknownRelay,
         };
         match request.ask {
@@ -508,21 +532,36 @@ impl Node {
                 self.controller.refuse_stream(stream.addr, &end);
             }
         }
-        self.act_exits(ground);
+        self.act_exits(common, ground);
     }
 
-    fn act_exits(&mut self, ground: &mut Ground) {
-        let now = ground.now();
+    /// Name servers have answered what is due.
+    pub(super) fn names_answered(&mut self, common: &Common, ground: &mut Ground) {
+        let (nanos, now) = (ground.nanos(), ground.now());
+        while let Some(relay) = &mut self.relay
+            && let Some(first) = relay.look_ups.first_entry()
+            && first.key().0 <= nanos
+        {
+            let query = first.remove();
+            let found = odd::look_up(&query.name, &common.servers);
+            let result = found
+                .map(|addr| (Found::Addresses(vec![addr]), NAME_TTL))
+                .ok_or(DnsError::NotExist);
+            relay.exits.answered(DnsAnswer { query, result }, now);
+        }
+        self.act_exits(common, ground);
+        self.act(common, ground);
+    }
+
+    fn act_exits(&mut self, common: &Common, ground: &mut Ground) {
         while let Some(action) = (self.relay.as_mut()).and_then(|relay| relay.exits.poll_action()) {
             match action {
-                // There are no names: users ask for addresses.
                 ExitAction::LookUp(query) => {
-                    let answer = DnsAnswer {
-                        query,
-                        result: Err(DnsError::NotExist),
-                    };
+                    let at = ground.nanos() + self.rng.random_range(1..=SLOWEST_NAME);
+                    let number = self.rng.random();
                     if let Some(relay) = &mut self.relay {
-                        relay.exits.answered(answer, now);
+                        relay.look_ups.insert((at, number), query);
+                        ground.wake(at, Wake::Name { node: self.number });
                     }
                 }
                 ExitAction::Connect {
@@ -531,6 +570,9 @@ impl Node {
                     to,
                     ttl,
                 } => {
+                    if !common.servers.contains(&to) && self.defect.is_none() {
+                        self.defect = Some(format!("an exit connects to {to}, where nobody may"));
+                    }
                     let half = stream.addr.half;
                     let Some((id, thread)) = self.controller.place_edge(half, hop) else {
                         let end = EndMsg::new(EndReason::RESOURCELIMIT);

@@ -45,6 +45,12 @@ impl World {
             relays: listed
                 .filter_map(|(relay, addr)| Some((relay.rsa, vec![(*addr)?])))
                 .collect::<BTreeMap<_, _>>(),
+            servers: (setup.servers.iter())
+                .filter_map(|server| {
+                    let addr = setup.hosts.get(server.host as usize)?.addr;
+                    Some(SocketAddr::new(addr, server.port))
+                })
+                .collect(),
             sendme_inc: setup.directory.params.congestion,
         };
         let mut nodes = Vec::new();
@@ -132,6 +138,8 @@ impl World {
             relayed_before: 0,
             setups: setup.relays,
             defects: Vec::new(),
+            waits: BTreeMap::new(),
+            jumped: BTreeMap::new(),
             touched: None,
             nodes,
         };

@@ -1,6 +1,9 @@
 //! The state of a network that runs.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use weft_core::address::EdgeAddr;
 
 use super::ground::Ground;
 use super::node::{Common, Node};
@@ -32,6 +35,11 @@ pub struct World {
     pub(super) setups: Vec<crate::setup::Relay>,
     /// Streams that got bytes that nobody sent, and the like, as far as they were looked for.
     pub(super) defects: Vec<String>,
+    /// By node and edge: the number of bytes that had come when it was looked at first of those that waited then, and the
+    /// node's time.
+    pub(super) waits: BTreeMap<(usize, EdgeAddr), (u64, Instant)>,
+    /// By node: when its clock jumped last.
+    pub(super) jumped: BTreeMap<usize, Duration>,
     /// The node whose code ran last.
     pub(super) touched: Option<u32>,
 }

@@ -3,9 +3,10 @@
 mod streams;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use super::LocalConnectionManager;
-use crate::address::{HalfAddr, StreamAddr};
+use crate::address::{ConnectionId, HalfAddr, StreamAddr};
 use crate::circuit::half::{ForwardStage, Peer, Role};
 use crate::message::Asker;
 use crate::slots::{HalfKey, LinkKey};
@@ -228,6 +229,25 @@ impl LocalConnectionManager {
             Asker::Stream(stream) => deciding.contains(&stream),
         });
         sure(lives, "the asker of each request exists")
+    }
+
+    /// Whether no message of this thread waits for another thread or the controller, or for a link that moves.
+    pub fn is_quiet(&self) -> bool {
+        self.outboxes.are_empty() && self.to_controller.is_empty() && !self.is_transferring()
+    }
+
+    /// Times of links: how long each has had no circuit, and for how long nothing was written to it where padding has to be, as
+    /// nothing else waits and this node is the peer's client.
+    pub fn link_times(
+        &self,
+        now: Instant,
+    ) -> impl Iterator<Item = (ConnectionId, Option<Duration>, Option<Duration>)> {
+        self.links.iter().map(move |(_, link)| {
+            let since = |then: Instant| now.saturating_duration_since(then);
+            let pads = link.role.is_client() && link.is_empty() && link.padding.is_on();
+            let silent = pads.then(|| since(link.last_written));
+            (link.connection, link.idle_since.map(since), silent)
+        })
     }
 
     /// The circuit ids on a link.

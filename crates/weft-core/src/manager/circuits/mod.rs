@@ -23,6 +23,7 @@ use weft_crypto::HopKeys;
 use weft_crypto::circuit::RelayCircuit;
 
 use rand::Rng as _;
+use weft_planted::{Fault, planted};
 
 use super::{LocalConnectionManager, Notify, ProtocolViolation};
 use crate::address::{ConnectionId, HalfAddr, HopIndex};
@@ -477,17 +478,23 @@ impl LocalConnectionManager {
             self.forget_route(from);
         }
         self.note_queue_gone(slot, &half, from, true, now);
-        self.scheduler.circuit_removed(slot);
+        if !planted(Fault::SchedulerKeepsHalf) {
+            self.scheduler.circuit_removed(slot);
+        }
         self.to_controller.cancel(Asker::Half(from));
         if let Some(link) = self.links.get_mut(half.link) {
             link.remove(half.circ_id, now);
         }
-        if !half.queue.is_empty() {
+        if !half.queue.is_empty() && !planted(Fault::ClosedHalfStaysActive) {
             self.links.deactivated(half.link);
         }
         self.load_changed(half.link);
-        self.end_streams(from, &mut half);
-        self.end_leg(from, &mut half);
+        if !planted(Fault::StreamsOutliveHalf) {
+            self.end_streams(from, &mut half);
+        }
+        if !planted(Fault::LegEndNotReported) {
+            self.end_leg(from, &mut half);
+        }
         self.end_tunnel(from, &mut half, reason);
         // A CREATE2 that still waits was never sent: the next hop has nothing to destroy.
         let awaits = matches!(&half.role, Role::Forward(forward) if forward.stage == ForwardStage::AwaitingCreated);
@@ -528,6 +535,7 @@ impl LocalConnectionManager {
         }
         if let (Peer::Joined(to), Notify::Both | Notify::Overflowed | Notify::Peer) =
             (half.peer, notify)
+            && !planted(Fault::PeerNotNotified)
         {
             self.send_control(HalfControl::Destroyed {
                 to,
@@ -563,15 +571,23 @@ impl LocalConnectionManager {
 
     /// Queues a DESTROY on a link.
     pub(super) fn push_destroy(&mut self, key: LinkKey, circ_id: u32, reason: DestroyReason) {
+        if planted(Fault::DestroyDropped) {
+            return;
+        }
         if let Some(link) = self.links.get_mut(key) {
             link.destroys.push_back((circ_id, reason));
-            self.links.list_to_write(key);
+            if !planted(Fault::LinkNotListed) {
+                self.links.list_to_write(key);
+            }
         }
     }
 
     /// The half must have its answer before long. `extension` is what it waits for, see
     /// [`Wait`](crate::circuit::half::Wait).
     pub(super) fn wait_for(&mut self, half: HalfAddr, extension: u32, now: Instant) {
+        if planted(Fault::WaitWithoutTimer) {
+            return;
+        }
         let wait = (half, extension);
         self.waits
             .add(wait, &mut self.halves, self.params.wait, now);

@@ -7,6 +7,7 @@ use weft_cell::reason::EndReason;
 use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::StreamMessage;
 use weft_cell::stream_msg::{Connected, End, Resolved};
+use weft_planted::{Fault, planted};
 
 use crate::address::EdgeAddr;
 use crate::flow::{FlowError, Side};
@@ -80,6 +81,9 @@ impl LocalConnectionManager {
         self.pool.put(cell);
         match (result, message) {
             (Ok(()), Some(StreamMessage::Sendme | StreamMessage::Xon)) => {
+                if planted(Fault::RoomNotAnnounced) {
+                    return;
+                }
                 self.edge_side.news.push_back(EdgeNews::Room { edge: slot });
             }
             (Ok(()), _) => {}
@@ -96,6 +100,9 @@ impl LocalConnectionManager {
             return Ok(());
         };
         edge.flow.note_received(data.len())?;
+        if planted(Fault::DataLeftOut) {
+            return Ok(());
+        }
         edge.got += data.len() as u64;
         self.totals.streams.delivered += data.len() as u64;
         if edge.out.len() + data.len() > MAX_WAITING {
@@ -104,6 +111,10 @@ impl LocalConnectionManager {
             return Ok(());
         }
         edge.out.push(data, &mut self.edge_side.spares);
+        if planted(Fault::DataTwice) {
+            edge.got += data.len() as u64;
+            edge.out.push(data, &mut self.edge_side.spares);
+        }
         edge.note_out(now);
         self.edge_side.list(slot);
         self.update_flow_control(slot, 0, now);

@@ -1,6 +1,7 @@
 //! What must hold of edges: each has a stream if its phase needs one, and is in the tables.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use super::EdgeSide;
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
@@ -56,6 +57,17 @@ impl EdgeSide {
 }
 
 impl LocalConnectionManager {
+    /// Bytes that wait for edges' sockets: how many have left, how many have ever come, and the age that the first of those
+    /// that wait is taken to have.
+    pub fn edge_waits(&self, now: Instant) -> impl Iterator<Item = (EdgeAddr, u64, u64, Duration)> {
+        let edges = self.edge_side.edges.iter();
+        edges.filter_map(move |(slot, edge)| {
+            let left = edge.got.saturating_sub(edge.out.len() as u64);
+            let addr = self.edge_side.edges.addr(slot)?;
+            Some((addr, left, edge.got, edge.waited(now)))
+        })
+    }
+
     /// The connections of all edges.
     pub fn edge_connections(&self) -> impl Iterator<Item = ConnectionId> {
         self.edge_side.edges.iter().map(|(_, edge)| edge.id)

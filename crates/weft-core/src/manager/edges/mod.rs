@@ -17,6 +17,7 @@ use weft_cell::RelayCmd;
 use weft_cell::reason::EndReason;
 use weft_cell::relay;
 use weft_cell::stream_msg::{Connected, End};
+use weft_planted::{Fault, planted};
 
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
@@ -101,6 +102,9 @@ impl EdgeSide {
 
     /// Lists an edge among those with bytes for their sockets.
     fn list(&mut self, slot: EdgeKey) {
+        if planted(Fault::EdgeNotListed) {
+            return;
+        }
         if let Some(edge) = self.edges.get_mut(slot)
             && edge.listed.is_none()
         {
@@ -278,6 +282,9 @@ impl LocalConnectionManager {
 
     /// Announces an END to a half, ahead of it.
     fn announce_end(&mut self, stream: StreamAddr, connected: bool, left: Left) {
+        if planted(Fault::EndNotAnnounced) {
+            return;
+        }
         if self.outboxes.is_here(stream.half) {
             self.on_ending(stream, connected, left);
         } else {

@@ -13,6 +13,7 @@ use weft_cell::frame::{self, Frame};
 use weft_cell::link_msg::PaddingNegotiate;
 use weft_cell::reason::DestroyReason;
 use weft_cell::{CELL_LEN, CellView, ChanCmd};
+use weft_planted::{Fault, planted};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::ConnectionId;
@@ -115,6 +116,9 @@ impl LocalConnectionManager {
         };
         let connection = link.connection;
         for slot in link.slots() {
+            if planted(Fault::HalfOutlivesLink) {
+                continue;
+            }
             self.close_half(slot, DestroyReason::CHANNEL_CLOSED, Notify::Peer, now);
         }
         self.scheduler.link_removed(key);

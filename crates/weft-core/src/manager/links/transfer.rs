@@ -22,6 +22,7 @@ use std::any::Any;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
+use weft_planted::{Fault, planted};
 
 use crate::address::{ConnectionId, HalfAddr, ThreadId};
 use crate::circuit::half::Role;
@@ -380,7 +381,9 @@ impl LocalConnectionManager {
         if self.links.get(key).is_some_and(|link| !link.is_empty()) {
             self.links.list_to_write(key);
         }
-        self.waits.put(waits);
+        if !planted(Fault::WaitLostAtMove) {
+            self.waits.put(waits);
+        }
         let me = self.outboxes.me();
         let moved: Arc<[HalfAddr]> = addrs.into();
         self.outboxes.routes.set(&moved, me);
@@ -428,6 +431,9 @@ impl LocalConnectionManager {
     /// A half that is not where it was made has closed: no thread needs to know any more where it was.
     pub(in crate::manager) fn forget_route(&mut self, half: HalfAddr) {
         self.outboxes.routes.forget(half);
+        if planted(Fault::RouteNotForgotten) {
+            return;
+        }
         for thread in self.outboxes.others() {
             self.send_transfer(thread, TransferControl::Gone { half });
         }
@@ -475,6 +481,9 @@ impl LocalConnectionManager {
     /// Sends what was kept back, in order.
     fn release(&mut self, kept: VecDeque<Kept>, now: Instant) {
         for message in kept {
+            if planted(Fault::KeptMessageLost) {
+                continue;
+            }
             match message {
                 Kept::Control(control) => self.send(control),
                 Kept::Cell(message) => self.route_cell(message, now),

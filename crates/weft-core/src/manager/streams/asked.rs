@@ -8,6 +8,7 @@ use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::StreamOpener;
 use weft_cell::stream_msg::{Answer, AnswerKind, Begin, End, Resolve, Resolved, Xoff};
 use weft_cell::{Cell, RelayCmd};
+use weft_planted::{Fault, planted};
 
 use crate::address::{EdgeAddr, HopIndex, StreamAddr};
 use crate::circuit::half::{CircuitHalf, Role};
@@ -218,6 +219,9 @@ impl LocalConnectionManager {
         end: &[u8],
         now: Instant,
     ) {
+        if planted(Fault::RefusedStreamStays) {
+            return;
+        }
         let slot = self.halves.slot(stream.half);
         let left = self.left_of_new(slot);
         if self.end_deciding(stream, left, now) {

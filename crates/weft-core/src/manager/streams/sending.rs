@@ -9,6 +9,7 @@ use weft_cell::relay_command::{FlowControl, flow_control};
 use weft_cell::stream_msg::Seen;
 use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
+use weft_planted::{Fault, planted};
 
 use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
 use crate::circuit::half::{CircuitHalf, Role};
@@ -127,6 +128,9 @@ impl LocalConnectionManager {
             cell.set_circ_id(*circ_id);
             if counted {
                 if let Some(flow) = &mut end.flow {
+                    if planted(Fault::CellCountedTwice) {
+                        flow.note_sent(|| crypt.sent(), now);
+                    }
                     flow.note_sent(|| crypt.sent(), now);
                 }
                 if credit > 0 {
@@ -196,6 +200,9 @@ impl LocalConnectionManager {
 
     /// A stream's edge has bytes to send, and no credit.
     pub(in crate::manager) fn on_credit_asked(&mut self, stream: StreamAddr, now: Instant) {
+        if planted(Fault::CreditRequestLost) {
+            return;
+        }
         let half = self.halves.at(stream.half);
         let streams = half.and_then(CircuitHalf::streams_mut);
         if let Some(hop) = streams.and_then(|streams| streams.ask(stream)) {
@@ -210,6 +217,9 @@ impl LocalConnectionManager {
         cells: u32,
         now: Instant,
     ) {
+        if planted(Fault::CreditReturnLost) {
+            return;
+        }
         let half = self.halves.at(stream.half);
         let streams = half.and_then(CircuitHalf::streams_mut);
         if let Some(hop) = streams.and_then(|streams| streams.returned(stream, cells)) {

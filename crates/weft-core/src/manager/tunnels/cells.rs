@@ -10,6 +10,7 @@ use weft_cell::relay_command::{
     AtOrigin, AtRelay, FlowControl, RelayCommand, flow_control, is_multiplexed,
 };
 use weft_cell::{Cell, ChanCmd, RelayCmd};
+use weft_planted::{Fault, planted};
 
 use crate::address::{HalfAddr, HopIndex, StreamAddr};
 use crate::circuit::half::{CircuitHalf, Role};
@@ -326,7 +327,9 @@ impl LocalConnectionManager {
     /// Hands a message to the leg that was chosen, behind SWITCH where its number is not the leg's next.
     fn send_to_leg(&mut self, tunnel: HalfAddr, choice: Choice, cell: Box<Cell>, now: Instant) {
         let leg = choice.half;
-        if let Some(relative) = choice.switch {
+        if let Some(relative) = choice.switch
+            && !planted(Fault::SwitchLost)
+        {
             let mut switch = self.pool.blank(0, ChanCmd::RELAY);
             let data = Switch { relative }.encode();
             let command = RelayCmd::CONFLUX_SWITCH;

@@ -16,6 +16,7 @@ use weft_cell::RelayCmd;
 use weft_cell::conflux_msg::{DesiredUx, Link};
 use weft_cell::mtor_msg::TunnelId;
 use weft_cell::reason::DestroyReason;
+use weft_planted::{Fault, planted};
 
 use super::{LocalConnectionManager, Notify};
 use crate::address::{HalfAddr, HopIndex, OriginId};
@@ -569,7 +570,11 @@ impl LocalConnectionManager {
     pub(super) fn charged(&self, slot: HalfKey) -> Option<LegLink> {
         let half = self.halves.get(slot)?;
         match &half.role {
-            Role::Tunnel(tunnel) => tunnel.legs.iter().next().map(|leg| leg.link),
+            Role::Tunnel(tunnel) => {
+                let mut link = tunnel.legs.iter().next()?.link;
+                link.from_client &= !planted(Fault::SingleHopTunnel);
+                Some(link)
+            }
             Role::Backward(_) | Role::Forward(_) | Role::Origin(_) => self.link_under(half.link),
         }
     }

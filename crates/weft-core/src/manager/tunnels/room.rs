@@ -1,6 +1,7 @@
 //! What legs lend their tunnel: the room of their circuits' windows and queues.
 
 use std::time::{Duration, Instant};
+use weft_planted::{Fault, planted};
 
 use crate::address::HalfAddr;
 use crate::circuit::half::CircuitHalf;
@@ -41,7 +42,9 @@ impl LocalConnectionManager {
             let lends = more >= LEG_BATCH || more > 0 && leg.granted == 0;
             let cells = if lends && !leg.dropped { more } else { 0 };
             if cells > 0 || acknowledged > 0 {
-                leg.granted += cells;
+                if !planted(Fault::LegRoomLentTwice) {
+                    leg.granted += cells;
+                }
                 let room = Room {
                     cells,
                     rtt,
