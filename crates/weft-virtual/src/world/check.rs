@@ -23,7 +23,7 @@ type Checked = Result<(), String>;
 /// Time after which a link without circuits to what the consensus does not list is closed: 4.5 minutes (tor-spec has 3 to
 /// 4.5), and some turns.
 const LONGEST_IDLE: Duration = Duration::from_secs(270 + 30);
-/// Time in which a client writes to a link that it pads. Each end draws 1.5 to 9.5 s after each cell, and the one that drew less
+/// Time in which a client writes to a link that it pads and that has no circuit. Each end draws 1.5 to 9.5 s after each cell, and the one that drew less
 /// pads: so many times in a row it is not the same end.
 const LONGEST_SILENCE: Duration = Duration::from_secs(150);
 /// Time after a jump of a node's clock in which timers have run.
@@ -297,12 +297,12 @@ impl Node {
                     "{id} leads to what the consensus does not list, and is idle since {idle:?}"
                 ));
             }
-            // A hostile client may have fallen silent.
+            // Cells of circuits that come put padding off, and a hostile client may have fallen silent.
+            let is_unused = idle.is_some_and(|idle| idle > LONGEST_SILENCE);
             let place = thread.by_id.get(&id).copied();
-            let muted = place
-                .and_then(|place| thread.links.get(place))
-                .is_some_and(|link| link.muted);
-            if let Some(silent) = silent.filter(|silent| !muted && *silent > LONGEST_SILENCE) {
+            let link = place.and_then(|place| thread.links.get(place));
+            let pads = is_unused && link.is_some_and(|link| !link.muted);
+            if let Some(silent) = silent.filter(|silent| pads && *silent > LONGEST_SILENCE) {
                 return Err(format!(
                     "a client has sent nothing on {id} for {silent:?}, no padding either"
                 ));
