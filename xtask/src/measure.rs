@@ -49,10 +49,14 @@ impl What {
 
 /// Builds the program, and returns where it is: for speed where that is measured, and otherwise as tests do,
 /// which takes half as long and leaves them less to build.
-fn build(what: What, for_speed: bool) -> Result<PathBuf> {
+/// `features` are those of the packages, by `package/feature`.
+fn build(what: What, for_speed: bool, features: &[&str]) -> Result<PathBuf> {
     let package = what.package();
     let mut build = linted::cargo_as(!for_speed)?;
     build.arg("build");
+    for feature in features {
+        build.args(["--features", feature]);
+    }
     let folder = if for_speed {
         println!("Building Weft (as it is released, with names of functions) …");
         build.args(["--profile", "profiling"]);
@@ -96,7 +100,10 @@ pub(crate) fn run(what: What, args: &MeasureArgs) -> Result<()> {
     if measures && !asks {
         machine::prepare()?;
     }
-    let program = build(what, measures || matches!(what, What::Bench | What::Chaos))?;
+    let plants = matches!(what, What::Chaos) && has(&["--planted"]);
+    let features: &[&str] = if plants { &["weft-lab/planted"] } else { &[] };
+    let for_speed = measures || matches!(what, What::Bench | What::Chaos);
+    let program = build(what, for_speed, features)?;
     let mut command = Command::new(&program);
     command.args(what.command());
     if matches!(what, What::Roles) && !asks {

@@ -1,16 +1,20 @@
 //! `weft lab chaos`: random networks in virtual time, in which random things go wrong (`weft_virtual::chaos`).
 //! `cargo xtask chaos` runs it.
 
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+mod files;
+mod planted;
+
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Result, ensure};
+use weft_planted::Fault;
 use weft_stats::bounds::{Bounds, SEED};
-use weft_virtual::chaos::{Checks, Counts, Failure, MAX_FILE, Ran, Round, run, shrink};
+use weft_virtual::chaos::{Checks, Counts, Failure, Ran, Round, run, run_with, shrink};
 
 use weft_cli::say;
+
+use files::{read, write};
 
 /// How often a line shows how far it is.
 const SHOWN: Duration = Duration::from_secs(10);
@@ -18,6 +22,8 @@ const SHOWN: Duration = Duration::from_secs(10);
 const EVENTS: Bounds<u64> = Bounds::new(1, 1_000_000_000_000);
 /// Rounds of a seed.
 const ROUND: Bounds<u64> = Bounds::new(0, 1_000_000_000);
+/// The same for a planted fault: there are many, and the round of each is only kept.
+const PLANTED_TRIES: u32 = 40;
 /// Runs while a round is made smaller.
 const TRIES: Bounds<u32> = Bounds::new(0, 1_000_000);
 
@@ -43,6 +49,10 @@ pub struct Args {
     /// Runs at most while a round that fails is made smaller; 0: it is left as it is.
     #[arg(long, default_value_t = 300, value_parser = TRIES.parser())]
     tries: u32,
+    /// Plant these faults in the code, or all of them one after another, and print which are found in how many events
+    /// (docs/chaos.md). With `--round` or `--replay`: run that round with one of them.
+    #[arg(long, value_name = "FAULT", num_args = 0..)]
+    planted: Option<Vec<String>>,
     /// Where rounds that fail are written to.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     keep: PathBuf,
@@ -59,13 +69,32 @@ pub fn chaos(args: &Args) -> Result<bool> {
         true => Checks::All,
         false => Checks::Often,
     };
+    let faults = match &args.planted {
+        Some(names) => planted::named(names)?,
+        None => Vec::new(),
+    };
+    let of_one_round = args.replay.is_some() || args.round.is_some();
+    if args.planted.is_some() && !of_one_round {
+        let settings = planted::Settings {
+            seed: args.seed,
+            events: args.events,
+            tries: args.tries.min(PLANTED_TRIES),
+            keep: &args.keep,
+        };
+        return planted::find(&faults, settings, base);
+    }
+    ensure!(faults.len() <= 1, "a round is run with one fault: name it");
+    let fault = faults.first().copied();
     if let Some(file) = &args.replay {
         let round = read(file)?;
-        return replay(&round, checks, base);
+        return replay(&round, fault, checks, base);
     }
     if let Some(number) = args.round {
         let round = Round::draw(args.seed, number);
-        let holds = replay(&round, checks, base)?;
+        let holds = replay(&round, fault, checks, base)?;
+        if fault.is_some() {
+            return Ok(holds);
+        }
         if !holds {
             smaller(args, number, &round, base)?;
         }
@@ -98,23 +127,6 @@ pub fn chaos(args: &Args) -> Result<bool> {
     Ok(true)
 }
 
-/// Reads a round, as [`write`] leaves one.
-fn read(file: &Path) -> Result<Round> {
-    let reading = || format!("reading {}", file.display());
-    let mut text = String::new();
-    let opened = File::open(file).with_context(reading)?;
-    opened
-        .take(MAX_FILE + 1)
-        .read_to_string(&mut text)
-        .with_context(reading)?;
-    ensure!(
-        text.len() as u64 <= MAX_FILE,
-        "{} is no round of chaos: it has more than {MAX_FILE} bytes",
-        file.display()
-    );
-    Round::from_json(&text).map_err(|why| anyhow!("{} is no round of chaos: {why}", file.display()))
-}
-
 fn summary(seed: u64, rounds: u64, events: u64, counts: &Counts, since: Instant) -> String {
     let seconds = since.elapsed().as_secs_f64();
     format!(
@@ -129,15 +141,16 @@ fn summary(seed: u64, rounds: u64, events: u64, counts: &Counts, since: Instant)
     )
 }
 
-/// Runs one round and prints it.
-fn replay(round: &Round, checks: Checks, base: Instant) -> Result<bool> {
+/// Runs one round, perhaps with a fault, and prints it.
+fn replay(round: &Round, fault: Option<Fault>, checks: Checks, base: Instant) -> Result<bool> {
     say!("{}", serde_json::to_string_pretty(round)?);
+    let (ran, _) = run_with(fault, round, checks, base);
     let Ran {
         events,
         counts,
         digest,
         failure,
-    } = run(round, checks, base);
+    } = ran;
     say!("{events} events, {counts:?}, digest {digest:016x}");
     match &failure {
         Some(failure) => say!("It fails {failure}"),
@@ -179,12 +192,4 @@ fn smaller(args: &Args, number: u64, round: &Round, base: Instant) -> Result<()>
         say!("With checks after every step it fails {failure}");
     }
     Ok(())
-}
-
-fn write(file: &Path, round: &Round) -> Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-    }
-    fs::write(file, serde_json::to_string_pretty(round)?)
-        .with_context(|| format!("writing {}", file.display()))
 }
