@@ -502,15 +502,21 @@ mod private_network {
         fn loses_a_middle_relay(&mut self, direction: Direction) -> Result<()> {
             let user = format!("middle {direction:?}");
             let end = self.with_a_set(&user, direction, MANY, |net, legs| {
-                let of_others = |name: &String| {
-                    legs[1].relays.contains(name) || name.starts_with("exit") || name == "authority"
-                };
-                let Some(middle) = legs[0].relays.get(1).filter(|name| !of_others(name)) else {
+                // One that is the middle relay of its leg alone.
+                let ways = [(&legs[0], &legs[1]), (&legs[1], &legs[0])];
+                let found = ways.into_iter().find_map(|(lost, kept)| {
+                    let middle = lost.relays.get(1)?;
+                    let is_elsewhere = kept.relays.contains(middle)
+                        || middle.starts_with("exit")
+                        || middle == "authority";
+                    (!is_elsewhere).then_some((middle, lost, kept))
+                });
+                let Some((middle, lost, kept)) = found else {
                     return Ok(None);
                 };
                 net.up.kill(middle)?;
-                net.follow(&legs[1])?;
-                Ok(Some(legs[0].clone()))
+                net.follow(kept)?;
+                Ok(Some(lost.clone()))
             })?;
             eprintln!("{direction:?}, a middle relay has ended: {end:?}");
             Ok(())

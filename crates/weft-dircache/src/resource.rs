@@ -130,8 +130,7 @@ const ANSWER: Limit = limit(
 const CONSENSUS: Limit = limit(
     "as any request; {weft-dircache/src/request.rs:MAX_DIGESTS} older ones that the client has; read and compressed by \
      {weft-dircache/src/server.rs:CHUNK} bytes, {weft-dircache/src/server.rs:STALL} without progress. An authority: \
-     {weft-authority/src/server.rs:MAX_HEAD} bytes, {weft-authority/src/server.rs:PATIENCE} for all, \
-     {weft-authority/src/server.rs:AT_ONCE} connections",
+     {weft-authority/src/server.rs:PATIENCE} for all, {weft-authority/src/server.rs:AT_ONCE} connections",
     Payer::PreviousHop,
     &[
         "consensuses_that_a_client_has_are_read_and_bounded",
@@ -142,9 +141,8 @@ const CONSENSUS: Limit = limit(
     ],
 );
 const NAMED: Limit = limit(
-    "as a consensus; {weft-dircache/src/answer/found.rs:MAX_NAMED} documents that a request names, \
-     {weft-dircache/src/answer.rs:MAX_BODY} bytes of an answer. An authority: \
-     {weft-authority/src/authority/lookup.rs:MAX_NAMED} documents",
+    "as a consensus; {weft-dircache/src/named.rs:MAX_NAMED} documents that a request names, \
+     {weft-dircache/src/answer.rs:MAX_BODY} bytes of an answer of a relay's",
     Payer::PreviousHop,
     &[
         "a_request_names_so_many_documents_and_no_more",

@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// Seconds that a network may take to start.
-    #[arg(long, value_parser = PATIENCE.parser(), value_name = "SECONDS", default_value = "120")]
+    #[arg(long, value_parser = PATIENCE.parser(), value_name = "SECONDS", default_value = "180")]
     patience: Duration,
     /// Run the weft at this path, not this one.
     #[arg(long, value_name = "FILE")]

@@ -24,7 +24,7 @@ fn options() -> Options {
         program: Program::Weft(PathBuf::from(crate::weft()), Some(1)),
         seconds: Duration::from_millis(500),
         warm_up: Duration::from_millis(100),
-        settle: Duration::from_secs(60),
+        settle: Duration::from_secs(300),
         memory_left: MEMORY_LEFT,
         repetitions: 1,
         mbits: 20.0,
@@ -32,7 +32,7 @@ fn options() -> Options {
         max_lead: Duration::from_secs(1),
         // Tests that run at once share the limit on files.
         max_connections: max_connections().min(1500),
-        patience: Duration::from_secs(60),
+        patience: Duration::from_secs(300),
         until_granted: false,
         seed: 1,
         target_cpus: Vec::new(),

@@ -22,7 +22,7 @@ fn the_quick_form_measures_circuits_with_and_without_loss() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("cci");
     let run = cci(&format!(
-        "--quick --seed 1 --arms weft,weft-pctls --traffic bulk --congestion-control off --seconds 2 --format json --out {}",
+        "--quick --seed 1 --arms weft,weft-pctls --traffic bulk --congestion-control off --seconds 2 --patience 900 --format json --out {}",
         out.display()
     ));
     let errors = String::from_utf8_lossy(&run.stderr).into_owned();
