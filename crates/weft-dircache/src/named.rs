@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_so_many_documents_and_no_more() {
+    fn lists_of_names_end_at_a_bound() {
         let identity = "00".repeat(20);
         let many = vec![&*identity; MAX_NAMED + 1].join("+");
         assert_eq!(identities(&many).count(), MAX_NAMED);

@@ -146,6 +146,7 @@ const NAMED: Limit = limit(
     Payer::PreviousHop,
     &[
         "a_request_names_so_many_documents_and_no_more",
+        "lists_of_names_end_at_a_bound",
         "answers_that_nobody_reads_hold_what_is_being_sent_and_are_counted",
         "when_memory_is_short_the_heaviest_answers_end",
         "silent_connections_keep_no_request_out",

@@ -8,8 +8,9 @@ use weft_virtual::chaos::{Checks, Round, hunt, run_with};
 
 /// The seed of all rounds.
 const SEED: u64 = 1;
-/// Events until each of these faults is found, at most.
+/// Events until each of [`QUICK`] is found, and each of [`SLOW`], at most.
 const SOON: u64 = 300_000;
+const LATE: u64 = 3_000_000;
 
 /// Faults that are found so soon.
 const QUICK: &[Fault] = &[
@@ -35,17 +36,53 @@ const QUICK: &[Fault] = &[
     Fault::CellCountedTwice,
     Fault::SendmeLate,
     Fault::EdgeNotListed,
+    Fault::ClientKeepsCircuit,
+    Fault::ClientNeverPads,
+    Fault::IsolationIgnored,
+    Fault::RelayTwiceInPath,
 ];
 
-#[test]
-fn planted_faults_are_found() {
+/// Faults that take longer, and are still found in a second or two.
+const SLOW: &[Fault] = &[
+    Fault::LinkNotListed,
+    Fault::DestroyDropped,
+    Fault::HalfOutlivesLink,
+    Fault::ClosedHalfStaysActive,
+    Fault::CreditRequestLost,
+    Fault::LoanOutlivesStream,
+    Fault::RefusedStreamStays,
+    Fault::ExitPolicyIgnored,
+    Fault::SingleHopExit,
+    Fault::AgeReset,
+    Fault::RouteNotForgotten,
+    Fault::MoveNotLearnt,
+    Fault::LegEndNotReported,
+    Fault::SwitchLost,
+    Fault::GapSkipped,
+    Fault::ClientKeepsStream,
+    Fault::HeldStreamUnchecked,
+    Fault::MapOutlivesReset,
+];
+
+/// Each of these is found in rounds of so many events together.
+fn are_found(faults: &[Fault], events: u64) {
     let base = Instant::now();
-    let missed = QUICK.iter().filter(|fault| {
-        let hunt = hunt(Some(**fault), SEED, SOON, base);
+    let missed = faults.iter().filter(|fault| {
+        let hunt = hunt(Some(**fault), SEED, events, base);
         hunt.found.is_none()
     });
     let missed: Vec<&str> = missed.map(|fault| fault.name()).collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn planted_faults_are_found() {
+    are_found(QUICK, SOON);
+}
+
+#[test]
+fn planted_faults_that_show_seldom_are_found() {
+    are_found(SLOW, LATE);
 }
 
 #[test]
