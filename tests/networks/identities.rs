@@ -176,6 +176,11 @@ mod private_network {
                 })
                 .with_context(|| both.log())?;
             }
+            // An exit refuses streams that come from a relay that it does not know.
+            let exit = network.node("exit0")?;
+            until("the exit knows both", || {
+                Ok(exit.knows(&NAMES).then_some(()))
+            })?;
             control.command("SETCONF __LeaveStreamsUnattached=1")?;
             let attacher = Attacher::with(client.controller()?)?;
             let exit = Fingerprint::parse(&network.fingerprint("exit0")?)?;

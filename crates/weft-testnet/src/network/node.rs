@@ -73,7 +73,8 @@ impl Node {
     }
 
     /// Whether the consensus in its DataDirectory, of either flavour, lists all these relays.
-    pub(crate) fn knows(&self, nicknames: &[&str]) -> bool {
+    #[must_use]
+    pub fn knows(&self, nicknames: &[&str]) -> bool {
         let data = self.folder.join("data");
         let lists_all = |document: Vec<u8>| {
             let text = String::from_utf8_lossy(&document);
