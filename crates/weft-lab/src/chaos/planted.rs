@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
+use weft_model::links::nearest;
 use weft_planted::{Fault, HAS_HOOKS};
 use weft_virtual::chaos::{Checks, Round, hunt, run_with, shrink};
 
@@ -43,12 +44,12 @@ pub(super) fn named(names: &[String]) -> Result<Vec<Fault>> {
 }
 
 fn unknown(name: &str) -> anyhow::Error {
-    let names = Fault::ALL.iter().map(|fault| fault.name());
-    let distance = |one: &&str| strsim::damerau_levenshtein(&name.to_lowercase(), one);
-    let nearest = names.clone().min_by_key(distance).unwrap_or_default();
-    let all: Vec<&str> = names.collect();
+    let names = || Fault::ALL.iter().map(|fault| fault.name());
+    let hint =
+        nearest(name, names()).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    let all: Vec<&str> = names().collect();
     anyhow!(
-        "there is no fault {name:?}; did you mean {nearest}? There are: {}",
+        "there is no fault {name:?}{hint} (there are {})",
         all.join(", ")
     )
 }
@@ -160,6 +161,8 @@ mod tests {
             .to_string();
         assert!(error.contains("did you mean destroy-dropped?"), "{error}");
         assert!(error.contains("age-reset"), "{error}");
+        let far = named(&["nonsense".to_owned()]).unwrap_err().to_string();
+        assert!(!far.contains("did you mean"), "{far}");
         assert_eq!(named(&[]).unwrap().len(), Fault::ALL.len());
         let one = named(&["age-reset".to_owned()]).unwrap();
         assert_eq!(one, [Fault::AgeReset]);

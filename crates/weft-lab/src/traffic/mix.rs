@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use weft_model::links::nearest;
 use weft_model::traffic::{Markov, MarkovModel, Model, ModelName};
 use weft_stats::bounds::Bounds;
 
@@ -55,10 +56,7 @@ pub(super) fn asked(text: &str) -> Result<Asked, String> {
 fn unknown(name: &str) -> String {
     let names = ModelName::ALL.map(ModelName::name);
     let names = || names.into_iter().chain([MARKOV]);
-    let distance = |one: &&str| strsim::damerau_levenshtein(&name.to_lowercase(), one);
-    let near = names()
-        .min_by_key(distance)
-        .filter(|one| distance(one) <= one.len().div_ceil(2));
+    let near = nearest(name, names());
     let hint = near.map_or_else(String::new, |one| format!(": did you mean {one}?"));
     let all = names().collect::<Vec<_>>().join(", ");
     format!("there is no model {name:?}{hint} (there are {all})")
