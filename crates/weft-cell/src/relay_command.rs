@@ -225,7 +225,7 @@ macro_rules! table {
                 }
             }
 
-            /// What bounds it.
+            /// Its bound.
             const fn limit(self) -> Limit {
                 match self {
                     $(RelayCommand::$name => limit::$limit,)*

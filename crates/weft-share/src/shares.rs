@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
+
 use weft_planted::{Fault, planted};
 
 use crate::ranks::{Rank, Ranks};
@@ -211,7 +212,7 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Shares<G, M, T> {
     ///
     /// # Errors
     ///
-    /// What does not fit.
+    /// The first count that differs.
     pub fn audit(&self) -> Result<(), String> {
         let mut turns = 0;
         for (name, group) in &self.groups {

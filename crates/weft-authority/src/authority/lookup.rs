@@ -17,7 +17,7 @@ const KEY_LIFETIME: Duration = Duration::from_secs(48 * 3600);
 const PAGE_LIFETIME: Duration = Duration::from_secs(20 * 60);
 
 impl PrivateAuthority {
-    /// What is at `path`, from `/tor/`, without `.z`.
+    /// The answer to a GET of `path`, which begins with `/tor/` and has lost its `.z`.
     #[must_use]
     pub fn get(&self, path: &str, now: SystemTime) -> Answer {
         let Some((resource, rest)) = Resource::get(path) else {
@@ -40,7 +40,7 @@ impl PrivateAuthority {
                     ..Answer::documents(page.into_iter().collect(), PAGE_LIFETIME)
                 }
             }
-            // Those of relays alone.
+            // Only relays have these.
             Resource::OnionDescriptor
             | Resource::Robots
             | Resource::OnionUpload

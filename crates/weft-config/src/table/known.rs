@@ -63,12 +63,12 @@ impl Kind {
     }
 }
 
-/// What an option does to those who are not the operator: the first word of its row.
+/// The effect of an option on those who are not the operator: the first word of its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Lets somebody in, out or at something: a port, a role, whom the node believes.
+    /// Opens a port, takes a role, or trusts somebody.
     Opens,
-    /// Keeps somebody or something out, or within a bound.
+    /// Refuses or bounds what others send or ask for.
     Protects,
     /// Names a file, a program, an address or a secret that Weft uses.
     Names,
@@ -94,7 +94,7 @@ impl Effect {
         Self::Unused,
     ];
 
-    /// What bounds options of this effect.
+    /// The bound of options with this effect.
     #[must_use]
     pub const fn limit(self) -> Limit {
         let (bound, tests): (_, &'static [&'static str]) = match self {
@@ -147,11 +147,7 @@ impl Effect {
                 &["an_option_that_weft_lacks_is_reported_once_and_what_is_lost_comes_first"],
             ),
         };
-        Limit {
-            bound,
-            payer: Payer::Start,
-            tests,
-        }
+        Limit::new(bound, Payer::Start, tests)
     }
 }
 
@@ -224,7 +220,7 @@ pub struct Known {
     pub name: &'static str,
     /// What its values are.
     pub kind: Kind,
-    /// What it does to others.
+    /// Its effect on others.
     pub effect: Effect,
     /// The value that it has unless set, as it would be written; `None`: nothing, or zero.
     pub default: Option<&'static str>,

@@ -13,7 +13,7 @@ impl RelayController {
     ///
     /// # Errors
     ///
-    /// What does not fit.
+    /// The first books that differ.
     pub fn audit(&self) -> Result<(), String> {
         let opening = &self.connections.opening;
         let unlisted = &opening.unlisted;

@@ -2,6 +2,7 @@
 //! (docs/architecture/links.md, "How a link moves").
 
 use std::time::Instant;
+
 use weft_planted::{Fault, planted};
 
 use super::RelayController;

@@ -8,6 +8,7 @@
 //! in the order in which they asked.
 
 use std::collections::VecDeque;
+
 use weft_planted::{Fault, planted};
 
 /// Cells that one circuit lends at most (2.3 MB, with their places in queues). A fast circuit needs no

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
 use weft_planted::{Fault, planted};
 
 use super::leg::{LegLink, MAX_LEGS, Policy, Room, Sequence};

@@ -11,7 +11,7 @@ use crate::world::Attack;
 /// No stream of a calm round stands still for so long, in milliseconds: what circuits may have on their way passes the
 /// slowest line in some seconds.
 const PATIENT: u64 = 120_000;
-/// Tells the randomness of what users do beside plain streams from that of the rest.
+/// Seed of [`Round::draw_odd`], beside the round's: what is drawn there changes nothing else.
 const ODD: u64 = 0x6f64_6420_7573_6572;
 
 /// A number whose logarithm is uniform, so that small ones are as likely as large ones.

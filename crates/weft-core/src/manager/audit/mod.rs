@@ -231,7 +231,7 @@ impl LocalConnectionManager {
         sure(lives, "the asker of each request exists")
     }
 
-    /// Whether no message of this thread waits for another thread or the controller, or for a link that moves.
+    /// True if no message of this thread waits for another thread, the controller, or a link that moves.
     pub fn is_quiet(&self) -> bool {
         self.outboxes.are_empty() && self.to_controller.is_empty() && !self.is_transferring()
     }

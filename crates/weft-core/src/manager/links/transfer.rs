@@ -22,6 +22,7 @@ use std::any::Any;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
+
 use weft_planted::{Fault, planted};
 
 use crate::address::{ConnectionId, HalfAddr, ThreadId};

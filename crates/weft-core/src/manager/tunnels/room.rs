@@ -1,6 +1,7 @@
 //! What legs lend their tunnel: the room of their circuits' windows and queues.
 
 use std::time::{Duration, Instant};
+
 use weft_planted::{Fault, planted};
 
 use crate::address::HalfAddr;
