@@ -12,14 +12,6 @@ pub const SERVICES: [AppService; 5] = [
     AppService::Natd,
 ];
 
-const fn limit(bound: &'static str, payer: Payer, tests: &'static [&'static str]) -> Limit {
-    Limit {
-        bound,
-        payer,
-        tests,
-    }
-}
-
 /// The requests to a port, who may send them, and what bounds them.
 #[must_use]
 pub const fn trust(service: AppService) -> (&'static str, Trust) {
@@ -37,7 +29,7 @@ pub const fn trust(service: AppService) -> (&'static str, Trust) {
     (what, Trust::new(Sender::Anybody, role, limit))
 }
 
-const SOCKS: Limit = limit(
+const SOCKS: Limit = Limit::new(
     "whom SocksPolicy lets in; {weft-apps/src/handshake/socks.rs:MAX_SOCKS4} bytes of SOCKS 4, 255 of each field of SOCKS 5; \
      SocksTimeout",
     Payer::Connection,
@@ -49,7 +41,7 @@ const SOCKS: Limit = limit(
         "fuzz/socks",
     ],
 );
-const HTTP: Limit = limit(
+const HTTP: Limit = Limit::new(
     "whom SocksPolicy lets in; {weft-apps/src/step.rs:MAX_HANDSHAKE} bytes and {weft-apps/src/handshake/http.rs:MAX_HEADERS} lines \
      of a head; anything but CONNECT is answered to this machine alone; SocksTimeout",
     Payer::Connection,
@@ -59,7 +51,7 @@ const HTTP: Limit = limit(
         "fuzz/http_connect",
     ],
 );
-const DNS: Limit = limit(
+const DNS: Limit = Limit::new(
     "whom SocksPolicy lets in; {weft-apps/src/dns.rs:MAX_WAITING} queries that wait, {weft-apps/src/dns.rs:MAX_QUESTIONS} questions \
      read; SocksTimeout",
     Payer::Request,
@@ -69,12 +61,12 @@ const DNS: Limit = limit(
         "fuzz/dns_query",
     ],
 );
-const REDIRECTED: Limit = limit(
+const REDIRECTED: Limit = Limit::new(
     "whom SocksPolicy lets in; no bytes before the destination is known; SocksTimeout",
     Payer::Connection,
     &["a_redirected_connection_asks_for_its_destination_before_it_sends_anything"],
 );
-const NATD: Limit = limit(
+const NATD: Limit = Limit::new(
     "whom SocksPolicy lets in; one line of {weft-apps/src/handshake/redirected.rs:MAX_LINE} bytes; SocksTimeout",
     Payer::Connection,
     &["natd_names_the_destination_in_one_line", "fuzz/natd"],

@@ -139,12 +139,12 @@ table! {
 }
 
 /// Cells of a link's handshake.
-const BEFORE_OPEN: Limit = Limit {
-    bound: "{weft-core/src/handshake/mod.rs:MAX_HANDSHAKE_BYTES} bytes and \
+const BEFORE_OPEN: Limit = Limit::new(
+    "{weft-core/src/handshake/mod.rs:MAX_HANDSHAKE_BYTES} bytes and \
             {weft-core/src/handshake/mod.rs:HANDSHAKE_TIMEOUT} for the whole handshake; its order is fixed. \
             Ignored on an open link",
-    payer: Payer::Link,
-    tests: &[
+    Payer::Link,
+    &[
         "an_initiator_insists_on_the_order",
         "a_responder_insists_on_the_order",
         "a_peer_that_only_pads_is_cut_off",
@@ -152,107 +152,107 @@ const BEFORE_OPEN: Limit = Limit {
         "the_deadline_is_a_minute_after_the_connection",
         "fuzz/link_handshake",
     ],
-};
+);
 const EITHER: Trust = Trust::new(Sender::Peer, Role::Handshake, BEFORE_OPEN);
 const RESPONDER: Trust = Trust::new(Sender::Responder, Role::Handshake, BEFORE_OPEN);
 const INITIATOR: Trust = Trust::new(Sender::Initiator, Role::Handshake, BEFORE_OPEN);
 const UNUSED: Trust = Trust::new(
     Sender::Nobody,
     Role::Nowhere,
-    Limit {
-        bound: "ignored and counted, as tor-spec 3 demands",
-        payer: Payer::NoOne,
-        tests: &["every_cell_command_is_answered_by_servers_alone_in_every_role"],
-    },
+    Limit::new(
+        "ignored and counted, as tor-spec 3 demands",
+        Payer::NoOne,
+        &["every_cell_command_is_answered_by_servers_alone_in_every_role"],
+    ),
 );
 const NOISE: Trust = Trust::new(
     Sender::Peer,
     Role::OpenLink,
-    Limit {
-        bound: "{weft-core/src/manager/links/mod.rs:MAX_VARIABLE} bytes of a variable cell; counted, and kept nowhere",
-        payer: Payer::NoOne,
-        tests: &[
+    Limit::new(
+        "{weft-core/src/manager/links/mod.rs:MAX_VARIABLE} bytes of a variable cell; counted, and kept nowhere",
+        Payer::NoOne,
+        &[
             "every_cell_command_is_answered_by_servers_alone_in_every_role",
             "variable_length_cells_on_an_open_link_are_noise",
         ],
-    },
+    ),
 );
 const NEW_CIRCUIT: Trust = Trust::new(
     Sender::Peer,
     Role::ServerLink,
-    Limit {
-        bound: "onionskins: {weft-core/src/controller/onionskins.rs:WITH_WORKER} with one worker, and those that can be \
+    Limit::new(
+        "onionskins: {weft-core/src/controller/onionskins.rs:WITH_WORKER} with one worker, and those that can be \
                 answered within MaxOnionQueueDelay; `DoSCircuitCreation` for each address. TAP is refused. Refusals: \
                 {weft-core/src/link/mod.rs:MAX_DESTROYS} that wait",
-        payer: Payer::PreviousHop,
-        tests: &[
+        Payer::PreviousHop,
+        &[
             "onionskins_of_one_client_do_not_keep_out_those_of_others",
             "an_onionskin_that_has_waited_too_long_is_refused_in_place_of_answered",
             "circuits_past_the_burst_are_refused_if_there_are_several_connections",
             "a_client_refuses_what_only_servers_answer",
             "a_peer_that_makes_us_answer_and_does_not_read_is_cut_off",
         ],
-    },
+    ),
 );
 const ANSWER: Trust = Trust::new(
     Sender::Peer,
     Role::OpenLink,
-    Limit {
-        bound: "one for each CREATE that this node has sent on the link; for no circuit, ignored and counted",
-        payer: Payer::Circuit,
-        tests: &["what_is_not_a_circuit_s_business_ends_that_circuit_and_no_other"],
-    },
+    Limit::new(
+        "one for each CREATE that this node has sent on the link; for no circuit, ignored and counted",
+        Payer::Circuit,
+        &["what_is_not_a_circuit_s_business_ends_that_circuit_and_no_other"],
+    ),
 );
 const RELAYED: Trust = Trust::new(
     Sender::Peer,
     Role::OpenLink,
-    Limit {
-        bound: "the queue of its circuit, 2,500 cells or the consensus' `circ_max_cell_queue_size`; MaxMemInQueues for all; \
+    Limit::new(
+        "the queue of its circuit, 2,500 cells or the consensus' `circ_max_cell_queue_size`; MaxMemInQueues for all; \
                 for no circuit, ignored and counted",
-        payer: Payer::Circuit,
-        tests: &[
+        Payer::Circuit,
+        &[
             "a_queue_that_nobody_reads_dies_at_its_bound_and_hurts_no_other",
             "the_oldest_and_largest_dies_first_and_a_circuit_that_holds_little_last",
             "cells_for_nobody_are_dropped",
         ],
-    },
+    ),
 );
 const EXTENDING: Trust = Trust::new(
     Sender::Peer,
     Role::OpenLink,
-    Limit {
-        bound: "as RELAY; {weft-core/src/circuit/half.rs:MAX_RELAY_EARLY} on a circuit, from its origin alone",
-        payer: Payer::Circuit,
-        tests: &[
+    Limit::new(
+        "as RELAY; {weft-core/src/circuit/half.rs:MAX_RELAY_EARLY} on a circuit, from its origin alone",
+        Payer::Circuit,
+        &[
             "relay_early_is_passed_on_counted_and_never_goes_toward_the_origin",
             "too_many_relay_early_cells_end_their_circuit",
         ],
-    },
+    ),
 );
 const END: Trust = Trust::new(
     Sender::Peer,
     Role::OpenLink,
-    Limit {
-        bound: "one for each circuit of the link; those of circuits that are not there are ignored and counted",
-        payer: Payer::Circuit,
-        tests: &[
+    Limit::new(
+        "one for each circuit of the link; those of circuits that are not there are ignored and counted",
+        Payer::Circuit,
+        &[
             "a_circuit_ends_on_both_sides_however_it_ends",
             "cells_for_nobody_are_dropped",
         ],
-    },
+    ),
 );
 const WISH: Trust = Trust::new(
     Sender::Peer,
     Role::ServerLink,
-    Limit {
-        bound: "two times of the link, raised to the consensus'; not answered",
-        payer: Payer::NoOne,
-        tests: &[
+    Limit::new(
+        "two times of the link, raised to the consensus'; not answered",
+        Payer::NoOne,
+        &[
             "negotiated_bounds_are_raised_to_the_consensus",
             "a_relay_cannot_stop_the_padding_of_its_client",
             "a_client_refuses_what_only_servers_answer",
         ],
-    },
+    ),
 );
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What bounds each relay message, and who pays: the last column of the table of relay commands
+//! The bound of each relay message, and who pays: the last column of the table of relay commands
 //! ([`crate::relay_command`]).
 
 use weft_trust::{Limit, Payer};
@@ -6,11 +6,7 @@ use weft_trust::{Limit, Payer};
 macro_rules! limits {
     ($($name:ident: $bound:literal, $payer:ident, [$($test:literal),* $(,)?];)*) => {
         $(
-            pub(super) const $name: Limit = Limit {
-                bound: $bound,
-                payer: Payer::$payer,
-                tests: &[$($test),*],
-            };
+            pub(super) const $name: Limit = Limit::new($bound, Payer::$payer, &[$($test),*]);
         )*
     };
 }

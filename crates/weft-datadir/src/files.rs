@@ -78,15 +78,7 @@ table! {
     Diffs                 "diff-cache":                              Cache, Directories, DIFFS;
 }
 
-const fn limit(bound: &'static str, payer: Payer, tests: &'static [&'static str]) -> Limit {
-    Limit {
-        bound,
-        payer,
-        tests,
-    }
-}
-
-const KEY: Limit = limit(
+const KEY: Limit = Limit::new(
     "{weft-datadir/src/keys/format.rs:MAX_LEN} bytes; a regular file in a directory of this user alone; keys belong together; never \
      overwritten where damaged",
     Payer::Start,
@@ -98,7 +90,7 @@ const KEY: Limit = limit(
         "fuzz/key_files",
     ],
 );
-const BOX: Limit = limit(
+const BOX: Limit = Limit::new(
     "as other keys; what opening it costs has a bound",
     Payer::Start,
     &[
@@ -107,12 +99,12 @@ const BOX: Limit = limit(
         "an_encrypted_master_key_is_explained",
     ],
 );
-const MARK: Limit = limit(
+const MARK: Limit = Limit::new(
     "{weft-datadir/src/backup.rs:MAX_MARK} bytes; while it is there the relay does not start",
     Payer::Start,
     &["a_relay_that_was_moved_does_not_start_until_it_is_brought_back"],
 );
-const AUTHORITY: Limit = limit(
+const AUTHORITY: Limit = Limit::new(
     "{weft-authority/src/keys.rs:MAX_FILE} bytes; keys and certificate belong together; never overwritten",
     Payer::Start,
     &[
@@ -120,7 +112,7 @@ const AUTHORITY: Limit = limit(
         "an_authority_without_a_valid_certificate_does_not_start",
     ],
 );
-const STATE: Limit = limit(
+const STATE: Limit = Limit::new(
     "{weft-datadir/src/state.rs:MAX_LEN} bytes; each line is read by its owner, and damaged ones teach nothing",
     Payer::File,
     &[
@@ -129,7 +121,7 @@ const STATE: Limit = limit(
         "fuzz/path_state",
     ],
 );
-const LOCK: Limit = limit(
+const LOCK: Limit = Limit::new(
     "not read; one process holds it",
     Payer::Start,
     &[
@@ -137,7 +129,7 @@ const LOCK: Limit = limit(
         "a_link_is_not_followed_and_nothing_is_truncated",
     ],
 );
-const FINGERPRINT: Limit = limit(
+const FINGERPRINT: Limit = Limit::new(
     "{weft-datadir/src/keys/format.rs:MAX_LEN} bytes, compared with what it should have, and written if it differs",
     Payer::File,
     &[
@@ -145,7 +137,7 @@ const FINGERPRINT: Limit = limit(
         "a_bridge_has_a_file_by_which_it_may_be_spoken_of",
     ],
 );
-const JOURNAL: Limit = limit(
+const JOURNAL: Limit = Limit::new(
     "{weft-authority/src/authority/storage.rs:MAX_FILE} bytes; {weft-authority/src/pins.rs:MAX_PINS} pins, \
      {weft-authority/src/history.rs:MAX_KNOWN} relays; torn lines are passed over",
     Payer::File,
@@ -156,7 +148,7 @@ const JOURNAL: Limit = limit(
         "any_file_is_read_or_refused",
     ],
 );
-const COOKIE: Limit = limit(
+const COOKIE: Limit = Limit::new(
     "never read: written at each start with new random bytes, for this user, and for its group where torrc has it",
     Payer::NoOne,
     &[
@@ -165,7 +157,7 @@ const COOKIE: Limit = limit(
         "the_cookie_s_file_is_as_the_specification_has_it",
     ],
 );
-const STATISTICS: Limit = limit(
+const STATISTICS: Limit = Limit::new(
     "{weft-counts/src/extrainfo/file.rs:MOST} bytes of each file, of which a descriptor gets its own lines alone, for 25 hours",
     Payer::File,
     &[
@@ -175,7 +167,7 @@ const STATISTICS: Limit = limit(
         "fuzz/statistics_files",
     ],
 );
-const APPROVED: Limit = limit(
+const APPROVED: Limit = Limit::new(
     "{weft-node/src/relay/authority.rs:MAX_APPROVED} bytes; if it is there and cannot be read there is no authority; lines that are no rule are \
      passed over with a warning",
     Payer::Start,
@@ -184,7 +176,7 @@ const APPROVED: Limit = limit(
         "lines_of_approved_routers_that_are_no_text_cost_the_others_nothing",
     ],
 );
-const NAMED: Limit = limit(
+const NAMED: Limit = Limit::new(
     "a document that is cut off or too long is left out, and one that no consensus names goes; served by digest alone",
     Payer::File,
     &[
@@ -192,7 +184,7 @@ const NAMED: Limit = limit(
         "what_is_old_and_not_listed_goes_and_the_files_are_written_anew",
     ],
 );
-const BRIDGES: Limit = limit(
+const BRIDGES: Limit = Limit::new(
     "{weft-dir/src/cache.rs:MAX_FILE} bytes, {weft-dir/src/client/bridge.rs:MOST_KEPT} descriptors, checked as if they had just \
      been fetched",
     Payer::File,
@@ -201,7 +193,7 @@ const BRIDGES: Limit = limit(
         "what_nobody_signed_is_no_descriptor_nor_what_is_of_other_days",
     ],
 );
-const SIGNED: Limit = limit(
+const SIGNED: Limit = Limit::new(
     "{weft-dir/src/cache.rs:MAX_FILE} bytes; signatures and times are checked as if it had just been fetched",
     Payer::File,
     &[
@@ -211,7 +203,7 @@ const SIGNED: Limit = limit(
         "fuzz/documents",
     ],
 );
-const DIGESTED: Limit = limit(
+const DIGESTED: Limit = Limit::new(
     "{weft-dir/src/cache.rs:MAX_FILE} bytes; a document counts by its digest, which a consensus names",
     Payer::File,
     &[
@@ -220,7 +212,7 @@ const DIGESTED: Limit = limit(
         "fuzz/microdescs",
     ],
 );
-const DIFFS: Limit = limit(
+const DIFFS: Limit = Limit::new(
     "number and age of the consensuses that it holds; what is damaged is removed and made again",
     Payer::File,
     &[

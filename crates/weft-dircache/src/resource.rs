@@ -108,15 +108,7 @@ impl Rule {
     }
 }
 
-const fn limit(bound: &'static str, payer: Payer, tests: &'static [&'static str]) -> Limit {
-    Limit {
-        bound,
-        payer,
-        tests,
-    }
-}
-
-const ANSWER: Limit = limit(
+const ANSWER: Limit = Limit::new(
     "any request: one on a stream, {weft-dircache/src/request.rs:MAX_HEAD} bytes and {weft-dircache/src/server.rs:REQUEST_TIME}; \
      {weft-dircache/src/places.rs:MAX_STREAMS} streams at once; MaxMemInQueues / 16 for all that they hold",
     Payer::PreviousHop,
@@ -127,7 +119,7 @@ const ANSWER: Limit = limit(
         "past_what_all_answers_may_hold_one_hop_is_refused_and_others_are_served",
     ],
 );
-const CONSENSUS: Limit = limit(
+const CONSENSUS: Limit = Limit::new(
     "as any request; {weft-dircache/src/request.rs:MAX_DIGESTS} older ones that the client has; read and compressed by \
      {weft-dircache/src/server.rs:CHUNK} bytes, {weft-dircache/src/server.rs:STALL} without progress. An authority: \
      {weft-authority/src/server.rs:PATIENCE} for all, {weft-authority/src/server.rs:AT_ONCE} connections",
@@ -140,7 +132,7 @@ const CONSENSUS: Limit = limit(
         "what_unread_answers_hold_is_counted_and_past_the_bound_requests_are_refused",
     ],
 );
-const NAMED: Limit = limit(
+const NAMED: Limit = Limit::new(
     "as a consensus; {weft-dircache/src/named.rs:MAX_NAMED} documents that a request names, \
      {weft-dircache/src/answer.rs:MAX_BODY} bytes of an answer of a relay's",
     Payer::PreviousHop,
@@ -152,7 +144,7 @@ const NAMED: Limit = limit(
         "silent_connections_keep_no_request_out",
     ],
 );
-const FETCHED: Limit = limit(
+const FETCHED: Limit = Limit::new(
     "as any request; from the first hop refused",
     Payer::PreviousHop,
     &[
@@ -160,7 +152,7 @@ const FETCHED: Limit = limit(
         "a_fetch_counts_when_it_ends",
     ],
 );
-const PAGE: Limit = limit(
+const PAGE: Limit = Limit::new(
     "as a consensus; the operator's own file",
     Payer::PreviousHop,
     &[
@@ -168,7 +160,7 @@ const PAGE: Limit = limit(
         "the_page_is_what_the_file_has_unless_it_is_not_there_or_huge",
     ],
 );
-const PUBLISHED: Limit = limit(
+const PUBLISHED: Limit = Limit::new(
     "the consensus' `HSV3MaxDescriptorSize` (50,000 bytes), {weft-dircache/src/onion.rs:UPLOAD_TIME}; a fifth of MaxMemInQueues or \
      MaxHSDirCacheBytes for all; from the first hop refused; signed by the key that it is for",
     Payer::Request,
@@ -182,7 +174,7 @@ const PUBLISHED: Limit = limit(
         "fuzz/hs_uploads",
     ],
 );
-const POSTED: Limit = limit(
+const POSTED: Limit = Limit::new(
     "{weft-authority/src/server.rs:MAX_BODY} bytes; {weft-authority/src/authority/mod.rs:MAX_RELAYS} relays, of which those that \
      run stay; signed by both identities, which are pinned to each other",
     Payer::Address,

@@ -10,16 +10,16 @@ pub const MAX_ANSWER: usize = 8192;
 pub const ANSWER: Trust = Trust::new(
     Sender::UpstreamProxy,
     Role::Upstream,
-    Limit {
-        bound: "{weft-proxy/src/error.rs:MAX_ANSWER} bytes and nothing behind it; a minute, as for the whole handshake of the link",
-        payer: Payer::Connection,
-        tests: &[
+    Limit::new(
+        "{weft-proxy/src/error.rs:MAX_ANSWER} bytes and nothing behind it; a minute, as for the whole handshake of the link",
+        Payer::Connection,
+        &[
             "an_answer_has_a_bound_and_nothing_behind_it",
             "what_is_not_the_protocol_is_refused_at_once",
             "a_connection_that_opens_no_link_in_a_minute_is_closed",
             "fuzz/proxy_answer",
         ],
-    },
+    ),
 );
 
 /// Why a proxy opens no connection.

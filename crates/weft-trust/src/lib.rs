@@ -4,7 +4,7 @@
 //! An input is anything that somebody else can make a node read: a cell, a message, a request, a command, a file. Each
 //! table of inputs (`CellCommand`, `RelayCommand`, the torrc options, ...) has a [`Trust`] for each row, so that a
 //! new input does not compile without one. `docs/senders.md` is made from them, by a test of weft-node. A running node
-//! never looks at them.
+//! looks at one of them alone: who may send a command of the control port before it has authenticated.
 
 #![cfg_attr(
     not(test),
@@ -121,7 +121,7 @@ words! {
     }
 }
 
-/// What bounds an input, who pays at the bound, and what shows it.
+/// The bound of an input, who pays at it, and the tests that show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The bound, in Markdown. `{path/to/file.rs:NAME}` stands for the value of a constant: a path from
@@ -134,6 +134,18 @@ pub struct Limit {
     pub tests: &'static [&'static str],
 }
 
+impl Limit {
+    /// A limit.
+    #[must_use]
+    pub const fn new(bound: &'static str, payer: Payer, tests: &'static [&'static str]) -> Self {
+        Limit {
+            bound,
+            payer,
+            tests,
+        }
+    }
+}
+
 /// The answer for one input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trust {
@@ -141,7 +153,7 @@ pub struct Trust {
     pub sender: Sender,
     /// Where it may arrive.
     pub role: Role,
-    /// What bounds it.
+    /// Its bound.
     pub limit: Limit,
 }
 

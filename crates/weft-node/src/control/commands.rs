@@ -85,15 +85,7 @@ table! {
     OnionAuthView      "ONION_CLIENT_AUTH_VIEW":   Controller, SERVICE;
 }
 
-const fn limit(bound: &'static str, payer: Payer, tests: &'static [&'static str]) -> Limit {
-    Limit {
-        bound,
-        payer,
-        tests,
-    }
-}
-
-const STRANGER: Limit = limit(
+const STRANGER: Limit = Limit::new(
     "{weft-node/src/control/reader.rs:MAX_BEFORE_AUTHENTICATION} bytes, \
      {weft-node/src/control/server.rs:AUTHENTICATION_TIME}, {weft-node/src/control/server.rs:MAX_CONTROLLERS} connections, \
      shared by address; PROTOCOLINFO and AUTHCHALLENGE once; a wrong password closes the connection",
@@ -106,7 +98,7 @@ const STRANGER: Limit = limit(
         "an_authenticated_controller_keeps_its_place",
     ],
 );
-const ANSWERED: Limit = limit(
+const ANSWERED: Limit = Limit::new(
     "{weft-node/src/control/reader.rs:MAX_COMMAND} bytes of a command; one at a time, the next after its answer is sent. \
      **None for the answer**: it has each document as often as the command names it",
     Payer::Asker,
@@ -115,7 +107,7 @@ const ANSWERED: Limit = limit(
         "getinfo_returns_values_or_a_552",
     ],
 );
-const CONFIGURED: Limit = limit(
+const CONFIGURED: Limit = Limit::new(
     "what torrc may have: all of it is checked first, and nothing changes if anything is wrong; immutable options are \
      refused",
     Payer::Request,
@@ -125,7 +117,7 @@ const CONFIGURED: Limit = limit(
         "options_are_set_and_reset",
     ],
 );
-const SAVED: Limit = limit(
+const SAVED: Limit = Limit::new(
     "one torrc, written whole or not at all; what a person wrote is kept beside it; one that includes others only with FORCE",
     Payer::Request,
     &[
@@ -134,7 +126,7 @@ const SAVED: Limit = limit(
         "the_operators_torrc_is_kept_and_its_mode_and_owner",
     ],
 );
-const SUBSCRIBED: Limit = limit(
+const SUBSCRIBED: Limit = Limit::new(
     "{weft-node/src/control/node_backend.rs:EVENTS} events that a controller has not read; older ones are dropped",
     Payer::Message,
     &[
@@ -142,12 +134,12 @@ const SUBSCRIBED: Limit = limit(
         "a_controller_that_does_not_read_loses_its_oldest_events",
     ],
 );
-const TRUSTED: Limit = limit(
+const TRUSTED: Limit = Limit::new(
     "none: a controller may end the node",
     Payer::NoOne,
     &["unauthenticated_controllers_may_only_authenticate"],
 );
-const CLIENT: Limit = limit(
+const CLIENT: Limit = Limit::new(
     "{weft-node/src/control/node_backend.rs:REQUESTS} that wait for the main thread; a destination passes maps and rules \
      before it is sent",
     Payer::Asker,
@@ -156,17 +148,17 @@ const CLIENT: Limit = limit(
         "no_way_to_an_exit_leads_around_the_rules",
     ],
 );
-const LOOK_UP: Limit = limit(
+const LOOK_UP: Limit = Limit::new(
     "{weft-node/src/control/server.rs:MAX_LOOKUPS} at once for each controller; the others fail at once",
     Payer::Request,
     &["look_ups_past_the_bound_fail_at_once"],
 );
-const REFUSED: Limit = limit(
+const REFUSED: Limit = Limit::new(
     "not served",
     Payer::Request,
     &["every_command_but_four_wants_authentication"],
 );
-const SERVICE: Limit = limit(
+const SERVICE: Limit = Limit::new(
     "arguments are checked; not served",
     Payer::Request,
     &["what_is_malformed_has_c_tors_answer_and_all_else_is_not_supported"],

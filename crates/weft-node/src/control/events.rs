@@ -46,55 +46,51 @@ pub(crate) const EVENTS: [(&str, Limit); 33] = [
     ("AUTHDIR_NEWDESCS", NEVER),
 ];
 
-const PACED: Limit = Limit {
-    bound: "once a second: a line for each circuit, stream or connection that has moved something",
-    payer: Payer::Message,
-    tests: &[
+const PACED: Limit = Limit::new(
+    "once a second: a line for each circuit, stream or connection that has moved something",
+    Payer::Message,
+    &[
         "a_controller_that_does_not_read_loses_its_oldest_events",
         "bytes_of_streams_are_reported_while_they_flow_and_at_their_end",
     ],
-};
-const CAUSED: Limit = Limit {
-    bound: "one for each change, which peers, exits and applications may cause: {weft-node/src/control/node_backend.rs:EVENTS} that \
+);
+const CAUSED: Limit = Limit::new(
+    "one for each change, which peers, exits and applications may cause: {weft-node/src/control/node_backend.rs:EVENTS} that \
             a controller has not read; a value of theirs ends no field",
-    payer: Payer::Message,
-    tests: &[
+    Payer::Message,
+    &[
         "a_controller_that_does_not_read_loses_its_oldest_events",
         "a_name_from_an_exit_forges_no_field_of_addrmap",
         "no_value_ends_its_field",
     ],
-};
-const LOGGED: Limit = Limit {
-    bound: "the log's own: what peers can cause is limited in its rate; {weft-node/src/control/node_backend.rs:EVENTS} that a \
+);
+const LOGGED: Limit = Limit::new(
+    "the log's own: what peers can cause is limited in its rate; {weft-node/src/control/node_backend.rs:EVENTS} that a \
             controller has not read",
-    payer: Payer::Message,
-    tests: &[
+    Payer::Message,
+    &[
         "a_controller_that_does_not_read_loses_its_oldest_events",
         "what_breaks_the_protocol_is_logged_once_per_turn_and_counted_always",
     ],
-};
-const DOCUMENTS: Limit = Limit {
-    bound: "one for each document that was verified; {weft-node/src/control/node_backend.rs:EVENTS} that a controller has not \
+);
+const DOCUMENTS: Limit = Limit::new(
+    "one for each document that was verified; {weft-node/src/control/node_backend.rs:EVENTS} that a controller has not \
             read, which share one text",
-    payer: Payer::Message,
-    tests: &[
+    Payer::Message,
+    &[
         "a_controller_that_does_not_read_loses_its_oldest_events",
         "events_have_c_tors_lines",
     ],
-};
-const STATE: Limit = Limit {
-    bound: "one for each change of the node itself; {weft-node/src/control/node_backend.rs:EVENTS} that a controller has not read",
-    payer: Payer::Message,
-    tests: &[
+);
+const STATE: Limit = Limit::new(
+    "one for each change of the node itself; {weft-node/src/control/node_backend.rs:EVENTS} that a controller has not read",
+    Payer::Message,
+    &[
         "a_controller_that_does_not_read_loses_its_oldest_events",
         "events_have_c_tors_lines",
     ],
-};
-const NEVER: Limit = Limit {
-    bound: "never sent",
-    payer: Payer::NoOne,
-    tests: &["a_mask_holds_events_by_name"],
-};
+);
+const NEVER: Limit = Limit::new("never sent", Payer::NoOne, &["a_mask_holds_events_by_name"]);
 
 /// The set of events that a controller has subscribed to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -536,29 +536,29 @@ pub(crate) const KEYS: [(&str, &str, Limit); 126] = [
     ("version", "The current version of Tor.", VALUE),
 ];
 
-const VALUE: Limit = Limit {
-    bound: "one line",
-    payer: Payer::Asker,
-    tests: &["getinfo_returns_values_or_a_552"],
-};
-const CONFIGURATION: Limit = Limit {
-    bound: "what torrc and the tables have",
-    payer: Payer::Asker,
-    tests: &["getinfo_returns_values_or_a_552"],
-};
-const TABLE: Limit = Limit {
-    bound: "a line for each circuit, stream, link, guard or port, whose numbers are bounded; a value of a peer ends no field",
-    payer: Payer::Asker,
-    tests: &["getinfo_returns_values_or_a_552", "no_value_ends_its_field"],
-};
-const DOCUMENTS: Limit = Limit {
-    bound: "documents that the node has verified and keeps: a consensus has {weft-dircache/src/answer.rs:MAX_BODY} bytes at most",
-    payer: Payer::Asker,
-    tests: &[
+const VALUE: Limit = Limit::new(
+    "one line",
+    Payer::Asker,
+    &["getinfo_returns_values_or_a_552"],
+);
+const CONFIGURATION: Limit = Limit::new(
+    "what torrc and the tables have",
+    Payer::Asker,
+    &["getinfo_returns_values_or_a_552"],
+);
+const TABLE: Limit = Limit::new(
+    "a line for each circuit, stream, link, guard or port, whose numbers are bounded; a value of a peer ends no field",
+    Payer::Asker,
+    &["getinfo_returns_values_or_a_552", "no_value_ends_its_field"],
+);
+const DOCUMENTS: Limit = Limit::new(
+    "documents that the node has verified and keeps: a consensus has {weft-dircache/src/answer.rs:MAX_BODY} bytes at most",
+    Payer::Asker,
+    &[
         "descriptors_of_a_directory_cache_are_shown",
         "without_a_consensus_keys_of_it_have_empty_values",
     ],
-};
+);
 
 #[cfg(test)]
 mod tests {

@@ -27,12 +27,12 @@ const MAX_HEADERS: usize = 64;
 pub(crate) const TRUST: Trust = Trust::new(
     Sender::Anybody,
     Role::MetricsPort,
-    Limit {
-        bound: "whom MetricsPortPolicy lets in; {weft-node/src/metrics/request.rs:MAX_HEAD} bytes, \
+    Limit::new(
+        "whom MetricsPortPolicy lets in; {weft-node/src/metrics/request.rs:MAX_HEAD} bytes, \
                 {weft-node/src/metrics/server.rs:MAX_TIME}, {weft-node/src/metrics/server.rs:MAX_CONNECTIONS} connections of which \
                 half are answered; over loopback no name but `localhost`",
-        payer: Payer::Address,
-        tests: &[
+        Payer::Address,
+        &[
             "requests_are_answered_as_c_tor_answers_them",
             "a_head_may_arrive_byte_by_byte_but_not_without_end",
             "over_loopback_a_web_page_does_not_read_the_metrics_by_its_name",
@@ -40,7 +40,7 @@ pub(crate) const TRUST: Trust = Trust::new(
             "unread_responses_do_not_lock_out_requests",
             "fuzz/metrics_request",
         ],
-    },
+    ),
 );
 
 /// The status of a response.

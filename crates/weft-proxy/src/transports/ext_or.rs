@@ -87,42 +87,42 @@ impl ExtOrMessage {
     }
 }
 
-const STRANGER: Limit = Limit {
-    bound: "{weft-node/src/ext_or.rs:MOST_STRANGERS} connections, {weft-node/src/ext_or.rs:MOST_IF_FULL} where the files are used \
+const STRANGER: Limit = Limit::new(
+    "{weft-node/src/ext_or.rs:MOST_STRANGERS} connections, {weft-node/src/ext_or.rs:MOST_IF_FULL} where the files are used \
             up, {weft-node/src/ext_or.rs:PROVE_WITHIN}; the oldest gives way",
-    payer: Payer::Connection,
-    tests: &[
+    Payer::Connection,
+    &[
         "who_does_not_know_the_cookie_learns_that_and_nothing_else",
         "of_those_that_have_proved_nothing_the_oldest_gives_way_and_no_other",
         "what_proves_nothing_in_time_is_closed",
         "where_the_node_has_all_its_files_few_are_open_and_the_oldest_gives_way",
     ],
-};
-const TEXT: Limit = Limit {
-    bound: "{weft-proxy/src/transports/ext_or.rs:MOST_MESSAGES} messages, {weft-proxy/src/transports/ext_or.rs:LONGEST_BODY} bytes \
+);
+const TEXT: Limit = Limit::new(
+    "{weft-proxy/src/transports/ext_or.rs:MOST_MESSAGES} messages, {weft-proxy/src/transports/ext_or.rs:LONGEST_BODY} bytes \
             each; the last one counts; no address exempts from a limit",
-    payer: Payer::Connection,
-    tests: &[
+    Payer::Connection,
+    &[
         "what_does_not_parse_closes_the_connection",
         "the_last_address_and_name_count",
         "an_address_that_a_program_of_transports_states_exempts_from_nothing",
         "fuzz/ext_or_port",
     ],
-};
-const LAST: Limit = Limit {
-    bound: "one, with nothing behind it before our answer; {weft-node/src/ext_or.rs:MOST} connections that are no links yet, \
+);
+const LAST: Limit = Limit::new(
+    "one, with nothing behind it before our answer; {weft-node/src/ext_or.rs:MOST} connections that are no links yet, \
             {weft-node/src/ext_or.rs:PATIENCE}",
-    payer: Payer::Connection,
-    tests: &[
+    Payer::Connection,
+    &[
         "what_does_not_parse_closes_the_connection",
         "connections_count_as_files_until_they_are_taken",
     ],
-};
-const SKIPPED: Limit = Limit {
-    bound: "{weft-proxy/src/transports/ext_or.rs:MOST_MESSAGES} messages, of which nothing is kept",
-    payer: Payer::Connection,
-    tests: &["messages_that_we_do_not_know_are_skipped_up_to_a_number"],
-};
+);
+const SKIPPED: Limit = Limit::new(
+    "{weft-proxy/src/transports/ext_or.rs:MOST_MESSAGES} messages, of which nothing is kept",
+    Payer::Connection,
+    &["messages_that_we_do_not_know_are_skipped_up_to_a_number"],
+);
 
 /// The content of the cookie's file.
 #[must_use]

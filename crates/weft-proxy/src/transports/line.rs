@@ -150,32 +150,32 @@ impl LineKind {
     }
 }
 
-const CONFIGURING: Limit = Limit {
-    bound: "{weft-proxy/src/transports/line.rs:LONGEST} bytes of a line, {weft-proxy/src/transports/line.rs:LONGEST_NAME} of a \
+const CONFIGURING: Limit = Limit::new(
+    "{weft-proxy/src/transports/line.rs:LONGEST} bytes of a line, {weft-proxy/src/transports/line.rs:LONGEST_NAME} of a \
             name, {weft-proxy/src/transports/line.rs:LONGEST_ARGUMENTS} of arguments; transports that torrc names; a minute",
-    payer: Payer::Program,
-    tests: &[
+    Payer::Program,
+    &[
         "names_and_arguments_of_transports_have_a_bound",
         "a_program_that_breaks_the_protocol_is_ended_and_not_started_again",
         "a_program_that_prints_nothing_is_ended_after_a_minute_and_started_again",
         "no_bytes_make_transports_that_torrc_does_not_ask_for",
         "fuzz/managed_proxy",
     ],
-};
-const LOGGED: Limit = Limit {
-    bound: "{weft-proxy/src/transports/line.rs:LONGEST} bytes of a line; {weft-proxy/src/transports/managed.rs:LOGGED_AT_ONCE} of them logged in a minute, the others counted",
-    payer: Payer::Message,
-    tests: &["a_program_has_some_lines_in_the_log_and_the_others_are_counted"],
-};
-const NOTED: Limit = Limit {
-    bound: "{weft-proxy/src/transports/line.rs:LONGEST} bytes of a line; {weft-proxy/src/transports/managed.rs:MOST_WAITING} that wait, {weft-proxy/src/transports/managed.rs:LINES_PER_TURN} lines read in a turn",
-    payer: Payer::Message,
-    tests: &[
+);
+const LOGGED: Limit = Limit::new(
+    "{weft-proxy/src/transports/line.rs:LONGEST} bytes of a line; {weft-proxy/src/transports/managed.rs:LOGGED_AT_ONCE} of them logged in a minute, the others counted",
+    Payer::Message,
+    &["a_program_has_some_lines_in_the_log_and_the_others_are_counted"],
+);
+const NOTED: Limit = Limit::new(
+    "{weft-proxy/src/transports/line.rs:LONGEST} bytes of a line; {weft-proxy/src/transports/managed.rs:MOST_WAITING} that wait, {weft-proxy/src/transports/managed.rs:LINES_PER_TURN} lines read in a turn",
+    Payer::Message,
+    &[
         "lines_that_wait_have_a_bound_and_the_program_goes_on",
         "a_turn_reads_some_lines_and_the_next_ones_the_rest",
         "garbage_is_logged_once_a_minute",
     ],
-};
+);
 
 /// A transport that listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
