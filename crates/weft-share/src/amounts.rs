@@ -212,3 +212,23 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Amounts<G, M, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_nothing_is_forgotten() {
+        let mut bytes = Amounts::default();
+        let tickets: Vec<Ticket> = (0..9).map(|owner| bytes.add(owner, owner, ())).collect();
+        for ticket in &tickets {
+            bytes.set(*ticket, 10, 100).unwrap();
+        }
+        assert_eq!((bytes.groups.len(), bytes.sums.of.len()), (9, 9));
+        for ticket in &tickets {
+            bytes.set(*ticket, 0, 100).unwrap();
+        }
+        assert_eq!((bytes.len(), bytes.total()), (9, 0));
+        assert!(bytes.groups.is_empty() && bytes.sums.of.is_empty() && bytes.sums.order.is_empty());
+    }
+}
