@@ -1,10 +1,11 @@
-//! `cargo xtask coverage`: how many lines of the crates that decide are reached by their own tests, by networks in virtual
-//! time with chaos, and by the corpora of fuzzing, all together.
+//! `cargo xtask coverage`: how many lines of the crates that decide are reached by their own tests, by those of the node and of
+//! its program, by networks in virtual time with chaos, by private networks, and by the corpora of fuzzing, all together.
 //!
 //! The crates of the workspace are compiled by `xtask/rustc-coverage`; dependencies are those of the tests. Lines of tests do
-//! not count, be they in files of their own or at the end of a file.
+//! not count, be they in files of their own or at the end of a file. A program that a test kills has counted nothing.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::linted::{self, Program};
-use crate::{fuzz, machine};
+use crate::linted::{self, Build, Program};
+use crate::tested::Run;
+use crate::{fuzz, machine, networks, nextest, test};
 
 /// Count the lines of the deciding crates that tests, chaos and fuzzing's corpora reach.
 #[derive(clap::Args, Debug)]
@@ -31,7 +33,9 @@ const COUNTED: [&str; 8] = [
     "weft-share",
 ];
 /// Whose tests reach them, besides their own.
-const WORLD: &str = "weft-virtual";
+const ABOVE: [&str; 3] = ["weft", "weft-node", "weft-virtual"];
+/// The variable that says where a program writes what it reaches.
+const PROFILE: &str = "LLVM_PROFILE_FILE";
 /// How often each line of a file was reached, by its number.
 type Lines = BTreeMap<usize, u64>;
 
@@ -47,10 +51,34 @@ pub(crate) fn run(_: &CoverageArgs) -> Result<()> {
     let folder = machine::target().join("coverage");
     machine::remove(&folder)?;
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let mut programs = tests()?;
+    let build = tests()?;
+    let run = Run {
+        networks: vec![test::PRIVATE_NETWORK],
+        variables: vec![(PROFILE, profile(&folder))],
+        ..Run::default()
+    };
+    let networks = nextest::networks(&build)?.to_owned();
+    let ended = networks::run(&networks, &run)?;
+    let failed = ended.iter().filter(|test| test.failure.is_some());
+    let failed: Vec<&str> = failed.map(|test| &*test.name).collect();
+    let of = |program: &Program| {
+        let name = name(&program.folder);
+        ABOVE.contains(&&*name) || COUNTED.contains(&&*name) || program.path == networks
+    };
+    let mut programs: Vec<Program> = build.into_programs().filter(of).collect();
     for program in &programs {
+        if !program.is_test || program.path == networks {
+            continue;
+        }
         let mut command = Command::new(&program.path);
-        machine::succeed(counting(&mut command, &folder).current_dir(&program.folder))?;
+        let command = counting(&mut command, &folder).current_dir(&program.folder);
+        // Tests of networks that are no module of `tests/`, which others than this command run.
+        machine::succeed(command.args([
+            "--skip",
+            test::PRIVATE_NETWORK,
+            "--skip",
+            test::WITH_STEM,
+        ]))?;
     }
     for program in fuzz::build_by(&mut compiled()?)? {
         let mut command = Command::new(&program.path);
@@ -87,6 +115,7 @@ pub(crate) fn run(_: &CoverageArgs) -> Result<()> {
         .with_context(|| format!("writing {}", unreached.display()))?;
     print!("\n{}", table(&files));
     println!("Lines that nothing reaches: {}", unreached.display());
+    ensure!(failed.is_empty(), "tests failed: {}", failed.join(", "));
     Ok(())
 }
 
@@ -112,17 +141,12 @@ fn compiled() -> Result<Command> {
     Ok(cargo)
 }
 
-/// The programs of the tests.
-fn tests() -> Result<Vec<Program>> {
+/// The build of the tests.
+fn tests() -> Result<Build> {
     let mut cargo = compiled()?;
     // Not the packages alone: features, and so the dependencies, shall be those of the tests.
     cargo.args(["test", "--workspace", "--no-run", "--tests"]);
-    let build = linted::build(&mut cargo)?;
-    let of = |program: &Program| {
-        let name = name(&program.folder);
-        name == WORLD || COUNTED.contains(&&*name)
-    };
-    Ok(build.into_programs().filter(of).collect())
+    linted::build(&mut cargo)
 }
 
 /// The crate in a folder.
@@ -133,7 +157,12 @@ fn name(folder: &Path) -> String {
 
 /// A program that writes what it reaches into a file in `folder`.
 fn counting<'c>(command: &'c mut Command, folder: &Path) -> &'c mut Command {
-    command.env("LLVM_PROFILE_FILE", folder.join("%m-%p.profraw"))
+    command.env(PROFILE, profile(folder))
+}
+
+/// Where programs write what they reach: for each four files, which processes take in turn and add to.
+fn profile(folder: &Path) -> OsString {
+    folder.join("%4m.profraw").into()
 }
 
 fn profiles(folder: &Path) -> Result<Vec<PathBuf>> {

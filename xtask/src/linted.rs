@@ -30,6 +30,8 @@ pub(crate) struct Program {
     /// The folder of its crate.
     pub(crate) folder: PathBuf,
     pub(crate) path: PathBuf,
+    /// Whether it runs tests.
+    pub(crate) is_test: bool,
 }
 
 impl Build {
@@ -66,11 +68,13 @@ impl Build {
                 target,
                 manifest_path,
                 executable,
+                profile,
             } => {
                 self.programs.push(Program {
                     target: target.name,
                     folder: manifest_path.parent()?.to_owned(),
                     path: executable?,
+                    is_test: profile.test,
                 });
                 None
             }
@@ -98,11 +102,18 @@ enum Report {
         target: Target,
         manifest_path: PathBuf,
         executable: Option<PathBuf>,
+        #[serde(default)]
+        profile: Profile,
     },
     #[serde(rename = "compiler-message")]
     Message { message: Message },
     #[serde(other)]
     Other,
+}
+
+#[derive(Default, Deserialize)]
+struct Profile {
+    test: bool,
 }
 
 #[derive(Deserialize)]

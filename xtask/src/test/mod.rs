@@ -96,8 +96,8 @@ const FUZZ_SEED: u32 = 1;
 const FUZZ_INPUTS: u64 = 20_000;
 
 /// Modules of `tests/` whose tests share a private network, or Stem's ports, which `networks` runs.
-const PRIVATE_NETWORK: &str = "private_network";
-const WITH_STEM: &str = "with_stem";
+pub(crate) const PRIVATE_NETWORK: &str = "private_network";
+pub(crate) const WITH_STEM: &str = "with_stem";
 
 /// nextest's expression of the tests of these modules.
 const SHARING: &str = "(binary_id(weft::networks) and test(/::(private_network|with_stem)::/) and not test(/^page::/))";
