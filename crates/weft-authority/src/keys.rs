@@ -18,7 +18,7 @@ use rsa::rand_core as old_rand;
 use tor_checkable::{SelfSigned as _, TimeBound as _};
 use tor_llcrypto::pk::rsa::{KeyPair, RsaIdentity};
 use tor_netdoc::doc::authcert::AuthCert;
-use weft_datadir::file::{Access, FileError, Staged};
+use weft_datadir::file::{self, Access, FileError, Staged};
 use weft_datadir::files::DataFile;
 
 /// The file of the identity key.
@@ -269,14 +269,11 @@ fn file_error(action: &'static str, path: &Path, source: io::Error) -> Authority
 }
 
 fn read(path: &Path) -> Result<String, AuthorityKeyError> {
-    let read = || {
-        let length = std::fs::metadata(path)?.len();
-        if length > MAX_FILE {
-            return Err(io::Error::other(format!("it has {length} bytes")));
-        }
-        std::fs::read_to_string(path)
-    };
-    read().map_err(|source| file_error("read", path, source))
+    let bytes = file::required(path, MAX_FILE)?;
+    String::from_utf8(bytes).map_err(|_| {
+        let source = io::Error::new(io::ErrorKind::InvalidData, "it is no text");
+        file_error("read", path, source)
+    })
 }
 
 /// Randomness for the rsa crate, which asks by an older trait.

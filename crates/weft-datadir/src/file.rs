@@ -1,10 +1,14 @@
-//! The one way to write a file: several at once, or none of them, and none half-written.
+//! The one way to read a file: regular, and of a bounded length. The one way to write it: several at once, or none of them,
+//! and none half-written.
 //!
 //! Each file is written beside its place as `NAME.tmp` (C tor's name for it too), flushed to the
 //! disk, and only when all of them are there renamed into place. A full disk is thus noticed
 //! before anything changes, and a process that is killed leaves the old file or the new one.
 //! `clippy.toml` of the crates that write files forbids other ways.
-#![expect(clippy::disallowed_methods, reason = "this module writes the files")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this module reads and writes the files"
+)]
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
@@ -106,11 +110,15 @@ pub(crate) fn chown(path: &Path) -> String {
     format!("chown {}:{} {}", geteuid(), getegid(), path.display())
 }
 
-/// The contents of a regular file of at most `max` bytes; `None` where there is no file.
+/// A regular file of at most `max` bytes, opened to be read, and its length; `None` where there is no file.
 ///
-/// A directory, device or pipe in its place and a longer file are errors of kind
-/// [`io::ErrorKind::InvalidData`]. Never blocks on a pipe. The buffer is wiped when dropped.
-pub fn read(path: &Path, max: usize) -> Result<Option<Zeroizing<Vec<u8>>>, FileError> {
+/// Links are followed. Never blocks on a pipe.
+///
+/// # Errors
+///
+/// The system's. A directory, device or pipe in its place and a longer file are errors of kind
+/// [`io::ErrorKind::InvalidData`].
+pub fn open(path: &Path, max: u64) -> Result<Option<(File, u64)>, FileError> {
     let failed = |source| FileError::new("read", path, source);
     let opened = OpenOptions::new()
         .read(true)
@@ -129,19 +137,70 @@ pub fn read(path: &Path, max: usize) -> Result<Option<Zeroizing<Vec<u8>>>, FileE
     if !meta.is_file() {
         return Err(invalid("it is not a regular file"));
     }
-    let length = usize::try_from(meta.len()).unwrap_or(usize::MAX);
-    if length > max {
-        return Err(invalid("it is far too long"));
+    if meta.len() > max {
+        return Err(too_long(path, max));
     }
+    Ok(Some((file, meta.len())))
+}
+
+/// The contents of such a file. The buffer is wiped when dropped.
+///
+/// # Errors
+///
+/// As of [`open`].
+pub fn read(path: &Path, max: usize) -> Result<Option<Zeroizing<Vec<u8>>>, FileError> {
+    let max = u64::try_from(max).unwrap_or(u64::MAX);
+    let Some((file, length)) = open(path, max)? else {
+        return Ok(None);
+    };
+    let failed = |source| FileError::new("read", path, source);
     // The buffer must not grow: a copy left behind would not be wiped. Nor is it larger than the
     // file: wiping touches all of it, and the largest file that is taken is large.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(length.saturating_add(1)));
-    let limit = meta.len().saturating_add(1);
-    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > length {
-        return Err(invalid("it grew while it was read"));
+    let capacity = usize::try_from(length).unwrap_or(usize::MAX);
+    let mut bytes = Zeroizing::new(Vec::with_capacity(capacity.saturating_add(1)));
+    file.take(length.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    if bytes.len() > capacity {
+        let grew = io::Error::new(io::ErrorKind::InvalidData, "it grew while it was read");
+        return Err(failed(grew));
     }
     Ok(Some(bytes))
+}
+
+/// The contents of such a file, also of one that grows meanwhile; `None` where there is no file. For what is no secret.
+///
+/// # Errors
+///
+/// As of [`open`].
+pub fn contents(path: &Path, max: u64) -> Result<Option<Vec<u8>>, FileError> {
+    let Some((file, _)) = open(path, max)? else {
+        return Ok(None);
+    };
+    let failed = |source| FileError::new("read", path, source);
+    let mut bytes = Vec::new();
+    let read = file.take(max.saturating_add(1)).read_to_end(&mut bytes);
+    let length = read.map_err(failed)?;
+    match u64::try_from(length).is_ok_and(|length| length <= max) {
+        true => Ok(Some(bytes)),
+        false => Err(too_long(path, max)),
+    }
+}
+
+/// The contents of such a file that has to be there.
+///
+/// # Errors
+///
+/// As of [`open`]; [`io::ErrorKind::NotFound`]: there is none.
+pub fn required(path: &Path, max: u64) -> Result<Vec<u8>, FileError> {
+    let missing = || FileError::new("read", path, io::ErrorKind::NotFound.into());
+    contents(path, max)?.ok_or_else(missing)
+}
+
+fn too_long(path: &Path, max: u64) -> FileError {
+    let what = format!("it is too long: at most {max} bytes are read");
+    let source = io::Error::new(io::ErrorKind::InvalidData, what);
+    FileError::new("read", path, source)
 }
 
 /// Mode and owner of a file that is written.
@@ -702,9 +761,14 @@ mod tests {
     }
 
     #[test]
-    fn files_are_written_by_one_module() {
-        // (file of weft-node, call): what is not a file with contents, or grows.
-        const ALLOWED: [(&str, &str); 5] = [
+    fn files_are_read_and_written_by_one_module() {
+        // (file of weft-node, call): what is not a file with contents, grows, is the kernel's, or may be a pipe (torrc).
+        const ALLOWED: [(&str, &str); 10] = [
+            ("doctor/facts.rs", "fs::read_to_string("),
+            ("process/host.rs", "File::open("),
+            ("process/machine.rs", "fs::read_to_string("),
+            ("senders.rs", "fs::read_to_string("),
+            ("thread/audit.rs", "fs::read_to_string("),
             ("logging/output.rs", "OpenOptions::new("),
             ("logging/output.rs", ".set_len("),
             ("process/daemon.rs", "File::options("),
@@ -731,7 +795,7 @@ mod tests {
         calls.sort_unstable();
         let mut allowed = ALLOWED;
         allowed.sort_unstable();
-        assert_eq!(calls, allowed, "weft_datadir::file writes files");
+        assert_eq!(calls, allowed, "weft_datadir::file reads and writes files");
     }
 
     #[test]
@@ -772,5 +836,15 @@ mod tests {
         let pipe = dir.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(read(&pipe, 3).unwrap_err().to_string().contains("regular"));
+        assert_eq!(contents(&a, 4).unwrap().unwrap(), b"1234");
+        for (path, max, why) in [
+            (&a, 3, "too long"),
+            (&pipe, 3, "regular"),
+            (&"/dev/zero".into(), 3, "regular"),
+            (&dir.path().join("none"), 3, "not found"),
+        ] {
+            let error = required(path, max).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 }

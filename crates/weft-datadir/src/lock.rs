@@ -122,6 +122,7 @@ pub enum Holder {
 /// # Errors
 ///
 /// The lock's file is there and may not be read.
+#[expect(clippy::disallowed_methods, reason = "it is the kernel's")]
 pub fn holder(data_dir: &Path) -> Result<Holder, FileError> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     holder_with(&data_dir.join(DataFile::Lock.name()), &locks)

@@ -5,7 +5,7 @@
 //! warning, is not an error, and is replaced by the next good document.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -44,36 +44,15 @@ pub fn read(directory: &Path, name: &str) -> Result<Option<String>, CacheError> 
 
 /// Reads a cache file; `None` if there is none.
 pub fn read_bytes(directory: &Path, name: &str) -> Result<Option<Vec<u8>>, CacheError> {
-    let path = directory.join(name);
-    match read_bounded(&path, MAX_FILE) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(FileError::new("read", &path, source)),
-    }
-}
-
-/// Reads a file whole.
-///
-/// # Errors
-///
-/// It cannot be read, or is longer than this.
-pub fn read_bounded(path: &Path, at_most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let length = File::open(path)?
-        .take(at_most.saturating_add(1))
-        .read_to_end(&mut bytes)?;
-    if u64::try_from(length).is_ok_and(|length| length > at_most) {
-        return Err(io::Error::other(format!(
-            "it has more than {at_most} bytes"
-        )));
-    }
-    Ok(bytes)
+    file::contents(&directory.join(name), MAX_FILE)
 }
 
 /// Opens a cache file to read it.
 pub(crate) fn open(directory: &Path, name: &str) -> Result<File, CacheError> {
     let path = directory.join(name);
-    File::open(&path).map_err(|source| FileError::new("read", &path, source))
+    let missing = || FileError::new("read", &path, io::ErrorKind::NotFound.into());
+    let (file, _) = file::open(&path, u64::MAX)?.ok_or_else(missing)?;
+    Ok(file)
 }
 
 /// The bytes of a cache file; none if there is none.

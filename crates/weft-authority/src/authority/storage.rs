@@ -107,14 +107,10 @@ impl Storage {
 }
 
 fn read(folder: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
-    match cache::read_bounded(&folder.join(name), MAX_FILE) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io::Error::new(
-            error.kind(),
-            format!("cannot read {name}: {error}"),
-        )),
-    }
+    file::contents(&folder.join(name), MAX_FILE).map_err(|error| {
+        let kind = error.source.kind();
+        io::Error::new(kind, error)
+    })
 }
 
 fn append(path: &Path, text: &str) -> Result<(), FileError> {

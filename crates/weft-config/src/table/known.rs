@@ -116,10 +116,10 @@ impl Effect {
                 ],
             ),
             Self::Names => (
-                "regular files of a bounded length, written by one module; a secret is not shown",
+                "regular files of a bounded length, read and written by one module; a secret is not shown",
                 &[
                     "reading_takes_regular_files_of_bounded_length_only",
-                    "files_are_written_by_one_module",
+                    "files_are_read_and_written_by_one_module",
                     "secrets_are_not_shown_and_have_bounds",
                 ],
             ),

@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use weft_datadir::file;
+
 use crate::http::Compression;
 
 /// The bytes of a document.
@@ -78,7 +80,8 @@ impl InFile {
         if let Some(file) = open.upgrade() {
             return Ok(file);
         }
-        let file = File::open(&self.path)?;
+        let file = file::open(&self.path, u64::MAX).map_err(|error| error.source)?;
+        let (file, _) = file.ok_or(io::ErrorKind::NotFound)?;
         let end = u64::try_from(self.length).map_or(u64::MAX, |it| it.saturating_add(self.offset));
         if file.metadata()?.len() < end {
             return Err(io::ErrorKind::UnexpectedEof.into());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weft_path::{Countries, CountriesError, PathOptions, TableReader};
 
 use weft_config::{Key, Settings, keys};
+use weft_datadir::file::{self, FileError};
 
 /// Bytes of a table, at most; Tor's have about ten million.
 pub(crate) const MAX_FILE: u64 = 128 << 20;
@@ -64,7 +65,7 @@ pub(crate) fn read_lines(
     path: &Path,
     mut line: impl FnMut(&str) -> Result<(), CountriesError>,
 ) -> io::Result<()> {
-    let mut file = io::BufReader::new(File::open(path)?.take(MAX_FILE));
+    let mut file = io::BufReader::new(open(path)?.take(MAX_FILE));
     let mut text = String::new();
     while file.read_line(&mut text)? > 0 {
         line(&text).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
@@ -80,8 +81,19 @@ pub(crate) fn read_lines(
 /// The file is missing or cannot be read.
 pub(crate) fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    File::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
+    open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
     Ok(text)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    match file::open(path, MAX_FILE) {
+        Ok(found) => Ok(found.ok_or(io::ErrorKind::NotFound)?.0),
+        // It is not a table with a wrong line.
+        Err(FileError { source, .. }) if source.kind() == io::ErrorKind::InvalidData => {
+            Err(io::Error::other(source))
+        }
+        Err(error) => Err(error.source),
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use weft_datadir::file::{self, Access, FileError};
 
+/// Longer files are not ours.
+const MAX_FILE: u64 = 64;
+
 /// The file. Dropping it removes the file.
 #[derive(Debug)]
 pub(crate) struct PidFile {
@@ -37,7 +40,8 @@ fn contents() -> String {
 impl Drop for PidFile {
     fn drop(&mut self) {
         // Another process may have replaced the file.
-        if fs::read(&self.path).is_ok_and(|bytes| bytes == contents().as_bytes())
+        let found = file::contents(&self.path, MAX_FILE).ok().flatten();
+        if found.is_some_and(|bytes| bytes == contents().as_bytes())
             && let Err(e) = fs::remove_file(&self.path)
         {
             tracing::warn!("Couldn't remove {}: {e}", self.path.display());

@@ -18,9 +18,9 @@ use weft_authority::{
 use weft_cell::identity::Ed25519Identity;
 use weft_config::options::NetworkOptions;
 use weft_config::{AccessPolicy, AuthorityOptions, Options};
+use weft_datadir::file;
 use weft_datadir::files::DataFile;
 use weft_datadir::keys::RelayKeys;
-use weft_dir::cache;
 use weft_dir::command::Severity;
 use weft_path::{Countries, TableReader};
 
@@ -231,10 +231,10 @@ fn lists(options: &Options, wanted: &AuthorityOptions) -> Result<Lists, Authorit
 
 /// A file that decides about relays. Where it cannot be read whole, the relays that it keeps out would be let in.
 fn read_file(what: impl ToString, path: &Path, at_most: u64) -> Result<Vec<u8>, AuthorityError> {
-    cache::read_bounded(path, at_most).map_err(|source| AuthorityError::File {
+    file::required(path, at_most).map_err(|error| AuthorityError::File {
         what: what.to_string(),
-        path: path.to_owned(),
-        source,
+        path: error.path,
+        source: error.source,
     })
 }
 
@@ -454,7 +454,10 @@ mod tests {
         let file = std::fs::File::create(&path).unwrap();
         file.set_len(MAX_APPROVED + 1).unwrap();
         let error = read_files(&files).unwrap_err().to_string();
-        assert!(error.ends_with("it has more than 4194304 bytes"), "{error}");
+        assert!(
+            error.ends_with("it is too long: at most 4194304 bytes are read"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,15 +1,14 @@
 //! The DirPort of a relay: who may use it (`DirPolicy`), what it shows to people (`DirPortFrontPage`), and how much may
 //! be written to those who use it.
 
-use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weft_config::Options;
 use weft_core::controller::FamilyCounts;
 use weft_core::routable;
+use weft_datadir::file::{self, FileError};
 use weft_dircache::server::Asker;
 use weft_log::RateLimit;
 
@@ -63,26 +62,15 @@ impl DirPortSide {
 /// The page that torrc names, as long as it can be read.
 pub(super) fn front_page(options: &Options) -> Option<Arc<[u8]>> {
     let path = options.directory.front_page.as_ref()?;
-    match read_page(path) {
+    match file::required(path, MAX_PAGE) {
         Ok(page) => Some(page.into()),
-        Err(error) => {
+        Err(FileError { source: error, .. }) => {
             let path = path.display();
             tracing::warn!(
                 "DirPortFrontPage file '{path}' not found ({error}). Continuing anyway."
             );
             None
         }
-    }
-}
-
-fn read_page(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut page = Vec::new();
-    std::fs::File::open(path)?
-        .take(MAX_PAGE + 1)
-        .read_to_end(&mut page)?;
-    match page.len() as u64 > MAX_PAGE {
-        true => Err(std::io::Error::other("it has more than a megabyte")),
-        false => Ok(page),
     }
 }
 

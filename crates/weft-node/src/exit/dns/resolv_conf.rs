@@ -4,6 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use weft_datadir::file;
+
 /// The path of the system's file.
 pub(crate) const SYSTEM: &str = "/etc/resolv.conf";
 /// The port of name servers.
@@ -13,7 +15,7 @@ const MAX_SERVERS: usize = 16;
 /// Search domains that are used, at most (resolv.conf(5): 6, more in recent versions).
 const MAX_SEARCH: usize = 6;
 /// Bytes of the file that are read, at most.
-const MAX_FILE: usize = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 /// The contents of a resolv.conf.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,11 +70,9 @@ impl ResolvConf {
             servers: vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT)],
             ..Self::default()
         };
-        let text = match std::fs::read(path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(format!("Unable to parse '{shown}': {error}")),
-        };
+        let text = file::contents(path, MAX_FILE)
+            .map_err(|error| format!("Unable to parse '{shown}': {}", error.source))?
+            .unwrap_or_default();
         if text.is_empty() {
             let why = format!(
                 "Could not read your DNS config from '{shown}' - please investigate your DNS \
@@ -81,8 +81,7 @@ impl ResolvConf {
             );
             return Ok((local, Some(why)));
         }
-        let text = text.get(..MAX_FILE).unwrap_or(&text);
-        let conf = Self::parse(&String::from_utf8_lossy(text));
+        let conf = Self::parse(&String::from_utf8_lossy(&text));
         if conf.servers.is_empty() {
             let why = format!(
                 "Unable to find any nameservers in '{shown}'; falling back to local DNS at \
