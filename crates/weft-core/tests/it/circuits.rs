@@ -94,6 +94,40 @@ fn a_circuit_ends_on_both_sides_however_it_ends() {
     }
 }
 
+/// A CREATE2 that the next hop has is followed by DESTROY, whatever waits behind it; one that still waits is not.
+#[test]
+fn cells_that_wait_behind_a_create2_do_not_keep_its_circuit_at_the_next_hop() {
+    for sent in [true, false] {
+        for (from, to) in [(0, 0), (0, 1)] {
+            let mut world = World::new(2, 1);
+            let client = world.link_on(from, CLIENT);
+            let next = world.link_on(to, relay_identity(9));
+            let mut circuit = Circuit::create(&mut world, client, 0x8000_0001);
+            if !sent {
+                world.room = 0;
+            }
+            let message = Circuit::extend_message(9, &[1; 84]);
+            circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
+            world.settle();
+            world.room = 0;
+            // The next hop has not answered, and the client sends it cells that nobody here recognizes.
+            for _ in 0..3 {
+                world.receive(client, &Cell::new(0x8000_0001, ChanCmd::RELAY));
+            }
+            let reason = DestroyReason::NONE;
+            world.receive(client, &Destroy { reason }.encode(0x8000_0001));
+            world.settle();
+            if sent {
+                let create = world.expect(next, ChanCmd::CREATE2);
+                let destroy = world.expect(next, ChanCmd::DESTROY);
+                assert_eq!(destroy.circ_id(), create.circ_id());
+            }
+            assert!(world.take(next).is_none());
+            assert_eq!(world.halves(), 0);
+        }
+    }
+}
+
 #[test]
 fn relay_early_is_passed_on_counted_and_never_goes_toward_the_origin() {
     let (mut world, mut circuit) = spliced(2, 0, 1, 3);

@@ -496,9 +496,9 @@ impl LocalConnectionManager {
             self.end_leg(from, &mut half);
         }
         self.end_tunnel(from, &mut half, reason);
-        // A CREATE2 that still waits was never sent: the next hop has nothing to destroy.
-        let awaits = matches!(&half.role, Role::Forward(forward) if forward.stage == ForwardStage::AwaitingCreated);
-        let unsent = awaits && !half.queue.is_empty();
+        // CREATE2 is the first cell of a forward half. If it still waits, the next hop has nothing to destroy. Cells
+        // that wait show nothing: the origin may send some before CREATED2.
+        let unsent = matches!(half.role, Role::Forward(_)) && half.queue.departed() == 0;
         while let Some(cell) = half.queue.pop() {
             self.pool.put(cell);
         }
