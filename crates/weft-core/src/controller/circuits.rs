@@ -119,6 +119,16 @@ impl RelayController {
         if !is_listed {
             addrs.clone_from(&request.addrs);
         }
+        // One link to a relay is enough to know it: whoever names another identity for it has no further one opened.
+        if let Some(wanted) = request
+            .ed25519
+            .filter(|_| open.is_none() && !addrs.is_empty())
+        {
+            addrs.retain(|addr| !self.connections.reached_another(rsa, *addr, wanted));
+            if addrs.is_empty() {
+                return self.extend_failed(&request, DestroyReason::OR_IDENTITY);
+            }
+        }
         if !(spread && self.may_open_another(rsa)) {
             let opening = self.connections.opening.find(rsa, &addrs);
             let is_better = |waiting| open.is_none_or(|(_, circuits)| waiting < circuits);

@@ -11,7 +11,7 @@ use crate::message::ExtendRequest;
 use super::counts::ConnectionCounts;
 use super::network::Network;
 use super::opening::{Opening, Served};
-use super::relay_links::{Place, RelayLinks};
+use super::relay_links::{RelayLink, RelayLinks};
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 /// A connection this old takes no new circuits, so that its keys come to an end: C tor's
@@ -97,16 +97,25 @@ impl Connection {
         now.saturating_duration_since(self.since) >= TOO_OLD
     }
 
-    /// Its place among the open links to relays.
-    fn place(&self) -> Option<Place> {
+    /// The open link to a relay that it is under this identifier.
+    fn relay_link(&self, id: ConnectionId) -> Option<RelayLink> {
         match self.state {
             State::Relay {
                 rsa,
                 ed25519,
                 canonical,
-            } => Some((rsa, (!canonical).then(|| self.addr.ip()), ed25519)),
+            } => Some(RelayLink {
+                id,
+                place: (rsa, (!canonical).then(|| self.addr.ip()), ed25519),
+                connected_to: self.connected_to(),
+            }),
             _ => None,
         }
+    }
+
+    /// The address that this node connected to. `None`: somebody else opened the connection.
+    fn connected_to(&self) -> Option<SocketAddr> {
+        (!self.accepted).then_some(self.addr)
     }
 
     /// Whether it leads to a relay of the consensus, at an address of that relay's.
@@ -309,6 +318,17 @@ impl Connections {
         self.all.get(&id).is_some_and(|one| one.load.sent == joins)
     }
 
+    /// Whether an open link that takes new circuits has shown that the relay at this address, to which this node connected,
+    /// has another ed25519 identity than this one: it would be found there again.
+    pub(super) fn reached_another(
+        &self,
+        rsa: RsaIdentity,
+        addr: SocketAddr,
+        ed25519: Ed25519Identity,
+    ) -> bool {
+        self.relays.reached_another(rsa, addr, ed25519)
+    }
+
     /// Circuits on a connection.
     pub(super) fn circuits_on(&self, id: ConnectionId) -> usize {
         self.all.get(&id).map_or(0, |one| one.load.circuits())
@@ -321,8 +341,8 @@ impl Connections {
 
     /// A connection takes no new circuits any more: its keys near their end, or its far end does not answer.
     pub(super) fn retire(&mut self, id: ConnectionId) {
-        if let Some(place) = self.all.get(&id).and_then(Connection::place) {
-            self.relays.retire(id, place);
+        if let Some(link) = self.all.get(&id).and_then(|one| one.relay_link(id)) {
+            self.relays.retire(link);
         }
     }
 
@@ -352,8 +372,8 @@ impl Connections {
             ed25519,
             canonical,
         };
-        if let Some(place) = connection.place() {
-            self.relays.opened(id, place);
+        if let Some(link) = connection.relay_link(id) {
+            self.relays.opened(link);
         }
         let serves_others = canonical && !spread;
         self.opening.opened(id, rsa, ed25519, serves_others)
@@ -420,8 +440,8 @@ impl Connections {
         };
         let waiting = self.opening.remove(id);
         self.opening.unlisted.release(id);
-        if let Some(place) = connection.place() {
-            self.relays.closed(id, place, connection.lossy);
+        if let Some(link) = connection.relay_link(id) {
+            self.relays.closed(link, connection.lossy);
         }
         Some(Closed {
             addr: connection.addr,
@@ -451,7 +471,14 @@ impl Connections {
                     |id: ConnectionId| self.all.get(&id).is_none_or(|one| one.is_too_old(now));
                 match first {
                     // The oldest are the first.
-                    Some((place, id)) if is_too_old(id) => self.relays.retire(id, place),
+                    Some((place, id)) if is_too_old(id) => {
+                        let connected_to = self.all.get(&id).and_then(Connection::connected_to);
+                        self.relays.retire(RelayLink {
+                            id,
+                            place,
+                            connected_to,
+                        });
+                    }
                     _ => break first.map(|(_, id)| id),
                 }
             };
@@ -596,7 +623,7 @@ mod tests {
                 }
                 for rsa in 0..2 {
                     let leads_there = |one: &&Connection| {
-                        one.place().is_some_and(|(of, ..)| of == identity(rsa))
+                        matches!(one.state, State::Relay { rsa: of, .. } if of == identity(rsa))
                     };
                     let links = connections.all.values().filter(leads_there);
                     let links: Vec<&Connection> = links.collect();

@@ -3,7 +3,7 @@
 //! peer opens.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
@@ -13,11 +13,30 @@ use crate::address::ConnectionId;
 /// that the relay names as its own.
 pub(super) type Place = (RsaIdentity, Option<IpAddr>, Ed25519Identity);
 
+/// An open link to a relay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RelayLink {
+    pub(super) id: ConnectionId,
+    pub(super) place: Place,
+    /// The address that this node connected to. `None`: the relay opened the link.
+    pub(super) connected_to: Option<SocketAddr>,
+}
+
+impl RelayLink {
+    /// Its entry among those that show who is at an address.
+    fn reached(&self) -> Option<(RsaIdentity, SocketAddr, Ed25519Identity, ConnectionId)> {
+        let (rsa, _, ed25519) = self.place;
+        Some((rsa, self.connected_to?, ed25519, self.id))
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct RelayLinks {
     /// Links that take new circuits, the oldest of each place first.
     usable: BTreeSet<(Place, ConnectionId)>,
+    /// Those of them that this node opened, by the address that it connected to: the relay that is there.
+    reached: BTreeSet<(RsaIdentity, SocketAddr, Ed25519Identity, ConnectionId)>,
     /// All open links of each relay.
     of: BTreeMap<RsaIdentity, Count>,
 }
@@ -32,19 +51,25 @@ struct Count {
 
 impl RelayLinks {
     /// A link has opened.
-    pub(super) fn opened(&mut self, id: ConnectionId, place: Place) {
+    pub(super) fn opened(&mut self, link: RelayLink) {
+        let RelayLink { id, place, .. } = link;
         self.usable.insert((place, id));
+        self.reached.extend(link.reached());
         self.of.entry(place.0).or_default().open += 1;
     }
 
     /// A link takes no new circuits any more.
-    pub(super) fn retire(&mut self, id: ConnectionId, place: Place) {
-        self.usable.remove(&(place, id));
+    pub(super) fn retire(&mut self, link: RelayLink) {
+        self.usable.remove(&(link.place, link.id));
+        if let Some(reached) = link.reached() {
+            self.reached.remove(&reached);
+        }
     }
 
     /// A link is closed.
-    pub(super) fn closed(&mut self, id: ConnectionId, place: Place, was_lossy: bool) {
-        self.retire(id, place);
+    pub(super) fn closed(&mut self, link: RelayLink, was_lossy: bool) {
+        let place = link.place;
+        self.retire(link);
         if was_lossy {
             self.set_lossy(&place.0, false);
         }
@@ -74,6 +99,24 @@ impl RelayLinks {
     /// Whether lost packets hold up one of them.
     pub(super) fn any_lossy(&self, rsa: &RsaIdentity) -> bool {
         self.of.get(rsa).is_some_and(|count| count.lossy > 0)
+    }
+
+    /// Whether a link that takes new circuits and that this node opened to this address has shown that the relay there has
+    /// another ed25519 identity than this one.
+    pub(super) fn reached_another(
+        &self,
+        rsa: RsaIdentity,
+        addr: SocketAddr,
+        ed25519: Ed25519Identity,
+    ) -> bool {
+        let [first, last] = [0, u8::MAX].map(|byte| Ed25519Identity([byte; 32]));
+        let all = (rsa, addr, first, ConnectionId(0))..=(rsa, addr, last, ConnectionId(u64::MAX));
+        let mut all = self.reached.range(all).map(|(_, _, found, _)| *found);
+        // In the order of the identities: where the ends are the same, so is all between them.
+        [all.next(), all.next_back()]
+            .into_iter()
+            .flatten()
+            .any(|found| found != ed25519)
     }
 
     /// Links that take new circuits to a relay with these identities, if they serve for an address

@@ -226,6 +226,71 @@ fn a_wrong_ed25519_identity_hurts_only_who_named_it() {
     );
 }
 
+/// An EXTEND2 to relay 9 with this ed25519 identity.
+fn extend_with(world: &mut World, link: ConnectionId, id: u32, ed25519: u8) {
+    let mut circuit = Circuit::create(world, link, id);
+    let message = Circuit::extend_message_at(9, "127.0.0.9:9001", [ed25519; 32].into());
+    circuit.send(world, 0, RelayCmd::EXTEND2, &message);
+    world.settle();
+}
+
+#[test]
+fn made_up_ed25519_identities_of_a_relay_open_no_connections() {
+    for listed in [true, false] {
+        let mut world = World::new(2, 1);
+        if listed {
+            world.list(&[9]);
+        }
+        let attacker = world.link_from("127.0.0.66:1", 0, CLIENT);
+        for number in 1..9 {
+            extend_with(
+                &mut world,
+                attacker,
+                0x8000_0000 + u32::from(number),
+                number,
+            );
+            if number == 1 {
+                let connect = world.connects[0];
+                come_up(&mut world, connect, 9);
+            }
+            let destroy = world.expect(attacker, ChanCmd::DESTROY);
+            let reason = Destroy::decode(destroy.body()).reason;
+            assert_eq!(reason, DestroyReason::OR_IDENTITY, "{number}");
+        }
+        // Others have the relay's connection.
+        let connect = world.connects[0];
+        assert_eq!(world.connects.len(), 1, "{:?}", world.connects);
+        let client = world.link_on(0, CLIENT);
+        extend_with(&mut world, client, 0x8000_0001, 9);
+        world.expect(connect.connection, ChanCmd::CREATE2);
+        // Once it is closed, the relay is looked for again, whichever identity it has then.
+        world.close(connect.connection);
+        world.settle();
+        world.connects.clear();
+        extend_with(&mut world, attacker, 0x8000_0011, 10);
+        assert_eq!(world.connects.len(), 1);
+        world.audit();
+    }
+}
+
+/// Somebody who has no more than a relay's RSA key connects from elsewhere, and keeps nobody from the relay.
+#[test]
+fn a_link_that_a_peer_opened_shows_nothing_about_a_relay_s_address() {
+    let mut world = World::new(1, 1);
+    world.list(&[9]);
+    let thief = PeerIdentity::Relay {
+        rsa: [9; 20].into(),
+        ed25519: [1; 32].into(),
+    };
+    world.link_from("127.0.0.66:1", 0, thief);
+    world.settle();
+    let client = world.link_on(0, CLIENT);
+    extend_with(&mut world, client, 0x8000_0001, 9);
+    let connect = world.connects[0];
+    come_up(&mut world, connect, 9);
+    world.expect(connect.connection, ChanCmd::CREATE2);
+}
+
 #[test]
 fn a_listed_relay_is_reached_when_there_are_as_many_connections_as_others_may_have() {
     let mut world = World::new(1, 1);
