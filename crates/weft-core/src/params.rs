@@ -34,7 +34,7 @@ pub struct RelayParams {
     pub queue_high: usize,
     /// And at which they go on.
     pub queue_low: usize,
-    /// Circuits that one link may carry.
+    /// Circuits that one link may carry. A full link to a relay gets no others from here; circuits are extended over another.
     pub max_circuits_per_link: usize,
     /// The controller is notified of the circuits of each link whenever their number changes.
     pub report_load: bool,

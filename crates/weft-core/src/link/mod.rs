@@ -63,7 +63,7 @@ pub struct Link {
     pub held: bool,
     /// This node's role.
     pub role: LinkRole,
-    /// Its TLS keys near their end: it gets no new circuits from here.
+    /// It gets no new circuits from here: its TLS keys near their end, or it is full.
     pub worn: bool,
     /// The controller does not know yet how many circuits there are.
     pub unreported: bool,

@@ -66,7 +66,7 @@ pub enum ToController {
         /// How far.
         step: LinkStep,
     },
-    /// The TLS keys of a link near their end: it shall get no new circuits.
+    /// A link shall get no new circuits: its TLS keys near their end, or it is full.
     LinkWorn {
         /// The connection.
         connection: ConnectionId,

@@ -226,6 +226,41 @@ fn a_link_of_a_week_gets_no_new_circuits() {
     only_old_circuits_go_on(|world, _| world.now += 7 * 24 * 60 * MINUTE);
 }
 
+/// Whoever fills the link to a relay keeps nobody from the relay: the next circuits get another link.
+#[test]
+fn a_link_that_is_full_gets_no_new_circuits_and_another_is_opened() {
+    let mut params = RelayParams::new(OWN_RSA, OWN_ED);
+    (params.extend_to_private, params.max_circuits_per_link) = (true, 2);
+    for (from, to) in [(0, 0), (0, 1)] {
+        let mut world = World::with_params(2, 1, params.clone());
+        world.list(&[5]);
+        let full = world.link_on(to, relay_identity(5));
+        let attacker = world.link_on(from, CLIENT);
+        for id in 1..3 {
+            let mut circuit = Circuit::create(&mut world, attacker, 0x8000_0000 + id);
+            circuit.extend(&mut world, 5, full);
+        }
+        let client = world.link_on(from, CLIENT);
+        let mut circuits: Vec<Circuit> = (1..3)
+            .map(|id| Circuit::create(&mut world, client, 0x8000_0000 + id))
+            .collect();
+        let message = Circuit::extend_message(5, &[1; 84]);
+        circuits[0].send(&mut world, 0, RelayCmd::EXTEND2, &message);
+        world.settle();
+        let [connect] = world.connects[..] else {
+            panic!("one connection was to be opened: {:?}", world.connects);
+        };
+        let thread = usize::from(connect.thread.0);
+        world.open(connect.connection, thread, true, relay_identity(5));
+        world.settle();
+        world.expect(connect.connection, ChanCmd::CREATE2);
+        circuits[1].extend(&mut world, 5, connect.connection);
+        assert!(world.take(full).is_none() && world.take(client).is_none());
+        assert_eq!(world.connects.len(), 1);
+        world.audit();
+    }
+}
+
 /// What a client learns of links.
 fn of_links(world: &mut World) -> Vec<String> {
     world.do_actions();

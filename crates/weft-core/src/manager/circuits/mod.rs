@@ -159,6 +159,13 @@ impl LocalConnectionManager {
             return;
         };
         self.joined(key);
+        let most = self.params.max_circuits_per_link;
+        if (self.links.get(key)).is_some_and(|link| link.circuits() >= most) {
+            // One client can fill a link to a relay. The others get another one.
+            self.retire_link(key);
+            self.to_controller.push(ToController::Extend(request));
+            return;
+        }
         let (from, cause, extension) = match request.from {
             Requester::Half {
                 half,
@@ -178,7 +185,6 @@ impl LocalConnectionManager {
         let circ_id = self
             .links
             .get(key)
-            .filter(|link| link.circuits() < self.params.max_circuits_per_link)
             .and_then(|link| link.choose_circ_id(random));
         let Some(circ_id) = circ_id else {
             self.send_control(failed(DestroyReason::RESOURCELIMIT));

@@ -37,7 +37,6 @@ impl LocalConnectionManager {
         let random = self.rng.next_u32();
         let circ_id = key
             .and_then(|key| self.links.get(key))
-            .filter(|link| link.circuits() < self.params.max_circuits_per_link)
             .and_then(|link| link.choose_circ_id(random));
         let (Some(key), Some(circ_id)) = (key, circ_id) else {
             return self.send_origin_event(OriginEvent::Closed {

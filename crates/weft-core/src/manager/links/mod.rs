@@ -98,11 +98,16 @@ impl LocalConnectionManager {
     /// Notes how far the TLS keys of a link are used up that never gets others: records written under
     /// them, and records that still may be. The controller is notified once that the link is worn.
     pub fn keys_used(&mut self, key: LinkKey, used: u64, left: u64) {
-        let Some(link) = self.links.get_mut(key) else {
-            return;
-        };
-        if !link.worn && used >= used.saturating_add(left) / WORN_PART {
-            link.worn = true;
+        if used >= used.saturating_add(left) / WORN_PART {
+            self.retire_link(key);
+        }
+    }
+
+    /// A link gets no new circuits from here. The controller is notified once, before anything that is sent to it later.
+    pub(super) fn retire_link(&mut self, key: LinkKey) {
+        if let Some(link) = self.links.get_mut(key)
+            && !std::mem::replace(&mut link.worn, true)
+        {
             let connection = link.connection;
             self.to_controller
                 .push(ToController::LinkWorn { connection });
