@@ -397,13 +397,22 @@ impl RelayKeys {
         self.onion_set_at
     }
 
-    /// Notes on disk and here when the onion keys were set.
+    /// Notes here and on disk when the onion keys were set. On an error it is noted here.
     fn set_onion_time(&mut self, when: SystemTime) -> Result<(), KeyError> {
+        self.onion_set_at = when;
         state::update(&self.config.data_directory, when, |s| {
             s.set_time(onion::LAST_ROTATED, when);
         })?;
-        self.onion_set_at = when;
         Ok(())
+    }
+
+    /// Does so for keys that are in use, or on disk, by now: an error would hide from the caller that they are.
+    fn note_onion_time(&mut self, when: SystemTime) {
+        if let Err(error) = self.set_onion_time(when) {
+            tracing::warn!(
+                "Could not save when the onion keys were set; after a restart they are rotated too early: {error}"
+            );
+        }
     }
 
     /// Rotates the onion keys when their lifetime is over, and forgets the previous ones when
@@ -417,7 +426,7 @@ impl RelayKeys {
     ) -> Result<Rotation, KeyError> {
         // A clock that was set back must not keep a key in use for years.
         if self.onion_set_at > now {
-            self.set_onion_time(now)?;
+            self.note_onion_time(now);
         }
         let age = now.duration_since(self.onion_set_at).unwrap_or_default();
         if age >= params.lifetime {
@@ -425,9 +434,8 @@ impl RelayKeys {
             let previous = std::mem::replace(&mut self.ntor.current, ntor);
             self.ntor.previous = Some(previous);
             self.tap = tap;
-            self.onion_set_at = now;
             tracing::info!("Rotated onion keys.");
-            self.set_onion_time(now)?;
+            self.note_onion_time(now);
             return Ok(Rotation::Rotated);
         }
         if age >= params.grace {

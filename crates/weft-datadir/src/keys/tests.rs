@@ -531,6 +531,26 @@ fn an_empty_onion_key_is_made_anew_and_a_folder_for_the_previous_stops_rotation(
     );
 }
 
+/// Whoever publishes the new key must learn of it: no worker would know it otherwise.
+#[test]
+fn onion_keys_that_have_rotated_are_reported_where_their_time_cannot_be_saved() {
+    let (relay, mut keys) = Relay::with_keys();
+    let first = keys.ntor.current.public;
+    let state = relay.dir.path().join("state");
+    fs::remove_file(&state).unwrap();
+    fs::create_dir(&state).unwrap();
+    let params = OnionKeyParams::default();
+    let mut at = |time| keys.rotate_if_due(time, params, &mut rng(5)).unwrap();
+    // A clock that was set back is no reason to rotate no more.
+    assert_eq!(at(now() - DAY), Rotation::None);
+    let due = now() + 27 * DAY;
+    assert_eq!(at(due), Rotation::Rotated);
+    assert_eq!(at(due + DAY), Rotation::None);
+    assert_ne!(keys.ntor.current.public, first);
+    assert_eq!(keys.ntor.previous.as_ref().unwrap().public, first);
+    assert_eq!(keys.onion_key_set_at(), due);
+}
+
 #[test]
 fn a_clock_that_jumps_does_not_keep_a_key_for_ever() {
     let (relay, mut keys) = Relay::with_keys();
