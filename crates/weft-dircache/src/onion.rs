@@ -11,16 +11,27 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use weft_dir::clock::Clock;
 
 use crate::answer::Answer;
+use crate::budget::Charge;
 use crate::hs_dir::{Fetch, HsDir, Refused};
 use crate::plain::plain;
 use crate::request::Upload;
 use crate::resource::Resource;
+use crate::server::BUSY;
 
 /// Time for the body of an upload. Circuits of onion services have up to five hops.
 const UPLOAD_TIME: Duration = Duration::from_secs(120);
 
 /// Bytes of a body that are read at once.
 const CHUNK: usize = 8 << 10;
+
+/// How the body of an upload was read.
+enum Reading {
+    Whole,
+    /// There is no room for it.
+    NoRoom,
+    /// The other side has gone away, or takes too long.
+    Ended,
+}
 
 /// The answer to a GET for `path`, with the fetch that it is. `None`: the path is no descriptor's.
 pub(super) fn fetch<'a>(
@@ -49,12 +60,13 @@ pub(super) fn fetch<'a>(
     Some((answer, Some(fetch)))
 }
 
-/// The answer to an upload, of which `came` came with its head; `stream` has the rest. `None`: the other side has gone
-/// away, or takes too long.
+/// The answer to an upload, of which `came` has its head and what came with it; `stream` has the rest. What the upload
+/// holds is charged to `charge`. `None`: the other side has gone away, or takes too long.
 pub(super) async fn publish(
     directory: &HsDir,
     upload: &Upload,
-    came: &[u8],
+    came: &Vec<u8>,
+    charge: &Charge,
     stream: &mut (impl AsyncRead + Unpin),
     by_relay: bool,
     clock: &Arc<dyn Clock>,
@@ -74,30 +86,36 @@ pub(super) async fn publish(
     if !rest.starts_with("3/publish") {
         return short(400, INVALID);
     }
-    let _room = match directory.begin_upload(upload.length) {
-        Ok(room) => room,
-        Err(Some(_)) => return short(400, INVALID),
-        Err(None) => return short(503, "Directory busy, try again later"),
-    };
-    let mut body = came.get(..upload.length).unwrap_or(came).to_vec();
+    if directory.refuses_length(upload.length) {
+        return short(400, INVALID);
+    }
+    let mut body = came.get(upload.head..).unwrap_or_default().to_vec();
+    body.truncate(upload.length);
     let read = async {
-        while body.len() < upload.length {
+        loop {
             let missing = upload.length - body.len();
             body.reserve(missing.min(CHUNK));
+            if !charge.set(came.capacity() + body.capacity()) {
+                return Ok(Reading::NoRoom);
+            }
+            if missing == 0 {
+                return Ok(Reading::Whole);
+            }
             let most = u64::try_from(missing).unwrap_or(u64::MAX);
             if (&mut *stream).take(most).read_buf(&mut body).await? == 0 {
-                return Ok(false);
+                return Ok(Reading::Ended);
             }
         }
-        io::Result::Ok(true)
     };
-    let whole = tokio::select! {
+    let read: io::Result<Reading> = tokio::select! {
         biased;
-        whole = read => whole?,
-        () = clock.sleep(UPLOAD_TIME) => false,
+        read = read => read,
+        () = clock.sleep(UPLOAD_TIME) => Ok(Reading::Ended),
     };
-    if !whole {
-        return Ok(None);
+    match read? {
+        Reading::Whole => {}
+        Reading::NoRoom => return short(503, BUSY),
+        Reading::Ended => return Ok(None),
     }
     match directory.publish(&body, (clock.wall(), clock.monotonic())) {
         Ok(()) => short(200, "HS descriptor stored successfully."),

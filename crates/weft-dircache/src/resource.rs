@@ -168,7 +168,7 @@ const PUBLISHED: Limit = Limit::new(
         "clients_of_the_first_hop_neither_publish_nor_fetch",
         "one_byte_below_the_limit_is_taken_and_the_limit_is_not",
         "an_upload_that_stalls_is_given_up_and_gives_way",
-        "more_uploads_than_the_cache_may_hold_wait_for_later",
+        "uploads_that_stall_give_way_to_those_of_other_hops",
         "memory_is_the_sum_of_what_is_kept_and_bounded",
         "what_another_key_signed_is_refused",
         "fuzz/hs_uploads",

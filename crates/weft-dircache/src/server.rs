@@ -204,8 +204,7 @@ impl CacheServer {
             }
             Parsed::Post(upload) => {
                 let (dir, clock) = (&self.hs_dir, &self.clock);
-                let came = bytes.get(upload.head..).unwrap_or_default();
-                match onion::publish(dir, &upload, came, stream, by_relay, clock).await? {
+                match onion::publish(dir, &upload, &bytes, charge, stream, by_relay, clock).await? {
                     Some(answer) => answer,
                     None => return Ok(()),
                 }

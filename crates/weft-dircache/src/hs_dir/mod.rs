@@ -11,7 +11,6 @@ mod descriptor;
 pub(crate) mod testing;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -28,7 +27,7 @@ const COUNTED: usize = size_of::<BlindedKey>() * 7 / 4;
 /// The bounds of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that descriptors may take, and as many again those that are being uploaded.
+    /// Bytes that descriptors may take.
     pub memory: usize,
     /// `HSV3MaxDescriptorSize`: a descriptor has fewer bytes.
     pub descriptor: usize,
@@ -95,23 +94,6 @@ struct Inner {
 pub struct HsDir {
     /// Held for moments only.
     inner: Mutex<Inner>,
-    /// Bytes of uploads that are on their way.
-    arriving: AtomicUsize,
-}
-
-/// A descriptor that is on its way: room for it. Dropping it gives the room back.
-#[derive(Debug)]
-pub struct Arriving<'a> {
-    directory: &'a HsDir,
-    length: usize,
-}
-
-impl Drop for Arriving<'_> {
-    fn drop(&mut self) {
-        self.directory
-            .arriving
-            .fetch_sub(self.length, Ordering::Relaxed);
-    }
 }
 
 /// A descriptor that is being fetched. Its fetch counts when the stream ends, as in C tor: who would have a
@@ -141,24 +123,14 @@ impl HsDir {
         self.inner().limits = limits;
     }
 
-    /// Room for a descriptor of so many bytes, or why there is none: it is too long (`Some`), or too many are on their
-    /// way (`None`).
-    pub fn begin_upload(&self, length: usize) -> Result<Arriving<'_>, Option<Refused>> {
+    /// Whether a descriptor of so many bytes that is about to come is too long. It is counted as refused then.
+    pub fn refuses_length(&self, length: usize) -> bool {
         let mut inner = self.inner();
-        if length >= inner.limits.descriptor {
+        let too_long = length >= inner.limits.descriptor;
+        if too_long {
             inner.counts.too_long += 1;
-            return Err(Some(Refused::TooLong));
         }
-        // Only under the lock is it added to.
-        let sum = self.arriving.load(Ordering::Relaxed).saturating_add(length);
-        if sum > inner.limits.memory {
-            return Err(None);
-        }
-        self.arriving.fetch_add(length, Ordering::Relaxed);
-        Ok(Arriving {
-            directory: self,
-            length,
-        })
+        too_long
     }
 
     /// Takes a descriptor that was published, at `now` by the wall clock and by the monotonic one.
@@ -234,9 +206,7 @@ impl HsDir {
     pub fn memory(&self) -> HsDirMemory {
         let inner = self.inner();
         let spare = inner.spare();
-        let all = inner.cache.bytes()
-            + inner.counted.len() * COUNTED
-            + self.arriving.load(Ordering::Relaxed);
+        let all = inner.cache.bytes() + inner.counted.len() * COUNTED;
         HsDirMemory {
             spare,
             fixed: all - spare,
@@ -382,26 +352,6 @@ mod tests {
         );
         assert_eq!(directory.counts().pruned, freed as u64);
         assert_eq!(directory.relieve(), 0, "half of the bound stays");
-    }
-
-    #[test]
-    fn uploads_on_their_way_are_bounded_and_counted() {
-        let directory = HsDir::default();
-        directory.set_limits(Limits {
-            memory: 100_000,
-            descriptor: LIMIT,
-        });
-        assert_eq!(
-            directory.begin_upload(LIMIT).err(),
-            Some(Some(Refused::TooLong))
-        );
-        let first = directory.begin_upload(LIMIT - 1).unwrap();
-        let _second = directory.begin_upload(LIMIT - 1).unwrap();
-        assert_eq!(directory.memory().fixed, 2 * (LIMIT - 1));
-        assert_eq!(directory.begin_upload(LIMIT - 1).err(), Some(None));
-        drop(first);
-        assert!(directory.begin_upload(LIMIT - 1).is_ok());
-        assert_eq!(directory.memory().fixed, LIMIT - 1);
     }
 
     #[test]
