@@ -18,6 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weft_counts::extrainfo::{Country, DirRequests, Download, Response, StatsFile, Way};
 use weft_dir::clock::Clock;
 
+use crate::server::{Asker, Bandwidth};
+
 /// What a request for a consensus begins with.
 const CONSENSUS: &[u8] = b"GET /tor/status-vote/current/consensus";
 /// Bytes of an answer in which its first line ends.
@@ -97,12 +99,13 @@ impl Requests {
         (of(&self.read), of(&self.written))
     }
 
-    /// Watches a stream of a client at `peer`.
-    pub(super) fn watch<S>(self: &Arc<Self>, stream: S, peer: IpAddr, way: Way) -> Watched<S> {
+    /// Watches a stream of `asker`.
+    pub(super) fn watch<S>(self: &Arc<Self>, stream: S, asker: &Asker, way: Way) -> Watched<S> {
         Watched {
             stream,
             requests: self.clone(),
-            peer,
+            peer: asker.peer,
+            bandwidth: asker.bandwidth.clone(),
             way,
             asked: 0,
             seen: Seen::Request,
@@ -155,6 +158,8 @@ pub(super) struct Watched<S> {
     stream: S,
     requests: Arc<Requests>,
     peer: IpAddr,
+    /// Counts the bytes, too.
+    bandwidth: Option<Arc<dyn Bandwidth>>,
     way: Way,
     /// Bytes of the request that are [`CONSENSUS`].
     asked: usize,
@@ -166,6 +171,9 @@ impl<S> Watched<S> {
     fn note_read(&mut self, bytes: &[u8]) {
         let count = bytes.len() as u64;
         self.requests.read.fetch_add(count, Ordering::Relaxed);
+        if let Some(bandwidth) = &self.bandwidth {
+            bandwidth.note(bytes.len(), 0);
+        }
         if matches!(self.seen, Seen::Request) && self.asked < CONSENSUS.len() {
             let wanted = CONSENSUS.get(self.asked..).unwrap_or_default();
             let common = wanted.len().min(bytes.len());
@@ -179,6 +187,9 @@ impl<S> Watched<S> {
     fn note_written(&mut self, bytes: &[u8]) {
         let count = bytes.len() as u64;
         self.requests.written.fetch_add(count, Ordering::Relaxed);
+        if let Some(bandwidth) = &self.bandwidth {
+            bandwidth.note(0, bytes.len());
+        }
         self.sent += count;
         if matches!(self.seen, Seen::Request) {
             self.seen = match self.asked == CONSENSUS.len() {
@@ -279,7 +290,7 @@ mod tests {
         whole: bool,
     ) {
         let (mut client, server) = tokio::io::duplex(4096);
-        let mut server = requests.watch(server, PEER, Way::Tunneled);
+        let mut server = requests.watch(server, &Asker::direct(PEER, None), Way::Tunneled);
         for bytes in request.as_bytes().chunks(piece) {
             client.write_all(bytes).await.unwrap();
             let mut read = vec![0; bytes.len()];

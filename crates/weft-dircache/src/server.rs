@@ -5,6 +5,7 @@
 //! or by the DirPort. Everything is bounded: streams at once, shared by the hops that they come by and their circuits;
 //! bytes and time of a request; time without progress of an answer; the bytes that all of them hold ([`Budget`]).
 
+use std::fmt::Debug;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -46,8 +47,23 @@ const CHUNK: usize = 16 << 10;
 /// How often descriptors of onion services are dropped whose lifetimes have ended.
 const CLEANING: Duration = Duration::from_secs(60);
 
+/// The bandwidth limit of a relay, as far as what is written at a DirPort is part of it.
+pub trait Bandwidth: Debug + Send + Sync {
+    /// How many bytes may be written without holding up circuits.
+    fn room(&self) -> usize;
+
+    /// Takes up to `wanted` bytes, one at least, to be written now.
+    ///
+    /// # Errors
+    /// How long to wait for some.
+    fn take(&self, wanted: usize) -> Result<usize, Duration>;
+
+    /// Counts bytes that were read and written.
+    fn note(&self, read: usize, written: usize);
+}
+
 /// Who asks, and by which way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Asker {
     /// The address that the stream comes from.
     pub peer: IpAddr,
@@ -57,19 +73,19 @@ pub struct Asker {
     pub circuit: u128,
     /// Another relay extended the circuit to this one, so the client that asks is not the previous hop.
     pub by_relay: bool,
-    /// How many bytes may be written without holding up circuits; `None`: any number.
-    pub room: Option<usize>,
+    /// The bandwidth that is shared with circuits; `None`: it is free, or circuits have it.
+    pub bandwidth: Option<Arc<dyn Bandwidth>>,
 }
 
 impl Asker {
     /// Who asks at a DirPort.
-    pub fn direct(peer: IpAddr, room: Option<usize>) -> Self {
+    pub fn direct(peer: IpAddr, bandwidth: Option<Arc<dyn Bandwidth>>) -> Self {
         Self {
             peer,
             hop: PreviousHop::at(peer),
             circuit: 0,
             by_relay: false,
-            room,
+            bandwidth,
         }
     }
 }
@@ -121,13 +137,13 @@ impl CacheServer {
 
     /// Serves a stream of a circuit; see [`serve`](Self::serve).
     pub async fn serve_tunneled(&self, stream: impl AsyncRead + AsyncWrite + Unpin, asker: Asker) {
-        let stream = self.requests.watch(stream, asker.peer, Way::Tunneled);
+        let stream = self.requests.watch(stream, &asker, Way::Tunneled);
         self.serve(stream, asker).await;
     }
 
     /// Serves a connection to the DirPort; see [`serve`](Self::serve).
     pub async fn serve_direct(&self, stream: impl AsyncRead + AsyncWrite + Unpin, asker: Asker) {
-        let stream = self.requests.watch(stream, asker.peer, Way::Direct);
+        let stream = self.requests.watch(stream, &asker, Way::Direct);
         self.serve(stream, asker).await;
     }
 
@@ -152,7 +168,7 @@ impl CacheServer {
         let (charge, ended) = self.budget.charge(asker.hop, asker.circuit);
         tokio::select! {
             // A peer that goes away or takes too long has lost nothing but its own answer.
-            _ = self.exchange(&mut stream, asker, &place, &charge) => {}
+            _ = self.exchange(&mut stream, &asker, &place, &charge) => {}
             () = self.clock.sleep(TOTAL) => {}
             _ = lost => {}
             _ = ended => {}
@@ -164,7 +180,7 @@ impl CacheServer {
     async fn exchange(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
-        asker: Asker,
+        asker: &Asker,
         place: &Place,
         charge: &Charge,
     ) -> io::Result<()> {
@@ -176,7 +192,8 @@ impl CacheServer {
         let Some((parsed, bytes)) = asked else {
             return Ok(());
         };
-        let (now, Asker { peer, by_relay, .. }) = (self.clock.wall(), asker);
+        let (now, peer, by_relay) = (self.clock.wall(), asker.peer, asker.by_relay);
+        let bandwidth = asker.bandwidth.as_deref();
         let mut fetching = None;
         let mut answer = match parsed {
             Parsed::Get(request) => {
@@ -195,7 +212,8 @@ impl CacheServer {
                     }
                     None => {
                         let answer = Answer::new(&self.documents, &request, now.0, peer);
-                        match asker.room.is_some_and(|room| room < answer.body.length()) {
+                        let length = answer.body.length();
+                        match bandwidth.is_some_and(|bandwidth| bandwidth.room() < length) {
                             true => Answer::short(503, BUSY, now.0),
                             false => answer,
                         }
@@ -225,7 +243,7 @@ impl CacheServer {
         loop {
             tokio::select! {
                 biased;
-                written = stream.write_all(&chunk) => written?,
+                written = self.write(stream, &chunk, bandwidth) => written?,
                 () = self.clock.sleep(STALL) => return Ok(()),
             }
             chunk = match answer.body.next(CHUNK) {
@@ -243,6 +261,29 @@ impl CacheServer {
         };
         drop(fetching);
         ended
+    }
+
+    /// Writes all of `bytes`, as fast as `bandwidth` allows.
+    async fn write(
+        &self,
+        stream: &mut (impl AsyncWrite + Unpin),
+        mut bytes: &[u8],
+        bandwidth: Option<&dyn Bandwidth>,
+    ) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let granted = match bandwidth.map(|bandwidth| bandwidth.take(bytes.len())) {
+                None => bytes.len(),
+                Some(Ok(granted)) => granted,
+                Some(Err(wait)) => {
+                    self.clock.sleep(wait).await;
+                    continue;
+                }
+            };
+            let (now, later) = bytes.split_at_checked(granted).unwrap_or((bytes, &[]));
+            stream.write_all(now).await?;
+            bytes = later;
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,8 @@
 //! Streams of clients that behave and of some that do not.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::hs_dir::testing::Service;
@@ -462,13 +464,13 @@ async fn an_upload_that_stalls_is_given_up_and_gives_way() {
 #[tokio::test]
 async fn uploads_that_stall_give_way_to_those_of_other_hops() {
     let (server, _) = server();
-    server.hs_dir.set_limits(crate::hs_dir::Limits {
-        memory: 2 * 40_000,
     let part =
         format!("POST {PUBLISH} HTTP/1.0\r\nContent-Length: 40000\r\n\r\n") + &"x".repeat(30_000);
     let most = 200_000;
     server.budget().set_most(most);
     // However small the bound of what is kept.
+    server.hs_dir.set_limits(crate::hs_dir::Limits {
+        memory: 2 * 40_000,
         descriptor: 50_000,
     });
     let mut held = Vec::new();
@@ -514,15 +516,104 @@ async fn descriptors_are_dropped_when_their_lifetimes_end() {
     task.abort();
 }
 
-/// A request to the DirPort, for whose answer there is so much room.
-async fn ask_port(server: &CacheServer, path: &str, room: Option<usize>) -> String {
-    let (mut stream, theirs) = tokio::io::duplex(1024);
+/// A limit whose bytes a test gives.
+#[derive(Debug)]
+struct Given {
+    room: usize,
+    left: AtomicUsize,
+    moved: Mutex<(usize, usize)>,
+}
+
+impl Given {
+    fn new(room: usize, left: usize) -> Arc<Self> {
+        Arc::new(Given {
+            room,
+            left: AtomicUsize::new(left),
+            moved: Mutex::default(),
+        })
+    }
+}
+
+impl Bandwidth for Given {
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn take(&self, wanted: usize) -> Result<usize, Duration> {
+        let left = self.left.load(Ordering::Relaxed);
+        let granted = wanted.min(left);
+        self.left.store(left - granted, Ordering::Relaxed);
+        match granted {
+            0 => Err(secs(1)),
+            _ => Ok(granted),
+        }
+    }
+
+    fn note(&self, read: usize, written: usize) {
+        let mut moved = self.moved.lock().unwrap();
+        *moved = (moved.0 + read, moved.1 + written);
+    }
+}
+
+/// A connection to the DirPort on which there is a request.
+async fn open_port(
+    server: &CacheServer,
+    path: &str,
+    bandwidth: Option<Arc<dyn Bandwidth>>,
+) -> (DuplexStream, tokio::task::JoinHandle<()>) {
+    let (mut stream, theirs) = tokio::io::duplex(64 << 10);
     let server = server.clone();
-    let asker = Asker::direct(PEER, room);
-    tokio::spawn(async move { server.serve(theirs, asker).await });
+    let asker = Asker::direct(PEER, bandwidth);
+    let task = tokio::spawn(async move { server.serve_direct(theirs, asker).await });
     let request = format!("GET {path} HTTP/1.0\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    answer(stream).await
+    (stream, task)
+}
+
+/// A request to the DirPort, for whose answer there is so much room.
+async fn ask_port(server: &CacheServer, path: &str, room: Option<usize>) -> String {
+    let bandwidth = room.map(|room| Given::new(room, usize::MAX) as Arc<dyn Bandwidth>);
+    answer(open_port(server, path, bandwidth).await.0).await
+}
+
+#[tokio::test]
+async fn what_a_dir_port_writes_is_taken_from_the_limit_of_all_and_counted() {
+    let (server, clock) = server();
+    server.documents.with_microdescs(|store| {
+        let text = format!("onion-key\n{}", "x".repeat(40_000));
+        store.add([1; 32], &text, now());
+    });
+    let path = weft_dir::microdesc::path(&[[1; 32]]);
+    let path = path.strip_suffix(".z").unwrap();
+    let given = Given::new(usize::MAX, 0);
+    let (mut stream, task) = open_port(&server, path, Some(given.clone())).await;
+    let mut came = 0;
+    for more in [0, 3_000, 0, 30_000] {
+        given.left.fetch_add(more, Ordering::Relaxed);
+        clock.advance(secs(1));
+        settle().await;
+        came += more;
+        assert_eq!(given.moved.lock().unwrap().1, came);
+    }
+    given.left.store(usize::MAX, Ordering::Relaxed);
+    clock.advance(secs(1));
+    let mut all = String::new();
+    stream.read_to_string(&mut all).await.unwrap();
+    assert!(all.starts_with("HTTP/1.0 200 OK\r\n") && all.len() > 40_000);
+    drop(stream);
+    task.await.unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+    assert_eq!(*given.moved.lock().unwrap(), (request.len(), all.len()));
+    // One for whom nothing is left is given up like one that does not read.
+    let given = Given::new(usize::MAX, 0);
+    let (stream, task) = open_port(&server, path, Some(given.clone())).await;
+    settle().await;
+    for _ in 0..60 {
+        clock.advance(secs(1));
+        settle().await;
+    }
+    task.await.unwrap();
+    assert_eq!(answer(stream).await, "");
 }
 
 #[tokio::test]

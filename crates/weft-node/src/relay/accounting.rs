@@ -84,7 +84,11 @@ impl Relay {
     pub(super) fn tick_accounting(&mut self, now: Instant) {
         let totals = self.controller.totals();
         let side = &mut self.accounting;
-        let moved = (totals.bytes_read, totals.bytes_written);
+        let (dir_read, dir_written) = self.dir_port.bandwidth.moved();
+        let moved = (
+            totals.bytes_read.saturating_add(dir_read),
+            totals.bytes_written.saturating_add(dir_written),
+        );
         let (read, written) = std::mem::replace(&mut side.moved, moved);
         let wall = seconds(SystemTime::now());
         let calendar: &dyn Calendar = &LocalCalendar;

@@ -312,7 +312,7 @@ impl Relay {
             circuit: at.addr.half.number(),
             by_relay: !from_client,
             // Circuits have limits of their own.
-            room: None,
+            bandwidth: None,
         };
         // An authority answers itself: it has more than a cache, and has it first.
         let serve = |theirs| match (&self.directory.authority, &self.directory.handle) {

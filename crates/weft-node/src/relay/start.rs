@@ -237,6 +237,7 @@ impl Prepared {
             DirectorySide::start(&options, authority, state, rng.random(), wake.clone())?;
         log_start(&options, &self.identity, client.is_some(), &workers);
         warn_of_risks(&options, client.is_some());
+        let dir_port = DirPortSide::new(threads.pool.clone());
         Ok(Relay {
             self_test: SelfTest::new(&options, &self.own.addresses, now),
             metrics: Metrics::new(usize::from(threads.count())),
@@ -253,7 +254,7 @@ impl Prepared {
             threads,
             workers,
             directory,
-            dir_port: DirPortSide::new(),
+            dir_port,
             network: self.network,
             own: self.own,
             apps: AppSide::new(self.apps),
