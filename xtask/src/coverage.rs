@@ -2,7 +2,7 @@
 //! its program, by networks in virtual time with chaos, by private networks, and by the corpora of fuzzing, all together.
 //!
 //! The crates of the workspace are compiled by `xtask/rustc-coverage`; dependencies are those of the tests. Lines of tests do
-//! not count, be they in files of their own or at the end of a file. A program that a test kills has counted nothing.
+//! not count, be they in files of their own or at the end of a file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -160,9 +160,9 @@ fn counting<'c>(command: &'c mut Command, folder: &Path) -> &'c mut Command {
     command.env(PROFILE, profile(folder))
 }
 
-/// Where programs write what they reach: for each four files, which processes take in turn and add to.
+/// Where programs write what they reach: all processes of one count in one file, which they map.
 fn profile(folder: &Path) -> OsString {
-    folder.join("%4m.profraw").into()
+    folder.join("%c%m.profraw").into()
 }
 
 fn profiles(folder: &Path) -> Result<Vec<PathBuf>> {
