@@ -64,6 +64,7 @@ pub use table::key::Key;
 pub use table::keys;
 pub use text::access::AccessPolicy;
 pub use text::dir_authority::DirAuthority;
+pub use text::include::TORRC;
 pub use text::ports::{OrPort, PortNumber};
 pub use text::virtual_networks::{Automap, VirtualNetworks};
 pub use text::{lexer, log_options};

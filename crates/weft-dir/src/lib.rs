@@ -35,6 +35,7 @@
     )
 )]
 
+pub mod answers;
 pub mod authority;
 pub mod bandwidth;
 pub mod cache;

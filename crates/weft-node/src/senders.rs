@@ -19,6 +19,7 @@ use weft_proxy::transports::{ExtOrMessage, LineKind};
 use weft_trust::{Role, Sender, Trust};
 
 use crate::control::{Command, EVENTS, KEYS};
+use crate::exit::dns;
 use crate::metrics::request;
 
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -155,6 +156,20 @@ fn page() -> String {
     );
     section(
         &mut page,
+        "Answers of directories",
+        "`weft-dir/src/answers.rs`.",
+        weft_dir::answers::Answer::ALL
+            .iter()
+            .map(|answer| (answer.name().to_owned(), answer.trust())),
+    );
+    section(
+        &mut page,
+        "Answers of name servers",
+        "`weft-node/src/exit/dns/mod.rs`.",
+        [("addresses, names, errors".to_owned(), dns::ANSWER)],
+    );
+    section(
+        &mut page,
         "Messages to the extended ORPort",
         "`weft-proxy/src/transports/ext_or.rs`.",
         ExtOrMessage::ALL
@@ -223,10 +238,11 @@ fn page() -> String {
     section(
         &mut page,
         "Files",
-        "`weft-datadir/src/files.rs`.",
+        "`weft-datadir/src/files.rs`; torrc: `weft-config/src/text/include.rs`. Files that options name: [Options](#options).",
         weft_datadir::files::DataFile::ALL
             .iter()
-            .map(|file| (format!("`{}`", file.name()), file.trust())),
+            .map(|file| (format!("`{}`", file.name()), file.trust()))
+            .chain([("torrc, and what it includes".to_owned(), weft_config::TORRC)]),
     );
     section(
         &mut page,

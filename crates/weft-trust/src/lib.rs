@@ -65,6 +65,8 @@ words! {
         OwnerOrController = "the operator; a controller that has authenticated",
         Node = "Weft",
         Files = "Weft; the operator, who may change or restore it",
+        Directory = "a directory that was asked: an authority, a cache, a bridge",
+        NameServer = "a name server of the exit's, for a name that a client chose",
         Directories = "directories; Weft writes what it has verified",
     }
 }
@@ -84,6 +86,8 @@ words! {
         Authority = "the DirPort of a private authority",
         ExtOrPort = "the extended ORPort",
         Pipe = "the program's standard output",
+        Fetch = "a connection or a circuit to a directory",
+        Resolver = "the exit's thread for names",
         Upstream = "a connection to a relay by way of a proxy",
         SocksPort = "a SocksPort",
         HttpTunnelPort = "an HTTPTunnelPort",
@@ -114,6 +118,7 @@ words! {
         Address = "the address that holds most",
         Request = "the request: it is refused",
         Connection = "the connection: it closes",
+        Directory = "the directory: another one is asked",
         Program = "the program: it is ended",
         File = "the file: it is not used, or moved aside",
         Start = "the node: it does not start, or keeps its old configuration",

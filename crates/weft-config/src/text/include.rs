@@ -9,6 +9,8 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use weft_trust::{Limit, Payer, Role, Sender, Trust};
+
 use crate::host::{FileKind, Host};
 use crate::report::Report;
 use crate::text::lexer::{Line, lex};
@@ -22,6 +24,22 @@ const MAX_FILES: usize = 10_000;
 
 /// How large a file may be: more is not a torrc.
 pub(crate) const MAX_FILE_SIZE: u64 = 16 << 20;
+
+/// torrc and the files that it includes: who may write them, and what bounds them.
+pub const TORRC: Trust = Trust::new(
+    Sender::OwnerOrController,
+    Role::Torrc,
+    Limit::new(
+        "{weft-config/src/text/include.rs:MAX_FILE_SIZE} bytes of a file, {weft-config/src/text/include.rs:MAX_FILES} files, \
+         {weft-config/src/text/include.rs:MAX_DEPTH} deep; {weft-config/src/report.rs:MAX_ERRORS} errors are shown",
+        Payer::Start,
+        &[
+            "a_file_that_is_too_large_is_no_torrc",
+            "files_that_include_each_other_without_end_are_an_error",
+            "fuzz/torrc",
+        ],
+    ),
+);
 
 /// Reads the lines of `text` and of what it includes. What is wrong is added to `report`.
 pub(crate) fn lex_with_includes(
@@ -356,6 +374,17 @@ mod tests {
         // And where each level doubles them.
         let twice = host(&[("loop", &format!("{text}\n{text}"))]);
         assert!(read(&text, &twice).unwrap_err().contains("10000 files"));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_no_torrc() {
+        let bytes = usize::try_from(MAX_FILE_SIZE).unwrap();
+        let lines = |bytes: usize| "#".repeat(bytes);
+        let (most, more) = (lines(bytes), lines(bytes + 1));
+        let host = host(&[("most", &most), ("more", &more)]);
+        assert_eq!(read("%include /etc/x/most", &host), Ok(Vec::new()));
+        let why = read("%include /etc/x/more", &host).unwrap_err();
+        assert!(why.contains("too large to be a torrc"), "{why}");
     }
 
     #[test]

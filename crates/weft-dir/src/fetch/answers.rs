@@ -6,6 +6,7 @@ use rand::Rng;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 
 use super::{Audience, Fetcher, News, Underway, Waiting};
+use crate::answers::Answer;
 use crate::authority::signers;
 use crate::command::{DirectoryOptions, Severity};
 use crate::consdiff::{self, ConsensusDigest};
@@ -66,9 +67,10 @@ impl Fetcher {
             return Vec::new();
         };
         let what = match underway {
-            Underway::Consensus => "consensus",
-            Underway::Certs => "authority certificates",
-        };
+            Underway::Consensus => Answer::Consensus,
+            Underway::Certs => Answer::Certificates,
+        }
+        .name();
         let mut news = Vec::new();
         let progress = match result {
             Err(error) => {

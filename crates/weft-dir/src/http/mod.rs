@@ -22,12 +22,21 @@ pub use compress::{Compression, best_effort_memory, compress, decode};
 pub use error::HttpError;
 pub use message::{Head, Request, Response, head_may_end, http_date, parse_date, parse_head};
 
+/// Bytes of status line and headers, at most (C tor `MAX_HEADERS_SIZE`).
+const MAX_HEAD: usize = 50_000;
+/// Bytes of a body as sent, at most (C tor `MAX_DIR_DL_SIZE`).
+const MAX_BODY: usize = 16_777_215;
+/// Bytes of a body once decompressed, at most.
+const MAX_DECOMPRESSED: usize = 32 << 20;
+/// Time for a whole answer, at most.
+const TOTAL: Duration = Duration::from_secs(1800);
+
 /// What a response may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of status line and headers (C tor `MAX_HEADERS_SIZE`).
+    /// Bytes of status line and headers.
     pub head: usize,
-    /// Bytes of the body as sent (C tor `MAX_DIR_DL_SIZE`).
+    /// Bytes of the body as sent.
     pub body: usize,
     /// Bytes of the body once decompressed.
     pub decompressed: usize,
@@ -43,12 +52,12 @@ impl Limits {
     /// C tor's limits, with this one for silence.
     pub fn with_stall(stall: Duration) -> Self {
         Self {
-            head: 50_000,
-            body: (1 << 24) - 1,
-            decompressed: 32 << 20,
+            head: MAX_HEAD,
+            body: MAX_BODY,
+            decompressed: MAX_DECOMPRESSED,
             connect: Duration::from_secs(60).min(stall),
             stall,
-            total: Duration::from_secs(1800),
+            total: TOTAL,
         }
     }
 }

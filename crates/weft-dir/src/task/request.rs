@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
 
+use crate::answers::Answer;
 use crate::descriptors::{DescriptorDigest, DocumentKind};
 use crate::http::{HttpError, Response};
 use crate::microdesc::Batch;
@@ -26,9 +27,25 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
+    /// What is answered.
+    fn answers(&self) -> &'static [Answer] {
+        match self {
+            Self::Fetch => &[Answer::Consensus, Answer::Certificates],
+            Self::FetchNs => &[Answer::Consensus],
+            Self::Upload(_) => &[Answer::Uploaded],
+            Self::Microdescs(_) => &[Answer::Microdescriptors],
+            Self::Descriptors(DocumentKind::Descriptor, _) => &[Answer::Descriptors],
+            Self::Descriptors(DocumentKind::ExtraInfo, _) => &[Answer::ExtraInfo],
+            Self::Held(_) => &[Answer::OwnDescriptor],
+        }
+    }
+
     /// Whether this is about our descriptor, which an authority has to be asked; everything else directories have, too.
     pub(super) fn is_of_authority(&self) -> bool {
-        matches!(self, Self::Upload(_) | Self::Held(_))
+        let [answer] = self.answers() else {
+            return false;
+        };
+        matches!(answer, Answer::Uploaded | Answer::OwnDescriptor)
     }
 }
 

@@ -29,6 +29,8 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use weft_cell::stream_msg::is_host_name;
 use weft_exit::{DnsAnswer, DnsError, Found, MAX_ASKING, Query, QueryKind, QueryPurpose};
+#[cfg(test)]
+use weft_trust::{Limit, Payer, Role, Sender, Trust};
 
 use resolv_conf::ResolvConf;
 
@@ -45,6 +47,23 @@ const SOCKETS_PER_QUERY: usize = 4;
 const FILES_SHARE: usize = 4;
 /// The bounds of the number of queries at once.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 16..=4096;
+/// The answer of a name server, and what bounds it.
+#[cfg(test)]
+pub(crate) const ANSWER: Trust = Trust::new(
+    Sender::NameServer,
+    Role::Resolver,
+    Limit::new(
+        "{weft-node/src/exit/dns/mod.rs:MAX_ADDRESSES} addresses; a name that no host can have is none; identifier, port, and the          question's case have to fit; {weft-exit/src/exits.rs:MAX_ASKING} names at once. What it says is of use to streams to exits alone, whose          policy it passes before anything is opened",
+        Payer::Stream,
+        &[
+            "forged_answers_are_ignored",
+            "a_silent_server_times_out_and_delays_no_other_query",
+            "a_flood_is_answered_a_few_at_a_time",
+            "a_host_name_that_could_be_misread_is_refused",
+        ],
+    ),
+);
+
 /// Addresses of one answer that are used, at most.
 const MAX_ADDRESSES: usize = 64;
 
