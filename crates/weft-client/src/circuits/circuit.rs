@@ -128,6 +128,11 @@ impl<G> Circuit<G> {
         matches!(self.stage, Stage::Building(_))
     }
 
+    /// Whether building it shows how long three hops take. A controller may make one longer that was open before.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.hops.len() == 3 && self.took.is_none()
+    }
+
     /// Whether it stands for a conflux set or a tunnel.
     pub(crate) fn is_set(&self) -> bool {
         self.purpose.is_set()

@@ -228,12 +228,12 @@ impl<C: Chooser> Client<C> {
         let Some(circuit) = self.circuits.get_mut(&id) else {
             return;
         };
+        let measured = circuit.purpose == CircuitPurpose::Measure;
+        let timed = (measured || circuit.purpose.is_for_streams()) && circuit.is_timed();
         let took = circuit.began.map(|began| now.since(began));
         circuit.took = circuit.took.or(took);
         // A circuit that a controller made longer was open before.
         circuit.stage = Stage::Waiting;
-        let measured = circuit.purpose == CircuitPurpose::Measure;
-        let timed = (measured || circuit.purpose.is_for_streams()) && circuit.hops.len() == 3;
         let guard = circuit.guard.clone();
         if let Some(took) = took.filter(|_| timed) {
             let in_time = !measured;

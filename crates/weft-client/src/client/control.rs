@@ -82,6 +82,8 @@ impl<C: Chooser> Client<C> {
         circuit.hops.extend(hops.iter().map(Hop::from));
         circuit.exit = Some(last);
         if !circuit.is_building() {
+            circuit.began = Some(now.mono);
+            circuit.relaxed = false;
             self.extend_further(id, now);
         }
         Ok(())

@@ -80,7 +80,7 @@ impl<C: Chooser> Client<C> {
         let Some(circuit) = self.circuits.get(&id) else {
             return;
         };
-        let counted = circuit.purpose.is_for_streams() && circuit.hops.len() == 3;
+        let counted = circuit.purpose.is_for_streams() && circuit.is_timed();
         if counted && !circuit.relaxed {
             let first_hop = false;
             self.chooser.built(BuildNews::TimedOut { first_hop }, now);
@@ -98,7 +98,7 @@ impl<C: Chooser> Client<C> {
             return;
         };
         let is_late = circuit.purpose.is_for_streams()
-            && circuit.hops.len() == 3
+            && circuit.is_timed()
             && circuit.is_building()
             && circuit
                 .began
@@ -129,7 +129,7 @@ impl<C: Chooser> Client<C> {
             return;
         };
         let first_hop = circuit.built > 0;
-        let counted = circuit.purpose.is_for_streams() && circuit.hops.len() == 3;
+        let counted = circuit.purpose.is_for_streams() && circuit.is_timed();
         if relaxed {
             let line = format!("No circuits are opened. Relaxing timeout for {id}.");
             self.log(Line::info(line));

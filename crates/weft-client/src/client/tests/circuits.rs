@@ -335,3 +335,48 @@ fn a_controller_makes_extends_and_closes_circuits() {
         Err(ControlError::NoCircuit(id.0))
     );
 }
+
+/// The time of the new hop runs from its EXTEND, not from the CREATE of the first; and it is no measure of three hops.
+#[test]
+fn a_circuit_that_a_controller_extends_late_has_time_for_it() {
+    for (purpose, answers) in [
+        (CircuitPurpose::Controller, true),
+        (CircuitPurpose::Controller, false),
+        (CircuitPurpose::General, true),
+        (CircuitPurpose::General, false),
+    ] {
+        let mut world = World::new(1, 2, "accept 80,443");
+        world.client.chooser().measure = true;
+        world.ready();
+        let names = [2, 3, 11].map(|number| RelayName::Rsa(rsa(number)));
+        let now = world.now;
+        let id = world.client.new_circuit(&names[..2], purpose, now).unwrap();
+        world.run();
+        world.wait(300);
+        let is_measure = |news: &&BuildNews| !matches!(news, BuildNews::Alive);
+        let measures = |world: &World| {
+            let built = world.client.chooser_ref().built.iter();
+            built.filter(is_measure).count()
+        };
+        let counted = measures(&world);
+        world.relay(11).manner = if answers {
+            Manner::Good
+        } else {
+            Manner::Silent
+        };
+        let now = world.now;
+        world.client.extend_circuit(id, &names[2..], now).unwrap();
+        world.run();
+        assert_eq!(measures(&world), counted);
+        world.wait(30);
+        let mut list = world.list().into_iter();
+        let info = list.find(|info| info.id == id).unwrap();
+        assert_eq!((info.purpose, info.built == 3), (purpose, answers));
+        world.wait(120);
+        let is_there = world.list().iter().any(|info| info.id == id);
+        assert_eq!(is_there, answers);
+        let late = |news: &BuildNews| matches!(news, BuildNews::TimedOut { .. });
+        let built = &world.client.chooser_ref().built;
+        assert!(!built.iter().any(late), "{built:?}");
+    }
+}
