@@ -208,6 +208,7 @@ impl<C: Chooser> Client<C> {
         }
         stream.requested = (Host::new(host), port.unwrap_or(stream.port()));
         stream.rewritten = None;
+        stream.refused_by.clear();
         Ok(())
     }
 

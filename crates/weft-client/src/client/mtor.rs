@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use rand::RngExt as _;
+use weft_cell::identity::RsaIdentity;
 use weft_config::options::MultipathEntry;
 use weft_core::address::ConnectionId;
 use weft_core::origin::{OriginCommand, OriginId};
@@ -68,7 +69,7 @@ impl<C: Chooser> Client<C> {
         let Some(stream) = self.streams.get(&id).filter(|one| self.wants_tunnel(one)) else {
             return false;
         };
-        let target = stream.target();
+        let (target, avoided) = (stream.target(), self.avoided(stream));
         let is_late = now.since(stream.created) >= self.tunnel_patience();
         let tunnels = self.circuits.values();
         let best = tunnels
@@ -89,7 +90,7 @@ impl<C: Chooser> Client<C> {
         if is_late {
             return false;
         }
-        let Some(tunnel) = pending.or_else(|| self.begin_tunnel(target, now)) else {
+        let Some(tunnel) = pending.or_else(|| self.begin_tunnel(target, avoided, now)) else {
             return false;
         };
         if let (Some(set), Some(stream)) = (self.sets.get_mut(&tunnel), self.streams.get(&id))
@@ -108,7 +109,10 @@ impl<C: Chooser> Client<C> {
         let mut legs = set.legs.iter().filter_map(|leg| self.circuits.get(leg));
         let isolation = stream.listener.isolation;
         legs.next().is_some_and(|leg| {
-            leg.allows(stream.target()) && mtor.reserved.allows(isolation, &stream.fields)
+            let exit = leg.exit.as_ref();
+            leg.allows(stream.target())
+                && exit.is_some_and(|exit| self.may_ask(&exit.rsa, stream))
+                && mtor.reserved.allows(isolation, &stream.fields)
         })
     }
 
@@ -131,7 +135,8 @@ impl<C: Chooser> Client<C> {
             !set.is_conflux() && !set.unusable && usable
         };
         if !self.sets.iter().any(is_there) {
-            self.begin_tunnel(Some(target), now);
+            let avoided = self.refusing.iter().copied().collect();
+            self.begin_tunnel(Some(target), avoided, now);
         }
     }
 
@@ -141,7 +146,12 @@ impl<C: Chooser> Client<C> {
     }
 
     /// Begins a tunnel to an exit that allows this. `None`: there is none, or no path.
-    fn begin_tunnel(&mut self, target: Option<TargetPort>, now: Now) -> Option<OriginId> {
+    fn begin_tunnel(
+        &mut self,
+        target: Option<TargetPort>,
+        avoided: Vec<RsaIdentity>,
+        now: Now,
+    ) -> Option<OriginId> {
         let paused = self.no_tunnels_until.is_some_and(|until| now.mono < until);
         if paused || self.are_legs_paused(now) {
             return None;
@@ -151,7 +161,7 @@ impl<C: Chooser> Client<C> {
             exit: ExitWanted {
                 ports: target.into_iter().collect(),
                 stable,
-                avoid: self.refusing.iter().copied().collect(),
+                avoid: avoided,
                 exit: None,
             },
             ..self.leg_wanted()

@@ -67,6 +67,14 @@ impl<C: Chooser> Client<C> {
             EndedBy::Exit => StreamEnd::Remote(ended.reason),
             _ => StreamEnd::Local(ended.reason),
         };
+        if let (StreamState::Asked(circuit), EndedBy::Exit, true) =
+            (stream.state, ended.by, ended.waiting)
+        {
+            self.note_refusal(circuit, ended.reason, now);
+        }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return;
+        };
         if !ended.waiting {
             match (stream.state, ended.by) {
                 // Nobody waits for an answer any more.
@@ -101,6 +109,22 @@ impl<C: Chooser> Client<C> {
         }
     }
 
+    /// The exit of a circuit ended a stream instead of opening it: most reasons show that it has read what was sent
+    /// (path-spec 7.2; C tor's `connection_ap_process_end_not_open`).
+    fn note_refusal(&mut self, circuit: OriginId, reason: EndReason, now: Now) {
+        match reason {
+            // What a guard has changed on the way may be the cause.
+            EndReason::TORPROTOCOL | EndReason::DESTROY => {
+                if let Some(circuit) = self.circuits.get_mut(&circuit) {
+                    circuit.unusable = true;
+                }
+            }
+            // Exits sent it where the network was at fault.
+            EndReason::INTERNAL => {}
+            _ => self.note_answer(circuit, now),
+        }
+    }
+
     /// The exit refused a stream: returns whether another may be tried (C tor's
     /// `connection_edge_process_end_not_open`).
     fn may_try_again(&mut self, id: ConnectionId, ended: StreamEnded) -> bool {
@@ -128,12 +152,12 @@ impl<C: Chooser> Client<C> {
                 }
                 let literal = stream.address();
                 if let Some(circuit) = circuit {
-                    // An exit that refuses without a reason, or an address that it was given,
-                    // allows less than its descriptor did.
-                    let exit = circuit.exit.as_ref().map(|exit| exit.rsa);
-                    let more_restrictive = ended.addr.is_none() || literal.is_some();
-                    if more_restrictive && let Some(exit) = exit {
-                        self.refusing.insert(exit);
+                    // An exit that names no address allows less than its summary, which has no
+                    // addresses: one that is refused says nothing about others.
+                    match circuit.exit.as_ref().map(|exit| exit.rsa) {
+                        Some(exit) if ended.addr.is_none() => _ = self.refusing.insert(exit),
+                        Some(exit) => stream.refused_by.push(exit),
+                        None => {}
                     }
                     circuit.refused.extend(ended.addr.or(literal));
                 }
@@ -162,12 +186,13 @@ impl<C: Chooser> Client<C> {
                 true
             }
             EndReason::HIBERNATING | EndReason::RESOURCELIMIT => {
-                let exit = circuit.and_then(|circuit| circuit.exit.as_ref());
-                match exit.map(|exit| exit.rsa) {
-                    // All exits may be full; then no exit is left.
-                    Some(exit) => self.refusing.insert(exit),
-                    None => false,
-                }
+                let Some(exit) = circuit.and_then(|circuit| circuit.exit.as_ref()) else {
+                    return false;
+                };
+                // All exits may be full; then no exit is left.
+                self.refusing.insert(exit.rsa);
+                stream.failed += 1;
+                stream.failed < MAX_POLICY_ATTEMPTS && !stream.is_tied()
             }
             _ => false,
         }

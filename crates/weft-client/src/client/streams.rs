@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use weft_cell::identity::RsaIdentity;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::{AnswerKind, Resolved, TTL_ABSENT};
 use weft_core::address::ConnectionId;
@@ -112,13 +113,27 @@ impl<C: Chooser> Client<C> {
         ExitWanted {
             ports: stream.target().into_iter().collect(),
             stable: self.wants_stable(stream),
-            avoid: self.refusing.iter().copied().collect(),
+            avoid: self.avoided(stream),
             exit: match stream.exit() {
                 ExitChoice::Any => None,
                 ExitChoice::Only(name) => Some(name.clone()),
                 ExitChoice::Tracked(exit) => Some(RelayName::Rsa(*exit)),
             },
         }
+    }
+
+    /// The exits that a stream is not sent to.
+    pub(super) fn avoided(&self, stream: &Stream) -> Vec<RsaIdentity> {
+        self.refusing
+            .iter()
+            .chain(&stream.refused_by)
+            .copied()
+            .collect()
+    }
+
+    /// Whether an exit is none of those.
+    pub(super) fn may_ask(&self, exit: &RsaIdentity, stream: &Stream) -> bool {
+        !self.refusing.contains(exit) && !stream.refused_by.contains(exit)
     }
 
     /// Whether a stream is expected to live long.
@@ -189,7 +204,7 @@ impl<C: Chooser> Client<C> {
         let right_exit = match stream.exit() {
             ExitChoice::Only(wanted) => is_called(exit, wanted),
             ExitChoice::Tracked(wanted) => exit.rsa == *wanted,
-            ExitChoice::Any => !self.refusing.contains(&exit.rsa),
+            ExitChoice::Any => self.may_ask(&exit.rsa, stream),
         };
         let refused = stream
             .address()
@@ -278,7 +293,7 @@ impl<C: Chooser> Client<C> {
     }
 
     /// The exit answered on a circuit.
-    fn note_answer(&mut self, circuit: OriginId, now: Now) {
+    pub(super) fn note_answer(&mut self, circuit: OriginId, now: Now) {
         self.note_use(circuit, Outcome::UseSucceeded, now);
     }
 

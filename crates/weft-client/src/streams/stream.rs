@@ -63,6 +63,8 @@ pub(crate) struct Stream {
     pub(crate) silent: u32,
     /// How often an exit failed or a circuit died.
     pub(crate) failed: u32,
+    /// Exits that refused its address.
+    pub(crate) refused_by: Vec<RsaIdentity>,
     /// Where its circuit is a conflux set: the set's first leg when it was attached.
     pub(crate) leg: Option<OriginId>,
     /// A lookup of a controller: its answer is an [`Output::LookedUp`](crate::Output::LookedUp).
@@ -103,6 +105,7 @@ impl Stream {
             asked: now,
             silent: 0,
             failed: 0,
+            refused_by: Vec::new(),
             leg: None,
             for_controller: false,
         }

@@ -7,6 +7,7 @@ mod conflux;
 mod liveness;
 mod mtor;
 mod probing;
+mod retries;
 mod rules;
 mod selecting;
 mod streams;
