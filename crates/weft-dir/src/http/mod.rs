@@ -70,11 +70,7 @@ pub async fn fetch(
     limits: Limits,
     clock: &dyn Clock,
 ) -> Result<Response, HttpError> {
-    let total = HttpError::Timeout {
-        waiting: "the answer is still not complete",
-        after: limits.total,
-    };
-    within(clock, limits.total, total, async {
+    within(clock, limits.total, too_slow(limits), async {
         let late = HttpError::Timeout {
             waiting: "no connection",
             after: limits.connect,
@@ -145,6 +141,14 @@ async fn ask_proxy(stream: &mut TcpStream, mut request: weft_proxy::Request) -> 
     }
 }
 
+/// The answer comes, and not in time.
+fn too_slow(limits: Limits) -> HttpError {
+    HttpError::Timeout {
+        waiting: "the answer is still not complete",
+        after: limits.total,
+    }
+}
+
 /// Sends `request` to `host`, if that has an address, over `stream` and reads the answer.
 pub async fn exchange(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin + Send),
@@ -154,7 +158,8 @@ pub async fn exchange(
     clock: &dyn Clock,
 ) -> Result<Response, HttpError> {
     let bytes = request.encode(host, None);
-    converse(stream, &bytes, limits, clock).await
+    let answer = converse(stream, &bytes, limits, clock);
+    within(clock, limits.total, too_slow(limits), answer).await
 }
 
 /// Sends a request and reads the answer.

@@ -266,6 +266,34 @@ async fn a_silent_directory_is_given_up() {
     ));
 }
 
+/// It would hold the one request for a consensus that a client makes at a time.
+#[tokio::test]
+async fn a_directory_that_sends_a_byte_now_and_then_is_given_up() {
+    let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+    let limits = Limits::with_stall(Duration::from_secs(300));
+    let (mut ours, mut theirs) = tokio::io::duplex(1 << 16);
+    let task = tokio::spawn({
+        let clock = clock.clone();
+        async move { exchange(&mut ours, Some(HOST), &get("/tor/x"), limits, &*clock).await }
+    });
+    let mut request = [0; 16];
+    theirs.read_exact(&mut request).await.unwrap();
+    let mut answer = b"HTTP/1.0 200 OK\r\n\r\n".iter().chain([&b'x'; 1000]);
+    let began = clock.monotonic();
+    while !task.is_finished() {
+        let passed = clock.monotonic() - began;
+        assert!(passed <= limits.total + limits.stall, "{passed:?}");
+        // It may have closed the stream just now.
+        let _ = theirs.write_all(&[*answer.next().unwrap()]).await;
+        clock.advance(Duration::from_secs(10));
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let late = task.await.unwrap();
+    assert!(matches!(late, Err(HttpError::Timeout { after, .. }) if after == limits.total));
+}
+
 #[tokio::test]
 async fn a_proxy_for_documents_gets_whole_addresses_and_no_other_proxy_is_asked() {
     let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
