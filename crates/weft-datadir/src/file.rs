@@ -14,6 +14,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::unistd::{Uid, User, getegid, geteuid};
 use zeroize::Zeroizing;
@@ -40,6 +41,11 @@ impl FileError {
         }
     }
 }
+
+/// How long a pipe may have no reader: who starts this process may open it a little later.
+const READER_WITHIN: Duration = Duration::from_millis(500);
+/// The pause between two looks.
+const READER_PAUSE: Duration = Duration::from_millis(10);
 
 /// [`FileError::doing`] of a directory that is made.
 pub(crate) const CREATE_DIRECTORY: &str = "create directory";
@@ -346,7 +352,7 @@ impl Staged {
     /// Has `fill` write a file next to `path` and waits until the disk has it. Mode or owner that
     /// the system does not let this process set are an error.
     ///
-    /// A device or pipe at `path` is never replaced. It holds nothing, and is written at once.
+    /// A device or pipe at `path`, or where a link there leads, is never replaced. It holds nothing, and is written at once.
     pub fn add_with(
         &mut self,
         path: &Path,
@@ -359,9 +365,10 @@ impl Staged {
             Ok(meta) if meta.is_dir() => {
                 return Err(failed(io::Error::from(io::ErrorKind::IsADirectory)));
             }
-            Ok(meta) if !meta.is_file() && !meta.is_symlink() => {
-                let opened = OpenOptions::new().write(true).open(path);
-                return opened.and_then(|file| fill(&file)).map_err(failed);
+            Ok(meta) if holds_nothing(path, &meta) => {
+                return open_special(path)
+                    .and_then(|file| fill(&file))
+                    .map_err(failed);
             }
             Ok(_) => true,
             Err(e) if e.kind() == io::ErrorKind::NotFound => false,
@@ -428,6 +435,37 @@ impl Staged {
         });
         self.files.clear();
         synced
+    }
+}
+
+/// Whether a device or pipe is at `path`, of which this is the metadata, or where it leads.
+fn holds_nothing(path: &Path, meta: &fs::Metadata) -> bool {
+    let is_special = |meta: &fs::Metadata| !meta.is_file() && !meta.is_dir();
+    match meta.is_symlink() {
+        // A link that leads nowhere is replaced.
+        true => fs::metadata(path).is_ok_and(|meta| is_special(&meta)),
+        false => is_special(meta),
+    }
+}
+
+/// Opens a device or pipe. A pipe's reader may be about to open it, but is not waited for longer than that: the main thread
+/// writes here.
+fn open_special(path: &Path) -> io::Result<File> {
+    let began = Instant::now();
+    loop {
+        let opened = OpenOptions::new()
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path);
+        match opened {
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+                if began.elapsed() >= READER_WITHIN {
+                    return Err(io::Error::other("nobody reads it"));
+                }
+                std::thread::sleep(READER_PAUSE);
+            }
+            opened => return opened,
+        }
     }
 }
 
@@ -651,6 +689,40 @@ mod tests {
         for device in ["/dev/full", "/dev/null"] {
             assert!(!fs::symlink_metadata(device).unwrap().is_file());
         }
+    }
+
+    /// Nobody reads a pipe any more whose reader has ended: a write that waits for another would wait for ever.
+    #[test]
+    fn a_pipe_without_a_reader_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = replace(&pipe, b"x").unwrap_err().to_string();
+        assert!(error.ends_with("pipe: nobody reads it"), "{error}");
+        let reader = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&pipe);
+        let mut reader = reader.unwrap();
+        replace(&pipe, b"x").unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "x");
+    }
+
+    #[test]
+    fn a_link_to_a_device_or_pipe_is_written_through_and_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        replace(&link, b"x").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        // Others are replaced, as ever.
+        let other = dir.path().join("other");
+        std::os::unix::fs::symlink(dir.path().join("nowhere"), &other).unwrap();
+        replace(&other, b"x").unwrap();
+        assert!(fs::symlink_metadata(&other).unwrap().is_file());
     }
 
     #[test]
