@@ -1,6 +1,7 @@
 //! `--dump-config`: settings written as a torrc that gives the same settings (C tor:
 //! src/lib/confmgt/confmgt.c, `config_dump`).
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::settings::Settings;
@@ -27,6 +28,13 @@ pub fn dump(settings: &Settings, defaults: &Settings, kind: DumpKind) -> String 
         }
         match value {
             Value::Lines(lines) => {
+                // Those of the defaults torrc would come back.
+                if let (Value::Lines(cleared), true) = (default, lines.is_empty()) {
+                    let names: BTreeSet<_> = cleared.iter().map(|line| line.name).collect();
+                    for name in names.into_iter().filter(|name| !is_session(name)) {
+                        let _ = writeln!(text, "/{name}");
+                    }
+                }
                 for line in lines {
                     write_line(&mut text, line.name, &line.value);
                 }
@@ -47,9 +55,13 @@ pub fn dump(settings: &Settings, defaults: &Settings, kind: DumpKind) -> String 
     text
 }
 
+/// Names with two underscores are between a controller and the node.
+fn is_session(name: &str) -> bool {
+    name.starts_with("__")
+}
+
 fn write_line(text: &mut String, name: &str, value: &str) {
-    // Names with two underscores are between a controller and the node.
-    if name.starts_with("__") {
+    if is_session(name) {
         return;
     }
     let space = if value.is_empty() { "" } else { " " };

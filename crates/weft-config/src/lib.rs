@@ -53,7 +53,7 @@ pub use load::command_line::{
 pub use load::flags;
 pub use load::identities::load_all;
 pub use load::reload::{change, reload, reload_text};
-pub use load::torrc::{Loaded, defaults_torrc_path, load, load_text, torrc_path};
+pub use load::torrc::{Loaded, defaults_torrc_path, load, load_text, read_defaults, torrc_path};
 pub use options::Options;
 pub use options::authority::{AuthorityOptions, GrantedFlag};
 pub use options::directory::default_directory_lines;

@@ -460,6 +460,39 @@ fn dumps_are_c_tors() {
     );
 }
 
+/// A controller may set what the defaults torrc has otherwise, or clear it.
+#[test]
+fn what_is_saved_beside_a_defaults_torrc_is_read_back() {
+    let defaults = "SocksPort 9050\nSocksPort 9150\nControlSocket /run/c\nSafeLogging 0\nSafeSocks 1\n\
+                    CookieAuthentication 1\nMapAddress a b\n";
+    let host = MemoryHost::new().with_file("/defaults", defaults);
+    let read = |torrc: &str| {
+        let host = host.clone().with_file("/torrc", torrc);
+        let words = ["--defaults-torrc", "/defaults", "-f", "/torrc"];
+        let line = CommandLine::parse(words.map(OsString::from)).unwrap();
+        let loaded = load(&line, &host).unwrap();
+        let defaults = read_defaults(&line, &host, false);
+        assert_eq!(defaults, loaded.defaults);
+        (loaded.options, defaults)
+    };
+    let (before, defaults) = read("Nickname a\n");
+    let pairs = [
+        ("SafeLogging", Some("1")),
+        ("SafeSocks", Some("0")),
+        ("CookieAuthentication", Some("0")),
+        ("SocksPort", None),
+        ("ControlSocket", None),
+        ("MapAddress", Some("c d")),
+    ];
+    let pairs = pairs.map(|(key, value)| (key.to_owned(), value.map(str::to_owned)));
+    let (changed, _) = change(&before, &pairs, false, false, &host).unwrap();
+    let settings = changed.options.settings;
+    let saved = dump(&settings, &defaults, DumpKind::Short);
+    let (after, _) = read(&saved);
+    assert_eq!(after.settings, settings, "{saved}");
+    assert!(!saved.contains("9050"), "{saved}");
+}
+
 #[test]
 fn a_text_that_was_cleared_stays_so() {
     let settings = settings_of("SafeLogging\n");

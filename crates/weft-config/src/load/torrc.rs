@@ -97,6 +97,18 @@ pub fn defaults_torrc_path(command_line: &CommandLine, host: &dyn Host) -> PathB
     named.map_or_else(|| host.defaults_torrc(), |path| expand(path, host))
 }
 
+/// What would be in force by the defaults torrc alone, as that is now: SAVECONF leaves it out. One that cannot be read
+/// sets nothing.
+#[must_use]
+pub fn read_defaults(command_line: &CommandLine, host: &dyn Host, testing: bool) -> Settings {
+    let mut report = Report::default();
+    let (name, text) = defaults_text(command_line, host, &mut report);
+    let lines = lex_with_includes(&text, &name, host, &mut report);
+    let mut settings = Settings::new(testing);
+    settings.assign(&lines, false, &mut report);
+    settings
+}
+
 /// A configuration whose options are set and not yet held against each other.
 pub(crate) struct Assigned {
     pub(crate) settings: Settings,

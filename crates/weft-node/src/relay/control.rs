@@ -128,8 +128,7 @@ impl Relay {
         }
         if self.control.running.is_none() {
             let options = Arc::new(self.options.clone());
-            let testing = self.options.settings.flag(keys::TestingTorNetwork);
-            let defaults = Arc::new(Settings::new(testing));
+            let defaults = Arc::new(self.defaults());
             let view = self.node_view(options.clone(), defaults.clone());
             let access = self.client.as_ref().map(ClientSide::access);
             let directory = self.directory.handle.as_ref();
@@ -308,6 +307,14 @@ impl Relay {
         let number = self.process.membership.number();
         let command_line = self.context.command_line.identity(number);
         weft_config::torrc_path(&command_line, &self.context.host)
+    }
+
+    /// What is in force by the defaults torrc alone.
+    fn defaults(&self) -> Settings {
+        let number = self.process.membership.number();
+        let command_line = self.context.command_line.identity(number);
+        let testing = self.options.settings.flag(keys::TestingTorNetwork);
+        weft_config::read_defaults(&command_line, &self.context.host, testing)
     }
 
     fn defaults_torrc(&self) -> PathBuf {
@@ -561,9 +568,7 @@ impl Relay {
         if torrc.includes_others() && !force {
             return Err(failed("it includes others".to_owned()));
         }
-        let testing = self.options.settings.flag(keys::TestingTorNetwork);
-        let defaults = Settings::new(testing);
-        let options = dump(&self.options.settings, &defaults, DumpKind::Short);
+        let options = dump(&self.options.settings, &self.defaults(), DumpKind::Short);
         torrc
             .replace(&options)
             .map_err(|error| failed(error.to_string()))
@@ -615,6 +620,7 @@ impl Relay {
     /// The configuration has changed.
     pub(super) fn reload_control(&mut self) {
         let options = Arc::new(self.options.clone());
+        let defaults = Arc::new(self.defaults());
         let Some(running) = &mut self.control.running else {
             // The first port.
             if let Err(error) = self.start_control() {
@@ -627,7 +633,7 @@ impl Relay {
             running.ends.access.send_replace(access);
         }
         running.options = options.clone();
-        let defaults = running.defaults.clone();
+        running.defaults = defaults.clone();
         let view = self.node_view(options, defaults);
         if let Some(running) = &self.control.running {
             running.ends.view.send_replace(Arc::new(view));
