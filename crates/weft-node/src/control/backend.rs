@@ -298,9 +298,10 @@ pub(crate) trait Backend: Clone + Send + Sync + 'static {
         change: ConfigCommand,
     ) -> impl Future<Output = Result<(), CommandError>> + Send;
 
-    fn signal(&self, signal: Signal);
+    /// Waits while the main thread has too many requests.
+    fn signal(&self, signal: Signal) -> impl Future<Output = ()> + Send;
 
     /// Makes what is no event by default one: log lines of a severity, `INFO` or `DEBUG`, or what is measured for
     /// `CONN_BW` or `CELL_STATS`.
-    fn enable_events(&self, kind: &'static str);
+    fn enable_events(&self, kind: &'static str) -> impl Future<Output = ()> + Send;
 }

@@ -99,12 +99,13 @@ const STRANGER: Limit = Limit::new(
     ],
 );
 const ANSWERED: Limit = Limit::new(
-    "{weft-node/src/control/reader.rs:MAX_COMMAND} bytes of a command; one at a time, the next after its answer is sent. \
-     **None for the answer**: it has each document as often as the command names it",
+    "{weft-node/src/control/reader.rs:MAX_COMMAND} bytes of a command; one at a time, the next after its answer is sent; \
+     {weft-node/src/control/reply.rs:MAX_ANSWER} bytes of an answer",
     Payer::Asker,
     &[
         "endless_input_is_an_error",
         "getinfo_returns_values_or_a_552",
+        "an_answer_that_is_too_long_is_an_error",
     ],
 );
 const CONFIGURED: Limit = Limit::new(

@@ -285,11 +285,11 @@ impl Backend for Fake {
         Ok(())
     }
 
-    fn enable_events(&self, kind: &'static str) {
+    async fn enable_events(&self, kind: &'static str) {
         self.record(kind);
     }
 
-    fn signal(&self, signal: Signal) {
+    async fn signal(&self, signal: Signal) {
         self.record(signal);
         let _ = self.events.send(Event::Signal(signal.name()));
     }

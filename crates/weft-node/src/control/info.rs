@@ -44,6 +44,9 @@ pub(super) async fn get<B: Backend>(
             }
             Answer::Failed(why) => return Reply::line(551, why),
         }
+        if let Some(refusal) = found.if_too_long() {
+            return refusal;
+        }
     }
     if !unknown.is_empty() {
         return unknown;

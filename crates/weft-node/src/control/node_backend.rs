@@ -517,14 +517,14 @@ impl Backend for NodeBackend {
         answer.await.map_err(|_| ended())?
     }
 
-    fn signal(&self, signal: Signal) {
-        // Signals beyond the channel's bound are dropped.
-        let _ = self.requests.try_send(MainRequest::Signal(signal));
+    async fn signal(&self, signal: Signal) {
+        // Without a main thread the node ends.
+        let _ = self.requests.send(MainRequest::Signal(signal)).await;
         self.main.notify();
     }
 
-    fn enable_events(&self, kind: &'static str) {
-        let _ = self.requests.try_send(MainRequest::Events(kind));
+    async fn enable_events(&self, kind: &'static str) {
+        let _ = self.requests.send(MainRequest::Events(kind)).await;
         self.main.notify();
     }
 }

@@ -2,6 +2,10 @@
 
 use std::fmt::Write as _;
 
+/// The longest answer to GETINFO or GETCONF, in bytes. A controller may name the same thing any number of times; all
+/// documents that there are have some tens of megabytes.
+const MAX_ANSWER: usize = 64 << 20;
+
 /// The lines of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reply {
@@ -9,6 +13,8 @@ pub(crate) struct Reply {
     lines: Vec<(u16, String, Option<String>)>,
     /// Close the connection after the reply.
     pub close: bool,
+    /// Bytes of them.
+    length: usize,
 }
 
 impl Reply {
@@ -32,14 +38,25 @@ impl Reply {
     }
 
     pub(super) fn add(&mut self, code: u16, text: impl Into<String>) {
-        self.lines.push((code, text.into(), None));
+        self.push(code, text.into(), None);
+    }
+
+    fn push(&mut self, code: u16, text: String, data: Option<String>) {
+        let length = text.len() + data.as_ref().map_or(0, String::len);
+        self.length = self.length.saturating_add(length);
+        self.lines.push((code, text, data));
+    }
+
+    /// What is sent instead of an answer that has become too long.
+    pub(super) fn if_too_long(&self) -> Option<Self> {
+        let text = format!("The answer has more than {MAX_ANSWER} bytes: ask for less at once");
+        (self.length > MAX_ANSWER).then(|| Self::line(551, text))
     }
 
     /// Adds a line `key=value`; a value of several lines becomes data.
     pub(super) fn add_value(&mut self, key: &str, value: &str) {
         if value.contains(['\n', '\r']) {
-            self.lines
-                .push((250, format!("{key}="), Some(value.to_owned())));
+            self.push(250, format!("{key}="), Some(value.to_owned()));
         } else {
             self.add(250, format!("{key}={value}"));
         }

@@ -236,7 +236,7 @@ async fn serve_controller<B: Backend>(
     }
     if session.is_owner() {
         crate::notice!("Owning controller connection has closed -- exiting now.");
-        backend.signal(Signal::Halt);
+        backend.signal(Signal::Halt).await;
     }
 }
 

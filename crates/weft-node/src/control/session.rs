@@ -119,8 +119,8 @@ impl<B: Backend> Session<B> {
                     Err(_) => Reply::line(551, "Unable to write configuration to disk."),
                 }
             }
-            Command::SetEvents => self.set_events(rest),
-            Command::Signal => self.signal(rest),
+            Command::SetEvents => self.set_events(rest).await,
+            Command::Signal => self.signal(rest).await,
             Command::TakeOwnership => {
                 self.owner = true;
                 Reply::ok()
@@ -206,7 +206,7 @@ impl<B: Backend> Session<B> {
         reply
     }
 
-    fn set_events(&mut self, rest: &str) -> Reply {
+    async fn set_events(&mut self, rest: &str) -> Reply {
         let mut events = EventMask::default();
         for name in positional_args(rest) {
             if !events.add(name) {
@@ -216,26 +216,26 @@ impl<B: Backend> Session<B> {
         self.events = events;
         for kind in ["DEBUG", "INFO"] {
             if events.has(kind) {
-                self.backend.enable_events(kind);
+                self.backend.enable_events(kind).await;
                 break;
             }
         }
         for kind in ["CONN_BW", "CELL_STATS"] {
             if events.has(kind) {
-                self.backend.enable_events(kind);
+                self.backend.enable_events(kind).await;
             }
         }
         Reply::ok()
     }
 
-    fn signal(&mut self, rest: &str) -> Reply {
+    async fn signal(&self, rest: &str) -> Reply {
         let words = positional_args(rest);
         let [name] = words[..] else {
             return wrong_number("SIGNAL", words.len(), 1, 1);
         };
         match Signal::from_name(name) {
             Some(signal) => {
-                self.backend.signal(signal);
+                self.backend.signal(signal).await;
                 Reply::ok()
             }
             None => Reply::line(552, format!("Unrecognized signal code \"{name}\"")),

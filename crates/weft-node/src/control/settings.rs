@@ -32,6 +32,9 @@ pub(super) fn get(settings: &Settings, names: &[&str]) -> Reply {
             };
             found.add(250, format!("{name}={value}"));
         }
+        if let Some(refusal) = found.if_too_long() {
+            return refusal;
+        }
     }
     match (unknown.is_empty(), found.is_empty()) {
         (false, _) => unknown,

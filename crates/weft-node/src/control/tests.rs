@@ -8,9 +8,11 @@ use std::time::Instant;
 use weft_dir::clock::SystemClock;
 
 use super::auth::hash_password;
+use super::backend::{Backend as _, Signal};
 use super::commands::Command;
 use super::events::Event;
 use super::fake::{Fake, shared};
+use super::node_backend::NodeBackend;
 use super::reader::RawCommand;
 use super::server::{ControlServer, ControlSocket, Standing};
 use super::session::Session;
@@ -86,6 +88,51 @@ fn every_command_but_four_wants_authentication() {
         let is_refused = reply == "514 Authentication required.\r\n";
         assert_eq!(is_refused, !allowed.contains(&word), "{word}: {reply}");
     }
+}
+
+#[test]
+fn an_answer_that_is_too_long_is_an_error() {
+    let contact = "x".repeat(5000);
+    let fake = Fake::new(&format!("ControlPort 9051\nContactInfo {contact}\n"));
+    let mut session = authenticated(&fake);
+    let mut ask = |command: &str, key: &str, times: usize| {
+        let keys = vec![key; times].join(" ");
+        let reply = send(&mut session, &format!("{command} {keys}"));
+        (
+            reply.len(),
+            reply.starts_with("551 The answer has more than"),
+        )
+    };
+    for (command, key) in [("GETINFO", "config-text"), ("GETCONF", "ContactInfo")] {
+        let (length, refused) = ask(command, key, 10);
+        assert!(length > 50_000 && !refused, "{command}");
+        let (length, refused) = ask(command, key, 20_000);
+        assert!(length < 100 && refused, "{command}");
+    }
+}
+
+#[test]
+fn no_request_of_a_controller_to_the_main_thread_is_lost() {
+    let view = (*Fake::new("").node()).clone();
+    let (_poll, waker) = crate::thread::event_loop().unwrap();
+    let flag = Arc::new(weft_sync::wake::WakeFlag::new());
+    let main = crate::wake::WakeUp { flag, waker };
+    let (node, mut ends) = NodeBackend::new(view, None, None, main);
+    const MANY: usize = 1000;
+    run(async {
+        let asking = async {
+            for _ in 0..MANY {
+                node.signal(Signal::Heartbeat).await;
+                node.enable_events("INFO").await;
+            }
+        };
+        let hearing = async {
+            for _ in 0..2 * MANY {
+                ends.asks.recv().await.unwrap();
+            }
+        };
+        tokio::join!(asking, hearing);
+    });
 }
 
 #[test]
