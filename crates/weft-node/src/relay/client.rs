@@ -1,13 +1,15 @@
 //! The client's thread, as the main thread sees it.
 
 use std::io;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rand::{CryptoRng, RngExt as _};
 use weft_cell::identity::RsaIdentity;
+use weft_client::Remembered;
 use weft_config::Options;
 use weft_config::options::AppPort;
 use weft_core::origin::OriginCommand;
+use weft_log::RateLimit;
 
 use super::Relay;
 use super::error::{StartError, thread_ended};
@@ -18,6 +20,8 @@ use crate::wake::WakeUp;
 use weft_datadir::keys::RelayKeys;
 use weft_datadir::state;
 
+/// Log lines about a state file that cannot be written.
+const UNSAVED_INTERVAL: Duration = Duration::from_secs(600);
 /// Messages of the client handled in one turn.
 const MESSAGES_PER_TURN: usize = 1024;
 
@@ -29,6 +33,23 @@ pub(super) struct ClientSide {
     spread: f64,
     /// Our own identity as a relay.
     own: Option<RsaIdentity>,
+    /// What of it the state file has.
+    saved: Vec<StateLine>,
+    /// Log lines about a state file that cannot be written.
+    unsaved_lines: RateLimit,
+}
+
+/// Lines of the state file: a key, and the values that it has.
+type StateLine = (&'static str, Vec<String>);
+
+/// Whether lines are worth a write. The minutes without use, of which each has another number, are saved with the others.
+fn are_news(saved: &[StateLine], lines: &[StateLine]) -> bool {
+    let [_, minutes] = Remembered::KEYS;
+    let of = |all: &[StateLine]| {
+        let others = all.iter().filter(|(key, _)| *key != minutes);
+        others.cloned().collect::<Vec<_>>()
+    };
+    of(saved) != of(lines)
 }
 
 impl ClientSide {
@@ -56,6 +77,8 @@ impl ClientSide {
             thread,
             spread,
             own,
+            saved: Vec::new(),
+            unsaved_lines: RateLimit::new(UNSAVED_INTERVAL),
         }))
     }
 
@@ -97,7 +120,7 @@ impl Relay {
     fn on_client(&mut self, message: FromClient, now: Instant) {
         match message {
             FromClient::Command(command) => self.on_origin(command, now),
-            FromClient::State(lines) => self.save_client_state(&lines),
+            FromClient::State(lines) => self.save_client_state(lines),
             FromClient::Network(network) => {
                 // A relay takes the parameters from its own directory.
                 if self.directory.handle.is_none() {
@@ -142,18 +165,31 @@ impl Relay {
     }
 
     /// Saves guards and build times for the next start.
-    fn save_client_state(&self, lines: &[(&'static str, Vec<String>)]) {
+    fn save_client_state(&mut self, lines: Vec<StateLine>) {
+        if let Some(client) = &self.client
+            && !are_news(&client.saved, &lines)
+        {
+            return;
+        }
         let saved = state::update(
             &self.options.files.data_directory,
             SystemTime::now(),
             |state| {
-                for (key, values) in lines {
+                for (key, values) in &lines {
                     state.set_all(key, values);
                 }
             },
         );
-        if let Err(error) = saved {
-            tracing::warn!("Could not save the state: {error}");
+        match (saved, &mut self.client) {
+            (Ok(_), Some(client)) => client.saved = lines,
+            (Ok(_), None) => {}
+            (Err(error), Some(client)) => {
+                // It is tried again with the next ones.
+                if let Some(more) = client.unsaved_lines.check(Instant::now()) {
+                    tracing::warn!("Could not save the state: {error}{more}");
+                }
+            }
+            (Err(error), None) => tracing::warn!("Could not save the state: {error}"),
         }
     }
 
@@ -210,7 +246,28 @@ impl Relay {
             }
         });
         for lines in last {
-            self.save_client_state(&lines);
+            self.save_client_state(lines);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_s_state_is_written_where_more_has_changed_than_the_time() {
+        let lines = |guard: &str, minutes: &str| {
+            let [dormant, idle] = Remembered::KEYS;
+            let line = |key, value: &str| (key, vec![value.to_owned()]);
+            vec![
+                line("Guard", guard),
+                line(dormant, "0"),
+                line(idle, minutes),
+            ]
+        };
+        assert!(are_news(&[], &lines("a", "0")));
+        assert!(!are_news(&lines("a", "0"), &lines("a", "7")));
+        assert!(are_news(&lines("a", "0"), &lines("b", "0")));
     }
 }
