@@ -591,13 +591,16 @@ impl Task {
                         && let Some((socket, reply)) = found.waiting.take()
                     {
                         let token = stream.0;
-                        self.dir_asked.insert(token, found.rsa);
-                        // If the receiver has gone, the socket is dropped, which ends the stream.
-                        let _ = reply.send(Ok(DirConnection {
+                        let rsa = found.rsa;
+                        let sent = reply.send(Ok(DirConnection {
                             io: Box::new(socket),
                             name,
                             token,
                         }));
+                        // If the receiver has gone, the socket is dropped, which ends the stream, and no outcome follows.
+                        if sent.is_ok() {
+                            self.dir_asked.insert(token, rsa);
+                        }
                     }
                 }
                 Output::DirectoryGone { stream, why } => {
