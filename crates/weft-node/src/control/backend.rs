@@ -250,6 +250,9 @@ pub(crate) trait Backend: Clone + Send + Sync + 'static {
     /// Whether circuits can be built, and whether there is enough directory information.
     fn readiness(&self) -> impl Future<Output = (bool, bool)> + Send;
 
+    /// Whether nobody has used the client for so long that it keeps no circuits.
+    fn is_dormant(&self) -> impl Future<Output = bool> + Send;
+
     /// The guards, best first, in the format of `entry-guards`:
     /// [`long_name`](super::view::long_name) and state.
     fn guards(&self) -> impl Future<Output = Vec<String>> + Send;

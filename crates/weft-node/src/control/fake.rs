@@ -30,6 +30,8 @@ pub(super) struct Fake {
     recorded: Arc<Mutex<Vec<String>>>,
     /// Whether there is a consensus.
     pub(super) has_consensus: bool,
+    /// Whether nobody uses the client.
+    pub(super) dormant: bool,
 }
 
 fn options(torrc: &str) -> Arc<weft_config::Options> {
@@ -79,6 +81,7 @@ impl Fake {
             events: broadcast::channel(64).0,
             recorded: Arc::default(),
             has_consensus: true,
+            dormant: false,
         }
     }
 
@@ -163,6 +166,10 @@ impl Backend for Fake {
 
     async fn readiness(&self) -> (bool, bool) {
         (true, true)
+    }
+
+    async fn is_dormant(&self) -> bool {
+        self.dormant
     }
 
     async fn guards(&self) -> Vec<String> {

@@ -101,6 +101,7 @@ async fn answer<B: Backend>(backend: &B, node: &NodeView, version: &str, key: &s
         })),
         "status/circuit-established" => bit(backend.readiness().await.0),
         "status/enough-dir-info" => bit(backend.readiness().await.1),
+        "dormant" => bit(backend.is_dormant().await),
         "network-liveness" => {
             let live = backend.readiness().await.0;
             Answer::Value(if live { "up" } else { "down" }.to_owned())
@@ -348,7 +349,6 @@ fn from_view(node: &NodeView, version: &str, key: &str) -> Option<Answer> {
             value(names.join(" "))
         }
         "features/names" => value("VERBOSE_NAMES EXTENDED_EVENTS".to_owned()),
-        "dormant" => Some(bit(false)),
         // Weft knows no relays of other purposes and does not read these lines of the consensus.
         "consensus/packages" => value(String::new()),
         _ if key.starts_with("ns/purpose/") || key.starts_with("dir/status/") => {

@@ -363,6 +363,11 @@ impl Backend for NodeBackend {
         now.unwrap_or((known.established, known.enough))
     }
 
+    async fn is_dormant(&self) -> bool {
+        let dormant = self.with_client(|inside| inside.client.is_dormant());
+        dormant.await.unwrap_or(false)
+    }
+
     async fn guards(&self) -> Vec<String> {
         use weft_path::GuardStatus;
         self.with_client(|inside| {

@@ -282,6 +282,16 @@ fn getinfo_returns_values_or_a_552() {
 }
 
 #[test]
+fn a_client_that_nobody_uses_is_shown_as_dormant() {
+    for (dormant, shown) in [(false, "250-dormant=0\r\n"), (true, "250-dormant=1\r\n")] {
+        let mut fake = Fake::new("ControlPort 9051\n");
+        fake.dormant = dormant;
+        let answer = send(&mut authenticated(&fake), "GETINFO dormant");
+        assert!(answer.starts_with(shown), "{answer}");
+    }
+}
+
+#[test]
 fn descriptors_of_a_directory_cache_are_shown() {
     let ask = |torrc: &str, key: &str| {
         let fake = Fake::new(&format!("ControlPort 9051\n{torrc}"));
