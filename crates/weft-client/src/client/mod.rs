@@ -89,6 +89,8 @@ pub struct Client<C: Chooser> {
     last_circuit: u64,
     /// The number of the last of our own streams: they count downward.
     last_stream: u64,
+    /// The time of the last tick.
+    ticked: Now,
     predicted: Predicted,
     launches: Launches,
     first_hops: FirstHops,
@@ -114,6 +116,7 @@ impl<C: Chooser> Client<C> {
     pub fn new(config: ClientConfig, chooser: C, seed: [u8; 32], now: Now) -> Self {
         let tunnel_wanted = (config.offers_tunnels()).then_some((now.mono, FIRST_TUNNEL));
         let mut client = Client {
+            ticked: now,
             predicted: Predicted::new(now.mono),
             launches: Launches::new(now.mono),
             first_hops: FirstHops::default(),

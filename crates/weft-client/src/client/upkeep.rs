@@ -1,6 +1,8 @@
 //! Timeouts: circuits that take too long, are used up, or were never used (C tor's
 //! `circuit_expire_building` and `circuit_expire_old_circuits_clientside`).
 
+use std::time::Duration;
+
 use weft_cell::reason::{DestroyReason, EndReason};
 use weft_core::origin::OriginId;
 use weft_log::Line;
@@ -13,9 +15,13 @@ use crate::now::Now;
 
 use super::Client;
 
+/// The clocks may disagree by this (C tor's `NUM_JUMPED_SECONDS_BEFORE_WARN`).
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(100);
+
 impl<C: Chooser> Client<C> {
     /// Call about once a second.
     pub fn tick(&mut self, now: Now) {
+        self.check_clock(now);
         self.check_use(now);
         self.launches.tick(self.config.new_circuit_period, now.mono);
         self.check_stream_times(now);
@@ -26,6 +32,23 @@ impl<C: Chooser> Client<C> {
         self.serve(now);
         self.predict(now);
         self.check_outage(now);
+    }
+
+    /// Where the time of day and the monotonic clock disagree, the machine slept, or its clock was set. Circuits are older than
+    /// they seem and perhaps dead: new streams get new ones (C tor's `circuit_note_clock_jumped`).
+    fn check_clock(&mut self, now: Now) {
+        let before = std::mem::replace(&mut self.ticked, now);
+        let passed = now.since(before.mono);
+        let astray = match now.wall.duration_since(before.wall) {
+            Ok(by_day) => by_day.abs_diff(passed),
+            Err(back) => back.duration().saturating_add(passed),
+        };
+        if astray >= CLOCK_TOLERANCE {
+            let line = "The clock was set, or the machine slept: circuits so far are abandoned";
+            self.log(Line::info(line));
+            self.abandon_circuits();
+            self.launches.forgive();
+        }
     }
 
     /// Circuits that take too long.
@@ -51,7 +74,7 @@ impl<C: Chooser> Client<C> {
                 (_, hops) => {
                     let hops = u32::try_from(hops).unwrap_or(u32::MAX);
                     let trips = hops.saturating_mul(hops + 1) / 2;
-                    times.timeout * trips / 6 + std::time::Duration::from_secs(1)
+                    times.timeout * trips / 6 + Duration::from_secs(1)
                 }
             };
             if age < timeout {

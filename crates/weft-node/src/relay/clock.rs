@@ -63,8 +63,8 @@ pub(super) fn log_jump(jump: Jump) {
         Jump::Backward(far) => (far, "backward"),
     };
     tracing::warn!(
-        "Your system clock just jumped {} seconds {direction}. Circuits go on; keys and \
-         certificates are looked at by the new time",
+        "Your system clock just jumped {} seconds {direction}. Circuits go on, and new streams of our own applications get \
+         new ones; keys and certificates are looked at by the new time",
         far.as_secs_f64().round()
     );
 }

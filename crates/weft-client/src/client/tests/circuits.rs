@@ -380,3 +380,38 @@ fn a_circuit_that_a_controller_extends_late_has_time_for_it() {
         assert!(!built.iter().any(late), "{built:?}");
     }
 }
+
+/// While a machine sleeps the monotonic clock stands still, by which circuits get too dirty.
+#[test]
+fn after_a_sleep_or_a_clock_that_was_set_new_streams_get_new_circuits() {
+    let hour = std::time::Duration::from_secs(3600);
+    for (forward, far, abandoned) in [
+        (true, hour, true),
+        (false, hour, true),
+        (true, hour / 60, false),
+        (false, hour / 60, false),
+    ] {
+        let mut world = World::new(1, 2, "accept 80,443");
+        world.ready();
+        world.wait(5);
+        let first = world.connect("example.com", 80, None);
+        let circuit = world.attached[&first];
+        let before: Vec<_> = world.list().iter().map(|info| info.id).collect();
+        assert!(before.len() > 1, "some are clean");
+        match forward {
+            true => world.now.wall += far,
+            false => world.now.wall -= far,
+        }
+        world.wait(1);
+        let second = world.connect("example.com", 80, None);
+        assert_eq!(before.contains(&world.attached[&second]), !abandoned);
+        assert_eq!(world.attached[&first], circuit, "it continues");
+        world.wait(1);
+        let left = world.list();
+        let left = left.iter().filter(|info| before.contains(&info.id)).count();
+        assert_eq!(left == 1, abandoned);
+        // That was it.
+        let third = world.connect("example.com", 80, None);
+        assert_eq!(world.attached[&third], world.attached[&second]);
+    }
+}
