@@ -710,6 +710,29 @@ fn a_pipe_is_a_torrc_and_a_device_is_none() {
 }
 
 #[test]
+fn a_defaults_torrc_that_was_read_from_a_pipe_is_not_read_again() {
+    let line = ["--defaults-torrc", "/p", "-f", "/torrc"].map(OsString::from);
+    let line = CommandLine::parse(line).unwrap();
+    let host = |content: &str| {
+        MemoryHost::new()
+            .with_special("/p", FileKind::Pipe, content)
+            .with_file("/torrc", "Nickname a\n")
+    };
+    let first = load(&line, &host("ContactInfo piped\n")).unwrap().options;
+    assert_eq!(first.identity.contact_info.as_deref(), Some("piped"));
+    // On a real machine whoever reads it again waits for ever.
+    let again = host("ContactInfo again\n");
+    let why = "the pipe /p, which cannot be read again";
+    let report = reload(&line, 0, &again, &first).unwrap_err();
+    assert!(report.to_string().contains(why), "{report}");
+    match reload_text(&line, &again, "Nickname b\n", &first) {
+        Err(ChangeError::Value(report)) => assert!(report.to_string().contains(why), "{report}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(read_defaults(&line, &again, false), settings_of(""));
+}
+
+#[test]
 fn a_pipe_that_is_too_long_is_no_torrc_and_one_that_was_read_is_not_read_again() {
     let line = CommandLine::parse(["-f", "/p"].map(OsString::from)).unwrap();
     let pipe = |content: Vec<u8>| MemoryHost::new().with_special("/p", FileKind::Pipe, content);

@@ -1,11 +1,13 @@
 //! New configurations of a running node: SIGHUP reads torrc again; a controller sets options (SETCONF,
 //! RESETCONF; config.c, `options_trial_assign`) or loads a whole torrc (LOADCONF).
 
-use crate::host::{FileKind, Host};
+use crate::host::Host;
 use crate::load::change::{Change, ChangeError, changes};
 use crate::load::command_line::CommandLine;
 use crate::load::identities::{keep, load_all};
-use crate::load::torrc::{Loaded, assign_texts, defaults_text, torrc_path};
+use crate::load::torrc::{
+    Loaded, assign_texts, defaults_text, defaults_torrc_path, is_pipe, torrc_path,
+};
 use crate::options::{Options, build};
 use crate::report::{Origin, Report};
 use crate::settings::Settings;
@@ -25,12 +27,8 @@ pub fn reload(
     host: &dyn Host,
     old: &Options,
 ) -> Result<(Vec<Loaded>, Vec<Change>), Report> {
-    if let Some(place) = read_once(command_line, host) {
-        let mut report = Report::default();
-        let text = format!("torrc was read from {place}, which cannot be read again");
-        report.error(None, text);
-        return Err(report);
-    }
+    refuse_second_read(|| torrc_read_once(command_line, host))?;
+    refuse_second_read(|| defaults_read_once(command_line, host))?;
     let mut all = load_all(command_line, host)?;
     let changes = match all.get_mut(number) {
         Some(loaded) => changes(old, loaded, false)?,
@@ -39,15 +37,38 @@ pub fn reload(
     Ok((all, changes))
 }
 
-/// The place of a torrc that cannot be read twice: a pipe that was read is empty, or blocks.
-fn read_once(command_line: &CommandLine, host: &dyn Host) -> Option<String> {
+/// # Errors
+/// There is something that cannot be read twice: a pipe that was read is empty, or blocks.
+fn refuse_second_read(find: impl FnOnce() -> Option<String>) -> Result<(), Report> {
+    let Some(place) = find() else {
+        return Ok(());
+    };
+    let mut report = Report::default();
+    report.error(None, format!("{place}, which cannot be read again"));
+    Err(report)
+}
+
+/// The place of such a torrc.
+fn torrc_read_once(command_line: &CommandLine, host: &dyn Host) -> Option<String> {
     let identities = command_line.identities();
     identities.iter().find_map(|line| {
         let Some(path) = torrc_path(line, host) else {
-            return Some("standard input".to_owned());
+            return Some("torrc was read from standard input".to_owned());
         };
-        let is_pipe = host.kind(&path).is_ok_and(|kind| kind == FileKind::Pipe);
-        is_pipe.then(|| format!("the pipe {}", path.display()))
+        let pipe = is_pipe(&path, host);
+        pipe.then(|| format!("torrc was read from the pipe {}", path.display()))
+    })
+}
+
+/// The place of such a defaults torrc.
+fn defaults_read_once(command_line: &CommandLine, host: &dyn Host) -> Option<String> {
+    let path = defaults_torrc_path(command_line, host);
+    let pipe = is_pipe(&path, host);
+    pipe.then(|| {
+        format!(
+            "the defaults torrc was read from the pipe {}",
+            path.display()
+        )
     })
 }
 
@@ -62,6 +83,7 @@ pub fn reload_text(
     text: &str,
     old: &Options,
 ) -> Result<(Loaded, Vec<Change>), ChangeError> {
+    refuse_second_read(|| defaults_read_once(command_line, host)).map_err(ChangeError::Value)?;
     let mut report = Report::default();
     let defaults = defaults_text(command_line, host, &mut report);
     let torrc = ("a controller".into(), text.as_bytes().to_vec());

@@ -97,14 +97,22 @@ pub fn defaults_torrc_path(command_line: &CommandLine, host: &dyn Host) -> PathB
     named.map_or_else(|| host.defaults_torrc(), |path| expand(path, host))
 }
 
-/// What would be in force by the defaults torrc alone, as that is now: SAVECONF leaves it out. One that cannot be read
-/// sets nothing.
+/// Whether a path leads to a pipe, of which a second reader gets nothing or waits for ever.
+pub(crate) fn is_pipe(path: &Path, host: &dyn Host) -> bool {
+    host.kind(path).is_ok_and(|kind| kind == FileKind::Pipe)
+}
+
+/// What would be in force by the defaults torrc alone, as that is now: SAVECONF leaves it out. One that cannot be read, or
+/// not again, sets nothing.
 #[must_use]
 pub fn read_defaults(command_line: &CommandLine, host: &dyn Host, testing: bool) -> Settings {
     let mut report = Report::default();
+    let mut settings = Settings::new(testing);
+    if is_pipe(&defaults_torrc_path(command_line, host), host) {
+        return settings;
+    }
     let (name, text) = defaults_text(command_line, host, &mut report);
     let lines = lex_with_includes(&text, &name, host, &mut report);
-    let mut settings = Settings::new(testing);
     settings.assign(&lines, false, &mut report);
     settings
 }
