@@ -55,7 +55,7 @@ faults! {
     DataTwice "data-twice" 300 "a piece of a stream is given twice",
     QueueBoundIgnored "queue-bound-ignored" 1 "a circuit's queue grows past its bound",
     CircuitNotResumed "circuit-not-resumed" 1 "a circuit is not resumed when its queue has room again",
-    LinkStaysHeld "link-stays-held" 3 "a link whose socket takes bytes again is not written to",
+    LinkStaysHeld "link-stays-held" 1 "a link whose socket takes bytes again is not written to",
     LinkNotListed "link-not-listed" 20 "a link with a DESTROY is not listed among those to write",
     DestroyDropped "destroy-dropped" 5 "a DESTROY is not sent",
     PeerNotNotified "peer-not-notified" 5 "the end of a half is not reported to its peer",

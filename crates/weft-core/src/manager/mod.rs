@@ -6,12 +6,14 @@
 //! - `streams`: a half's side of its streams; `edges`: their edges;
 //! - `tunnels`: several circuits as one;
 //! - `outbox`, `requests`: messages for other threads and for the controller;
-//! - `timers`, `memory`, `queues`: time, memory and reports; `audit`: what always holds.
+//! - `timers`, `memory`, `queues`: time, memory and reports;
+//! - `audit`: what always holds; `inject`: messages of hostile nodes, for tests.
 
 mod audit;
 mod circuits;
 mod edges;
 mod forward;
+mod inject;
 mod links;
 mod memory;
 mod outbox;
@@ -56,6 +58,7 @@ use outbox::Outboxes;
 use queues::QueueMeasuring;
 use requests::ToControllerQueue;
 
+pub use inject::{Injected, Keyed};
 pub use links::transfer::Arrival;
 pub use links::{LinkError, Received};
 pub use outbox::Outbox;

@@ -78,6 +78,15 @@ impl Early {
             + self.flow.as_ref().map_or(0, StreamFlow::memory)
     }
 
+    /// Whether it keeps to its bound, for tests.
+    pub(crate) fn is_bounded(&self) -> bool {
+        let most = match self.flow {
+            Some(_) => MAX_EARLY_XOFF,
+            None => MAX_EARLY,
+        };
+        self.cells.len() <= most
+    }
+
     /// XOFF was sent, and is for the edge to take back.
     pub(crate) fn xoff_sent(&self) -> bool {
         self.xoff_sent

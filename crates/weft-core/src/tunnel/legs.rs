@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weft_planted::{Fault, planted};
 
-use super::leg::{LegLink, MAX_LEGS, Policy, Room, Sequence};
+use super::leg::{LegLink, LegSide, MAX_LEGS, Policy, Room, Sequence};
 use super::outstanding::Outstanding;
 use super::slow::Pace;
 use crate::address::{HalfAddr, OriginId};
@@ -492,6 +492,34 @@ impl Legs {
 }
 
 impl Leg {
+    /// Compares what this leg's tunnel knows of it with what its half knows, where no message between them is under way, for
+    /// tests. `in_flight`: counted cells of the half's circuit that are not acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit.
+    pub(crate) fn audit(
+        &self,
+        side: &LegSide,
+        in_flight: u32,
+        policy: Policy,
+    ) -> Result<(), &'static str> {
+        if !self.is_usable() || side.dropped {
+            return Ok(());
+        }
+        let carried = self.carries.len() as u64;
+        let unacknowledged = u64::from(in_flight) + u64::from(side.acknowledged);
+        match () {
+            () if self.room != side.granted => Err("a tunnel has the room that its leg has lent"),
+            () if self.handed != side.taken => Err("a leg has sent what its tunnel gave it"),
+            () if self.arrived != side.given => Err("a tunnel has what its leg has received"),
+            () if policy == Policy::Mtor && carried != unacknowledged => {
+                Err("a tunnel knows how much of what a leg carries is acknowledged")
+            }
+            () => Ok(()),
+        }
+    }
+
     /// All others have their turns before it has another. `now`: a count of turns.
     pub(super) fn end_turn(&mut self, now: u64) {
         (self.turn, self.in_turn) = (now, 0);

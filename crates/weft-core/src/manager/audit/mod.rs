@@ -1,5 +1,6 @@
 //! What must hold of a connection manager between any two calls, for tests and fuzzing to check.
 
+mod legs;
 mod streams;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, HalfAddr, StreamAddr};
-use crate::circuit::half::{ForwardStage, Peer, Role};
+use crate::circuit::half::{CircuitHalf, ForwardStage, Peer, Role};
 use crate::message::Asker;
 use crate::slots::{HalfKey, LinkKey};
 use crate::stream::table::Streams;
@@ -140,6 +141,10 @@ impl LocalConnectionManager {
                 Role::Tunnel(_) => 0,
             };
             sure(half.queue.len() <= bound, "a queue keeps to its bound")?;
+            sure(
+                !half.blocked || half.queue.len() > self.params.queue_low,
+                "the streams of a circuit go on once its queue has room again",
+            )?;
             let awaited = match &half.role {
                 Role::Backward(backward) if backward.crypt.is_none() => Some(0),
                 Role::Backward(backward) if half.peer == Peer::Extending => {
@@ -229,6 +234,17 @@ impl LocalConnectionManager {
             Asker::Stream(stream) => deciding.contains(&stream),
         });
         sure(lives, "the asker of each request exists")
+    }
+
+    /// Whether a link's socket has left bytes untaken, as far as this manager knows.
+    pub fn is_held(&self, link: LinkKey) -> bool {
+        self.links.get(link).is_some_and(|link| link.held)
+    }
+
+    /// Halves that wait for the answer to their onionskins.
+    pub fn awaiting_keys(&self) -> usize {
+        let waits = |half: &CircuitHalf| matches!(&half.role, Role::Backward(backward) if backward.crypt.is_none());
+        self.halves.iter().filter(|(_, half)| waits(half)).count()
     }
 
     /// True if no message of this thread waits for another thread, the controller, or a link that moves.

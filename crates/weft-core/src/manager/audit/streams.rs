@@ -33,6 +33,7 @@ impl LocalConnectionManager {
                 }
             }
             manager.audit_edges(&all)?;
+            manager.audit_legs(&all)?;
             sure(
                 manager.scratch.is_empty(),
                 "scratch space is empty between calls",
@@ -101,8 +102,15 @@ fn audit_stream(
     addr: StreamAddr,
     stream: &Stream,
 ) -> Result<(), String> {
-    let Place::At(owner) = stream.edge else {
-        return Ok(());
+    let owner = match &stream.edge {
+        Place::Deciding(early) => {
+            return sure(
+                early.is_bounded(),
+                "what comes before a stream has an edge is bounded",
+            );
+        }
+        Place::At(owner) => *owner,
+        Place::Over(_) | Place::Probe(_) => return Ok(()),
     };
     let Some(manager) = all.get(&owner.thread) else {
         return Ok(());

@@ -9,7 +9,7 @@ use crate::manager::LocalConnectionManager;
 use crate::manager::audit::sure;
 use crate::moves::routes;
 use crate::stream::credit::EDGE_CREDIT;
-use crate::stream::edge::{Edge, Phase};
+use crate::stream::edge::{Edge, MAX_WAITING, Phase};
 use crate::stream::table::Place;
 
 impl EdgeSide {
@@ -107,6 +107,10 @@ fn audit_edge(
         "a half answers the edge that asks it for a stream",
     )?;
     sure(edge.credit <= EDGE_CREDIT, "credit keeps to its bound")?;
+    sure(
+        edge.out.len() <= MAX_WAITING,
+        "what waits for a socket keeps to its bound",
+    )?;
     let Some(at) = edge.at else {
         return Ok(());
     };
@@ -125,7 +129,7 @@ fn audit_edge(
 }
 
 /// The manager of the thread that a half is on, as far as the thread of an edge knows.
-fn manager_of<'a>(
+pub(in crate::manager) fn manager_of<'a>(
     here: &LocalConnectionManager,
     all: &BTreeMap<ThreadId, &'a LocalConnectionManager>,
     half: HalfAddr,
