@@ -164,6 +164,8 @@ pub struct NodeOptions {
     pub times: BuildTimesOptions,
     /// Relays let tunnels of mTor end at them, and clients use them whose [`Client::multipath`] has it.
     pub multipath: bool,
+    /// Exits refuse streams that come from relays that they do not know (`RefuseUnknownExits`).
+    pub refuse_unknown: bool,
     /// The share of the relays that are an adversary's, from 0 to 1.
     pub adversary: f64,
     /// The adversary's relays lie about their bandwidth: to circuits that ask they state that they have some left, always
@@ -192,6 +194,7 @@ impl Default for NodeOptions {
             paths: PathOptions::default(),
             times: BuildTimesOptions::default(),
             multipath: false,
+            refuse_unknown: true,
             adversary: 0.0,
             lies: false,
             learning: Duration::ZERO,

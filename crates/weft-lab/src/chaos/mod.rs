@@ -131,13 +131,14 @@ fn summary(seed: u64, rounds: u64, events: u64, counts: &Counts, since: Instant)
     let seconds = since.elapsed().as_secs_f64();
     format!(
         "seed {seed}: {rounds} rounds, {events} events ({} while users were at it) in {seconds:.1} s, {:.2} million each second; \
-         {} streams complete, {} not; {} circuits; {} MB relayed",
+         {} streams complete, {} not; {} circuits; {} MB relayed; {} messages forged",
         counts.busy_events,
         events as f64 / seconds / 1e6,
         counts.complete,
         counts.failed,
         counts.circuits,
-        counts.relayed_bytes / 1_000_000
+        counts.relayed_bytes / 1_000_000,
+        counts.forged
     )
 }
 

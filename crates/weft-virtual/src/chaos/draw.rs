@@ -6,13 +6,15 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use super::round::{Client, Fault, FaultKind, Relay, Role, Round, Sharing, Traffic};
-use crate::world::Attack;
+use crate::world::{Attack, Messages};
 
 /// No stream of a calm round stands still for so long, in milliseconds: what circuits may have on their way passes the
 /// slowest line in some seconds.
 const PATIENT: u64 = 120_000;
 /// Seed of [`Round::draw_odd`], beside the round's: what is drawn there changes nothing else.
 const ODD: u64 = 0x6f64_6420_7573_6572;
+/// The same of [`Round::draw_hostile`].
+const HOSTILE: u64 = 0x666f_7267_6572_7320;
 
 /// A number whose logarithm is uniform, so that small ones are as likely as large ones.
 fn spread(rng: &mut ChaCha8Rng, least: u64, most: u64) -> u64 {
@@ -68,6 +70,7 @@ impl Round {
             legs: 0,
             common_entry: false,
             abra: false,
+            any_previous: false,
             unlisted: Vec::new(),
             reno: rng.random_bool(0.2),
             costs,
@@ -88,8 +91,85 @@ impl Round {
         }
         let count = spread(rng, 1, 60);
         round.faults = (0..count).map(|_| fault(rng, &round)).collect();
+        round.draw_hostile(seed, number);
         round.faults.sort_by_key(|fault| fault.at);
         round
+    }
+
+    /// Nodes that forge messages: in a quarter of the rounds with faults they are all that is wrong, in others they are beside
+    /// nodes that are hostile in other ways. And links of relays that move while messages between threads are late. What else a
+    /// round has does not depend on it.
+    fn draw_hostile(&mut self, seed: u64, number: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ HOSTILE);
+        rng.set_stream(number);
+        let rng = &mut rng;
+        if rng.random_bool(0.25) {
+            return self.besiege(rng);
+        }
+        let is_hostile = |fault: &Fault| matches!(fault.kind, FaultKind::Hostile { .. });
+        if self.faults.iter().any(is_hostile) && rng.random_bool(0.5) {
+            for _ in 0..spread(rng, 1, 10) {
+                let node = rng.random_range(0..self.nodes());
+                self.faults.push(forges(rng, node, self.lasts));
+            }
+        }
+        if rng.random_bool(0.3) {
+            for _ in 0..rng.random_range(1..=3) {
+                let node = rng.random_range(0..self.nodes());
+                self.faults.push(hangs(rng, node, self.lasts));
+            }
+        }
+        if rng.random_bool(0.4) {
+            for relay in 0..self.relays.len() {
+                if rng.random() {
+                    self.move_late(rng, relay);
+                }
+            }
+        }
+    }
+
+    /// Links of a relay move, while messages between its threads are late.
+    fn move_late(&mut self, rng: &mut ChaCha8Rng, node: usize) {
+        if let Some(relay) = self.relays.get_mut(node) {
+            relay.threads = relay.threads.max(2);
+        }
+        for _ in 0..rng.random_range(1..=3) {
+            let (at, lasts) = (rng.random_range(0..=self.lasts), spread(rng, 1_000, 10_000));
+            let most = spread(rng, 5_000, 300_000);
+            let late = FaultKind::Late { node, most };
+            let moves = FaultKind::Moves { relay: node };
+            (self.faults).extend([late, moves].map(|kind| Fault { at, lasts, kind }));
+        }
+    }
+
+    /// Leaves out everything that goes wrong, and has another client, perhaps a relay as well, forge messages.
+    fn besiege(&mut self, rng: &mut ChaCha8Rng) {
+        self.calm();
+        self.faults.clear();
+        for client in &mut self.clients {
+            client.one_hop = false;
+        }
+        let mut hostile = client(rng, self.lasts);
+        hostile.rate = spread(rng, 10_000, 100_000);
+        (hostile.start, hostile.traffic.stall) = (0, PATIENT);
+        (hostile.tunnels, hostile.one_hop) = (self.legs > 0, rng.random_bool(0.3));
+        hostile.traffic.pause = hostile.traffic.pause.max(100);
+        self.clients.push(hostile);
+        let hostile = self.nodes() - 1;
+        if rng.random_bool(0.4) {
+            for _ in 0..rng.random_range(1..=3) {
+                self.faults.push(hangs(rng, hostile, self.lasts));
+            }
+        }
+        let mut nodes = vec![hostile];
+        if rng.random_bool(0.4) {
+            nodes.push(rng.random_range(0..self.relays.len()));
+        }
+        for node in nodes {
+            for _ in 0..rng.random_range(3..=12) {
+                self.faults.push(forges(rng, node, self.lasts));
+            }
+        }
     }
 
     /// Several circuits for a stream, in half of the rounds. What else a round has does not depend on it.
@@ -131,6 +211,15 @@ impl Round {
                 }
             }
         }
+        self.any_previous = rng.random();
+        for client in &mut self.clients {
+            if rng.random_bool(0.4) {
+                client.rests = rng.random_range(1..=3);
+            }
+            if rng.random_bool(0.3) && !is_calm {
+                client.traffic.timeout = Some(spread(&mut rng, 500, 20_000));
+            }
+        }
     }
 
     /// Takes everything out for which a stream may stand still.
@@ -143,22 +232,40 @@ impl Round {
             relay.limit = None;
         }
         for client in &mut self.clients {
-            client.traffic.stall = PATIENT;
+            (client.traffic.stall, client.traffic.timeout) = (PATIENT, None);
+            (client.refused, client.held) = (false, false);
         }
+        self.unlisted.clear();
     }
 
     /// Nothing goes wrong, and nothing but the lines holds anything up: each stream must come to its end.
     pub(super) fn is_calm(&self) -> bool {
+        self.faults.is_empty() && self.is_quiet()
+    }
+
+    /// Nothing goes wrong but that nodes forge messages: each stream that goes through none of these must come to its end. They may
+    /// read nothing as well.
+    pub(super) fn is_siege(&self) -> bool {
+        let forgers = self.forgers();
+        let of_these = |fault: &Fault| match fault.kind {
+            FaultKind::Forges { .. } => true,
+            FaultKind::Hangs { node } => forgers.contains(&node),
+            _ => false,
+        };
+        !forgers.is_empty() && self.faults.iter().all(of_these) && self.is_quiet()
+    }
+
+    /// Nothing but the lines, and what faults there are, holds anything up.
+    fn is_quiet(&self) -> bool {
         let losses = self.paths.iter().map(|(_, _, _, loss)| *loss);
-        self.faults.is_empty()
-            && self.loss == 0
+        self.loss == 0
             && self.costs == [0; 3]
             && losses.max().unwrap_or(0) == 0
             && self.relays.iter().all(|relay| relay.limit.is_none())
             && self
                 .clients
                 .iter()
-                .all(|client| client.traffic.stall >= PATIENT)
+                .all(|client| client.traffic.stall >= PATIENT && client.traffic.timeout.is_none())
     }
 }
 
@@ -194,6 +301,7 @@ fn client(rng: &mut ChaCha8Rng, lasts: u64) -> Client {
         refused: false,
         held: false,
         one_hop: false,
+        rests: 0,
         traffic: Traffic {
             down,
             up,
@@ -204,7 +312,31 @@ fn client(rng: &mut ChaCha8Rng, lasts: u64) -> Client {
             },
             periodic,
             stall: spread(rng, 5_000, 60_000),
+            timeout: None,
         },
+    }
+}
+
+/// A node reads nothing.
+fn hangs(rng: &mut ChaCha8Rng, node: usize, lasts: u64) -> Fault {
+    Fault {
+        at: rng.random_range(0..=lasts),
+        lasts: spread(rng, 500, 20_000),
+        kind: FaultKind::Hangs { node },
+    }
+}
+
+/// A node forges messages.
+fn forges(rng: &mut ChaCha8Rng, node: usize, lasts: u64) -> Fault {
+    let kind = FaultKind::Forges {
+        node,
+        messages: one_of(rng, Messages::Mixed, &Messages::ALL),
+        count: u32::try_from(spread(rng, 1, 1_000)).unwrap_or(1),
+    };
+    Fault {
+        at: rng.random_range(0..=lasts),
+        lasts: spread(rng, 1, 20_000),
+        kind,
     }
 }
 

@@ -13,7 +13,7 @@ mod round;
 mod run;
 mod shrink;
 
-pub use crate::world::Attack;
+pub use crate::world::{Attack, Messages};
 pub use planted::{Hunt, hunt, run_with};
 pub use round::{Client, Fault, FaultKind, MAX_FILE, Relay, Role, Round, Sharing, Traffic};
 pub use run::{Checks, Counts, Failure, Ran, run};

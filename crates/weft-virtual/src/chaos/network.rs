@@ -35,6 +35,7 @@ impl Round {
                 total: 300,
             },
         };
+        setup.options.refuse_unknown = !self.any_previous;
         // Addresses are counted, and none is refused.
         setup.options.dos = DosParams {
             connection_enabled: true,
@@ -163,7 +164,7 @@ impl Traffic {
         let plan = Plan {
             down: self.schedule(self.down),
             up: self.schedule(self.up),
-            timeout: None,
+            timeout: self.timeout.map(Duration::from_millis),
             stall: Some(Duration::from_millis(self.stall)),
         };
         let pause = Duration::from_millis(self.pause);

@@ -1,10 +1,11 @@
 //! What a round is.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-use crate::world::Attack;
+use crate::world::{Attack, Messages};
 
 /// A network, its users, and what goes wrong. Times are milliseconds since the beginning; rates kilobits each second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct Round {
     /// Clients choose circuits by what relays state of their bandwidth (`CircuitSelection abra`).
     #[serde(default)]
     pub abra: bool,
+    /// Exits serve relays that they do not know (`RefuseUnknownExits 0`).
+    #[serde(default)]
+    pub any_previous: bool,
     /// Relays, and others that their consensus lacks.
     #[serde(default)]
     pub unlisted: Vec<(usize, usize)>,
@@ -113,6 +117,9 @@ pub struct Client {
     /// A controller attaches its streams.
     #[serde(default)]
     pub held: bool,
+    /// Its user takes nothing for so many seconds, then everything for as many, and so on.
+    #[serde(default)]
+    pub rests: u64,
     /// Its circuits have one hop.
     #[serde(default)]
     pub one_hop: bool,
@@ -136,6 +143,9 @@ pub struct Traffic {
     pub periodic: bool,
     /// A stream on which nothing moves for so long is given up.
     pub stall: u64,
+    /// One that is not complete after so long is given up, whatever moves.
+    #[serde(default)]
+    pub timeout: Option<u64>,
 }
 
 /// Something that goes wrong.
@@ -183,6 +193,11 @@ pub enum FaultKind {
         /// Which.
         client: usize,
     },
+    /// A node reads nothing from its links.
+    Hangs {
+        /// Which.
+        node: usize,
+    },
     /// A node has to free memory, again and again.
     Memory {
         /// Which.
@@ -197,6 +212,15 @@ pub enum FaultKind {
         /// What it does.
         attack: Attack,
         /// How many cells or records at a time.
+        count: u32,
+    },
+    /// A node sends messages of its own making on circuits of which it has keys, again and again.
+    Forges {
+        /// Which.
+        node: usize,
+        /// What it sends.
+        messages: Messages,
+        /// How many at a time.
         count: u32,
     },
     /// Messages between the threads of a node and its controller are late.
@@ -309,6 +333,8 @@ impl Round {
                 MAX_MILLIS,
             )?;
             within("`stall`", traffic.stall, 1, MAX_MILLIS)?;
+            within("`timeout`", traffic.timeout.unwrap_or(1), 1, MAX_MILLIS)?;
+            within("`rests`", client.rests, 0, MAX_MILLIS / 1_000)?;
         }
         for &(relay, other) in &self.unlisted {
             within(
@@ -343,7 +369,11 @@ impl Round {
                 within("the part of its memory", percent, 0, 100)?;
                 node(one)
             }
+            FaultKind::Hangs { node: one } => node(one),
             FaultKind::Hostile {
+                node: one, count, ..
+            }
+            | FaultKind::Forges {
                 node: one, count, ..
             } => {
                 within("how much a hostile node makes", count, 0, MAX_COUNT)?;
@@ -366,6 +396,26 @@ impl Round {
                 node(one)
             }
         }
+    }
+
+    /// Nodes that send messages of their own making on circuits.
+    pub(super) fn forgers(&self) -> BTreeSet<usize> {
+        let faults = self.faults.iter();
+        let nodes = faults.filter_map(|fault| match fault.kind {
+            FaultKind::Forges { node, .. } => Some(node),
+            _ => None,
+        });
+        nodes.collect()
+    }
+
+    /// Nodes that are hostile in any way.
+    pub(super) fn hostile(&self) -> BTreeSet<usize> {
+        let faults = self.faults.iter();
+        let nodes = faults.filter_map(|fault| match fault.kind {
+            FaultKind::Hostile { node, .. } | FaultKind::Forges { node, .. } => Some(node),
+            _ => None,
+        });
+        nodes.collect()
     }
 
     /// Relays and clients.

@@ -1,6 +1,6 @@
 //! A round runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +20,8 @@ use crate::world::{Attack, Odd, Remains, World};
 const SELDOM: u64 = 4_096;
 /// The same where the node that had a turn is checked after each.
 const OFTEN: u64 = 64;
+/// Steps between two checks of the node that had a turn, while users are at it: some of what is wrong does not last.
+const TOUCHED: u64 = 64;
 /// A fault that acts again and again does so this many times.
 const TIMES: u64 = 8;
 /// Streams that are open when users stop end within so long: each moves, or is given up. The slowest relays have 30 kB
@@ -71,6 +73,8 @@ pub struct Counts {
     pub circuits: u64,
     /// Bytes that relays sent each other and clients.
     pub relayed_bytes: u64,
+    /// Messages that hostile nodes forged.
+    pub forged: u64,
 }
 
 impl std::ops::AddAssign for Counts {
@@ -80,6 +84,7 @@ impl std::ops::AddAssign for Counts {
         self.failed += other.failed;
         self.circuits += other.circuits;
         self.relayed_bytes += other.relayed_bytes;
+        self.forged += other.forged;
     }
 }
 
@@ -120,6 +125,7 @@ pub fn run(round: &Round, checks: Checks, base: Instant) -> Ran {
         world: World::new(setup, base),
         steps: 0,
         counts: Counts::default(),
+        is_busy: true,
         active: vec![false; round.faults.len()],
     };
     // What panics in a node is a failure like others. The network is not used after it.
@@ -131,8 +137,10 @@ pub fn run(round: &Round, checks: Checks, base: Instant) -> Ran {
     };
     let (steps, at, events) = (runner.steps, runner.world.now(), runner.world.events());
     let mut counts = runner.counts;
+    let excused = runner.world.excused();
+    counts.forged = runner.world.forged();
     let results = runner.world.into_results();
-    let what = what.or_else(|| fails_when_calm(round, &results.streams));
+    let what = what.or_else(|| fails_when_calm(round, &results.streams, &excused));
     let failure = what.map(|what| Failure {
         at,
         step: steps,
@@ -158,18 +166,31 @@ pub fn run(round: &Round, checks: Checks, base: Instant) -> Ran {
     }
 }
 
-/// Where nothing goes wrong, a stream that fails shows what is lost on the way: a cell, a credit, a wake-up.
-fn fails_when_calm(round: &Round, streams: &[Record]) -> Option<String> {
-    let failed = |stream: &&Record| matches!(stream.outcome, Outcome::Failed(_));
-    let stream = streams.iter().filter(|_| round.is_calm()).find(failed)?;
+/// Where nothing goes wrong, a stream that fails shows what is lost on the way: a cell, a credit, a wake-up. Where nothing does but
+/// that nodes are hostile, only streams that go through these may fail.
+fn fails_when_calm(
+    round: &Round,
+    streams: &[Record],
+    excused: &BTreeSet<(String, u32)>,
+) -> Option<String> {
+    let failed = |stream: &&Record| {
+        let is_excused = excused.contains(&(stream.client.clone(), stream.stream));
+        matches!(stream.outcome, Outcome::Failed(_)) && !is_excused
+    };
+    let is_quiet = round.is_calm() || round.is_siege();
+    let stream = streams.iter().filter(|_| is_quiet).find(failed)?;
     let Record {
         client,
         stream: number,
         outcome,
         ..
     } = stream;
+    let but = match round.is_calm() {
+        true => "nothing is wrong with the network",
+        false => "nothing is wrong but hostile nodes elsewhere",
+    };
     Some(format!(
-        "nothing is wrong with the network, but stream {number} of {client} did not complete: {outcome:?}"
+        "{but}, but stream {number} of {client} did not complete: {outcome:?}"
     ))
 }
 
@@ -193,6 +214,8 @@ struct Runner<'r> {
     world: World,
     steps: u64,
     counts: Counts,
+    /// Users are at it.
+    is_busy: bool,
     /// By fault: whether it lasts.
     active: Vec<bool>,
 }
@@ -204,15 +227,17 @@ impl Runner<'_> {
                 names: client.names,
                 refused: client.refused,
                 held: client.held,
+                rests: client.rests,
                 unmapped_at: Duration::from_millis(self.round.lasts / 2),
             };
-            if odd.names || odd.refused || odd.held {
+            if odd.names || odd.refused || odd.held || odd.rests > 0 {
                 self.world.set_odd(place, odd);
             }
         }
         for (relay, other) in &self.round.unlisted {
             self.world.unlist(*relay, *other);
         }
+        self.world.set_hostile(self.round.forgers());
         for ((at, change, fault), ()) in agenda(self.round) {
             self.until(Duration::from_millis(at))?;
             if let Some(known) = self.round.faults.get(fault) {
@@ -222,6 +247,7 @@ impl Runner<'_> {
         }
         self.until(Duration::from_millis(self.round.lasts))?;
         self.counts.busy_events = self.world.events();
+        self.is_busy = false;
         self.world.stop_users();
         let longest = self.round.clients.iter().map(super::round::Client::longest);
         let longest = Duration::from_millis(longest.max().unwrap_or(0));
@@ -253,6 +279,9 @@ impl Runner<'_> {
             }
             match self.checks {
                 Checks::Often if self.steps.is_multiple_of(SELDOM) => self.check()?,
+                Checks::Often if self.is_busy && self.steps.is_multiple_of(TOUCHED) => {
+                    self.world.check_touched()?;
+                }
                 Checks::Often => {}
                 Checks::All if self.steps.is_multiple_of(OFTEN) => self.check()?,
                 Checks::All => self.world.check_touched()?,
@@ -264,9 +293,9 @@ impl Runner<'_> {
     fn check(&mut self) -> Result<(), String> {
         self.world.check()?;
         self.world.check_times()?;
-        let is_hostile = |fault: &Fault| matches!(fault.kind, FaultKind::Hostile { .. });
-        if !self.round.faults.iter().any(is_hostile) {
-            self.world.check_honest()?;
+        let hostile = self.round.hostile();
+        if hostile.iter().all(|node| *node >= self.round.relays.len()) {
+            self.world.check_honest(&hostile)?;
         }
         match self.round.is_calm() {
             true => self.world.check_calm(),
@@ -339,6 +368,7 @@ impl Runner<'_> {
                 world.set_server_deaf(u32::try_from(host).unwrap_or(u32::MAX), is_on);
             }
             FaultKind::DeafUser { client } => world.set_user_deaf(*client, is_on),
+            FaultKind::Hangs { node } => world.set_hangs(*node, is_on),
             FaultKind::Memory { node, percent } if change != Change::End => {
                 world.press_memory(*node, *percent);
             }
@@ -349,6 +379,12 @@ impl Runner<'_> {
                 count,
             } if change != Change::End => world.attack(*node, *attack, *count, &mut rng),
             FaultKind::Hostile { .. } => {}
+            FaultKind::Forges {
+                node,
+                messages,
+                count,
+            } if change != Change::End => world.forge(*node, *messages, *count, &mut rng),
+            FaultKind::Forges { .. } => {}
             FaultKind::Late { node, most } if begins => {
                 let (lasts, most) = (fault.lasts, Duration::from_micros(*most));
                 world.hold_back(*node, Duration::from_millis(lasts), most, rng.random());
@@ -390,7 +426,10 @@ fn agenda(round: &Round) -> BTreeMap<(u64, Change, usize), ()> {
         agenda.insert((begin, Change::Begin, number), ());
         let again = matches!(
             fault.kind,
-            FaultKind::Memory { .. } | FaultKind::Hostile { .. } | FaultKind::Moves { .. }
+            FaultKind::Memory { .. }
+                | FaultKind::Hostile { .. }
+                | FaultKind::Forges { .. }
+                | FaultKind::Moves { .. }
         );
         for times in 1..=TIMES {
             let at = begin + fault.lasts * times / (TIMES + 1);

@@ -103,6 +103,7 @@ fn without(round: &Round, node: usize) -> Round {
                     false => moved_client(client)?,
                 },
             },
+            FaultKind::Hangs { node } => FaultKind::Hangs { node: moved(node)? },
             FaultKind::Memory { node, percent } => FaultKind::Memory {
                 node: moved(node)?,
                 percent,
@@ -114,6 +115,15 @@ fn without(round: &Round, node: usize) -> Round {
             } => FaultKind::Hostile {
                 node: moved(node)?,
                 attack,
+                count,
+            },
+            FaultKind::Forges {
+                node,
+                messages,
+                count,
+            } => FaultKind::Forges {
+                node: moved(node)?,
+                messages,
                 count,
             },
             FaultKind::Late { node, most } => FaultKind::Late {
@@ -142,7 +152,7 @@ fn without(round: &Round, node: usize) -> Round {
 
 /// Leaves out what makes a network less plain.
 fn simpler(best: &mut Round, fails: &mut impl FnMut(&Round) -> bool) {
-    let changes: [fn(&mut Round); 15] = [
+    let changes: [fn(&mut Round); 18] = [
         |round| round.costs = [0; 3],
         |round| round.loss = 0,
         |round| round.paths.clear(),
@@ -158,11 +168,14 @@ fn simpler(best: &mut Round, fails: &mut impl FnMut(&Round) -> bool) {
         },
         |round| round.servers = 1,
         |round| round.abra = false,
+        |round| round.any_previous = false,
         |round| round.unlisted.clear(),
         |round| round.clients.iter_mut().for_each(|one| one.names = false),
         |round| round.clients.iter_mut().for_each(|one| one.refused = false),
         |round| round.clients.iter_mut().for_each(|one| one.held = false),
         |round| round.clients.iter_mut().for_each(|one| one.one_hop = false),
+        |round| round.clients.iter_mut().for_each(|one| one.rests = 0),
+        |round| (round.clients.iter_mut()).for_each(|one| one.traffic.timeout = None),
     ];
     for change in changes {
         let mut candidate = best.clone();

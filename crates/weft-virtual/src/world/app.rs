@@ -1,5 +1,6 @@
 //! A stream of a client's user.
 
+use weft_core::address::ConnectionId;
 use weft_core::origin::AppRefusal;
 use weft_model::traffic::records::Outcome;
 use weft_model::traffic::{ClientStream, Failure, FailureKind, StreamId};
@@ -28,6 +29,7 @@ impl App {
 /// A stream of the user's that is over.
 #[derive(Debug)]
 pub(super) struct Finished {
+    pub(super) id: ConnectionId,
     pub(super) app: Box<App>,
     pub(super) outcome: Outcome,
 }

@@ -79,7 +79,7 @@ impl Thread {
             return;
         };
         let key = *key;
-        if self.edges.deaf {
+        if self.edges.deaf || self.edges.rests {
             return;
         }
         let (bytes, over) = self.manager.edge_out(key);
@@ -99,13 +99,13 @@ impl Thread {
     }
 
     pub(super) fn finish_app(&mut self, place: usize, outcome: Outcome, now: Instant) {
-        let key = self.edges.all.get(place).map(|edge| edge.key);
+        let Some((id, key)) = (self.edges.all.get(place)).map(|edge| (edge.id, edge.key)) else {
+            return;
+        };
         if let Some(Outer::App(app)) = self.edges.remove(place) {
-            self.edges.finished.push(Finished { app, outcome });
+            self.edges.finished.push(Finished { id, app, outcome });
         }
-        if let Some(key) = key {
-            self.manager.end_edge(key, EndReason::DONE, now);
-        }
+        self.manager.end_edge(key, EndReason::DONE, now);
     }
 
     /// Ends every stream of the user's.

@@ -74,6 +74,10 @@ pub(super) struct ClientSide {
     /// Its choices are recorded.
     pub(super) recorder: Option<Recorder>,
     one_hop: bool,
+    /// The relays of the circuits that streams were put on; `None`: they are those of a tunnel's legs.
+    through: BTreeMap<ConnectionId, Option<BTreeSet<u32>>>,
+    /// Streams whose circuits a hostile node had keys of: nothing is promised of them.
+    excused: BTreeSet<u32>,
     /// What it does beside plain streams.
     odd: Odd,
     asked: Asked,
@@ -177,6 +181,8 @@ impl ClientSide {
             recorder: (parts.pools > 0 && !measures)
                 .then(|| Recorder::new(parts.name, parts.pools, options.learning, parts.places)),
             one_hop: parts.setup.one_hop,
+            through: BTreeMap::new(),
+            excused: BTreeSet::new(),
             odd: Odd::default(),
             asked: Asked::default(),
             held: VecDeque::new(),
@@ -205,6 +211,11 @@ impl ClientSide {
         }
         // Nobody reads the log.
         drop(self.client.chooser().take_lines());
+    }
+
+    /// Whether its users take nothing at that time.
+    pub(super) fn rests_at(&self, elapsed: Duration) -> bool {
+        self.odd.rests_at(elapsed)
     }
 
     /// Builds circuits to learn from, and closes those that no stream has used. When that is over, streams from now on use
@@ -354,6 +365,14 @@ impl ClientSide {
         before: Option<(OriginId, Duration)>,
         (now, elapsed): (Now, Duration),
     ) {
+        let relays = self.circuits.get(&circuit);
+        let relays = relays.map(|known| known.relays.iter().copied());
+        let through = self.through.entry(stream);
+        let through = through.or_insert_with(|| Some(BTreeSet::new()));
+        match (through.as_mut(), relays) {
+            (Some(through), Some(relays)) => through.extend(relays),
+            _ => *through = None,
+        }
         if let Some(measuring) = &mut self.measuring {
             measuring.attached(stream, circuit, elapsed);
         }
@@ -479,9 +498,32 @@ impl ClientSide {
         Some(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
     }
 
+    /// Whether a stream that is over may have gone through one of these nodes, this client among them.
+    pub(super) fn went_through(
+        &mut self,
+        finished: &Finished,
+        number: u32,
+        hostile: &BTreeSet<u32>,
+    ) -> bool {
+        let through = self.through.remove(&finished.id);
+        let relays = through.unwrap_or_else(|| Some(BTreeSet::new()));
+        let relays_are = relays.is_none_or(|relays| !relays.is_disjoint(hostile));
+        let is_excused = !hostile.is_empty() && (hostile.contains(&number) || relays_are);
+        if is_excused {
+            self.excused.insert(finished.app.stream.0);
+        }
+        is_excused
+    }
+
+    /// Its streams that went through a hostile node.
+    pub(super) fn excused(&self) -> impl Iterator<Item = (String, u32)> {
+        let streams = self.excused.iter();
+        streams.map(|stream| (self.name.clone(), *stream))
+    }
+
     /// A stream is over.
     pub(super) fn finished(&mut self, finished: Finished, elapsed: Duration) {
-        let Finished { app, outcome } = finished;
+        let Finished { app, outcome, .. } = finished;
         let event = match outcome {
             Outcome::Complete => StreamEvent::Complete,
             _ => StreamEvent::Failed,

@@ -50,8 +50,9 @@ pub(super) struct Edges {
     /// When users' streams are looked at.
     pub(super) timers: BTreeSet<(u64, usize)>,
     pub(super) finished: Vec<Finished>,
-    /// Users take nothing.
+    /// Users take nothing: something is wrong with them, or they rest.
     pub(super) deaf: bool,
+    pub(super) rests: bool,
     pub(super) scratch: Vec<u8>,
     pub(super) writing: Vec<EdgeKey>,
 }

@@ -97,7 +97,7 @@ impl Thread {
                         && let Some(Outer::App(app)) = self.edges.remove(place)
                     {
                         let outcome = Outcome::Failed(refusal(why));
-                        self.edges.finished.push(Finished { app, outcome });
+                        self.edges.finished.push(Finished { id, app, outcome });
                     }
                 }
                 // It is closed when all bytes are taken.

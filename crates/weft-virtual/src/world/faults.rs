@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use weft_core::address::ThreadId;
+use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::handshake::PeerIdentity;
 use weft_core::memory::ledger::{Ledger, relieve};
 use weft_core::message::FromController;
@@ -141,6 +141,16 @@ impl World {
         }
     }
 
+    /// Whether a node reads nothing from its links.
+    pub(crate) fn set_hangs(&mut self, number: usize, hangs: bool) {
+        let now = self.ground.nanos();
+        let node = self.nodes.get_mut(number);
+        for thread in node.into_iter().flat_map(|node| &mut node.threads) {
+            thread.hangs = hangs;
+            thread.ask_turn(now, &mut self.ground);
+        }
+    }
+
     /// A node is short of memory: as if it could have this part of what it holds, in percent.
     pub(crate) fn press_memory(&mut self, number: usize, percent: u64) {
         let Ok(id) = u32::try_from(number) else {
@@ -178,15 +188,28 @@ impl World {
             return;
         };
         let mut rng = StdRng::seed_from_u64(seed);
-        let places: Vec<_> = node.controller.places().collect();
-        let (Some(threads), false) = (u16::try_from(node.threads.len()).ok(), places.is_empty())
-        else {
+        let mut places: Vec<(ConnectionId, ThreadId)> = node.controller.places().collect();
+        let carries = |(link, on): &(ConnectionId, ThreadId)| {
+            let thread = node.threads.get(usize::from(on.0));
+            thread.is_some_and(|thread| {
+                let manager = &thread.manager;
+                let key = manager.link_of(*link);
+                key.is_some_and(|key| manager.circuit_ids(key).next().is_some())
+            })
+        };
+        // Mostly one with circuits, where there is one.
+        if rng.random_bool(0.8) && places.iter().any(carries) {
+            places.retain(carries);
+        }
+        let threads = u16::try_from(node.threads.len()).unwrap_or(u16::MAX);
+        let place = rng.random_range(0..places.len().max(1));
+        let Some((link, on)) = places.get(place).copied() else {
             return;
         };
-        let link = places.get(rng.random_range(0..places.len()));
-        let to = ThreadId(rng.random_range(0..threads.max(1)));
-        if let Some((link, _)) = link
-            && node.controller.move_link(*link, to)
+        let others: Vec<u16> = (0..threads).filter(|thread| *thread != on.0).collect();
+        let to = others.get(rng.random_range(0..others.len().max(1)));
+        if let Some(to) = to
+            && node.controller.move_link(link, ThreadId(*to))
         {
             node.act(&self.common, &mut self.ground);
         }

@@ -138,7 +138,7 @@ impl World {
     }
 }
 
-fn pick<T: Copy>(all: &[T], rng: &mut ChaCha8Rng) -> Option<T> {
+pub(super) fn pick<T: Copy>(all: &[T], rng: &mut ChaCha8Rng) -> Option<T> {
     all.get(rng.random_range(0..all.len().max(1))).copied()
 }
 

@@ -1,8 +1,10 @@
 //! The links of a thread: their connections, what is read from them and written to them.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use weft_cell::ChanCmd;
 use weft_core::address::ConnectionId;
 use weft_core::manager::Arrival;
 use weft_core::origin::LinkFailure;
@@ -181,6 +183,9 @@ impl Thread {
 
     pub(super) fn read_links(&mut self, now: Instant, around: &mut Around<'_>) {
         let mut in_all = 0;
+        if self.hangs {
+            return;
+        }
         for _ in 0..self.to_read.len() {
             let Some(place) = self.to_read.pop_front() else {
                 break;
@@ -268,6 +273,11 @@ impl Thread {
             };
             let link = self.links.get_mut(place).ok_or(())?;
             match link.phase {
+                Phase::Open(key) if !self.ignored.is_empty() => {
+                    let rest = without(content, link.id, &self.ignored);
+                    net.release(conn, end, length);
+                    self.manager.receive(key, &rest, now).map_err(|_| ())?;
+                }
                 Phase::Open(key) => {
                     self.manager.receive(key, content, now).map_err(|_| ())?;
                     net.release(conn, end, length);
@@ -359,4 +369,17 @@ impl Thread {
             self.manager.recycle(cell);
         }
     }
+}
+
+/// Cells without the RELAY cells of these circuits.
+fn without(cells: &[u8], id: ConnectionId, ignored: &BTreeSet<(ConnectionId, u32)>) -> Vec<u8> {
+    let is_kept = |cell: &&[u8]| match cell {
+        [c0, c1, c2, c3, command, ..] => {
+            let circuit = u32::from_be_bytes([*c0, *c1, *c2, *c3]);
+            ChanCmd::from(*command) != ChanCmd::RELAY || !ignored.contains(&(id, circuit))
+        }
+        _ => true,
+    };
+    let cells = cells.chunks(weft_cell::CELL_LEN).filter(is_kept);
+    cells.flatten().copied().collect()
 }

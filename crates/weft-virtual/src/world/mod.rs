@@ -19,7 +19,8 @@
 //! server   destinations
 //! ground   sockets, the clock, timers, owners of connections
 //! limit    BandwidthRate and BandwidthBurst of a relay
-//! background, faults, hostile, lag   competing TCP streams, faults, hostile nodes, late messages of threads
+//! background, faults, lag   competing TCP streams, faults, late messages of threads
+//! hostile, forging     hostile nodes: cells on their links, and messages on circuits of which they have keys
 //! check    invariants between any two steps
 //! ```
 
@@ -33,6 +34,7 @@ mod edge;
 mod edges;
 mod events;
 mod faults;
+mod forging;
 mod ground;
 mod hostile;
 mod lag;
@@ -55,6 +57,7 @@ mod thread;
 mod turn;
 
 pub(crate) use check::Remains;
+pub use forging::Messages;
 pub use hostile::Attack;
 pub(crate) use odd::Odd;
 pub use state::World;

@@ -164,7 +164,7 @@ impl Node {
             policy: relay.policy.clone(),
             ipv6: false,
             any_names: false,
-            refuse_unknown: true,
+            refuse_unknown: common.options.refuse_unknown,
             reentry: false,
             detect_hijacking: false,
             test_addresses: Vec::new(),
@@ -605,6 +605,12 @@ impl Node {
     pub(super) fn second(&mut self, common: &Common, ground: &mut Ground) {
         if let Some(client) = &mut self.client {
             client.tick(ground.both(), ground.elapsed());
+            let rests = client.rests_at(ground.elapsed());
+            for thread in &mut self.threads {
+                if std::mem::replace(&mut thread.edges.rests, rests) != rests {
+                    thread.ask_turn(ground.nanos(), ground);
+                }
+            }
         }
         self.act(common, ground);
     }

@@ -28,8 +28,18 @@ pub(crate) struct Odd {
     pub(crate) refused: bool,
     /// A controller attaches streams.
     pub(crate) held: bool,
+    /// Users take nothing for so many seconds, then everything for as many, and so on; 0: they always do.
+    pub(crate) rests: u64,
     /// When torrc has no MapAddress any more.
     pub(crate) unmapped_at: Duration,
+}
+
+/// Names that a hostile client asks for.
+pub(super) const NAMES: &[&str] = &[INSIDE, NOWHERE, MAPPED];
+
+/// The name of a server.
+pub(super) fn name_of(server: IpAddr) -> String {
+    server.to_string().replace('.', "-") + NAMED
 }
 
 impl Odd {
@@ -37,7 +47,7 @@ impl Odd {
     pub(super) fn target(self, number: usize, server: SocketAddr) -> (String, u16) {
         let port = server.port();
         let host = match number % 8 {
-            1 | 5 if self.names => server.ip().to_string().replace('.', "-") + NAMED,
+            1 | 5 if self.names => name_of(server.ip()),
             0 if self.refused => INSIDE.to_owned(),
             2 if self.refused => NOWHERE.to_owned(),
             4 if self.refused => MAPPED.to_owned(),
@@ -45,6 +55,11 @@ impl Odd {
             _ => server.ip().to_string(),
         };
         (host, port)
+    }
+
+    /// Whether users take nothing at that time.
+    pub(super) fn rests_at(self, elapsed: Duration) -> bool {
+        self.rests > 0 && (elapsed.as_secs() / self.rests) % 2 == 1
     }
 
     /// A number for the user of the stream of this number.

@@ -1,6 +1,6 @@
 //! How a network begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -140,6 +140,8 @@ impl World {
             defects: Vec::new(),
             waits: BTreeMap::new(),
             jumped: BTreeMap::new(),
+            hostile: BTreeSet::new(),
+            forged: 0,
             touched: None,
             nodes,
         };

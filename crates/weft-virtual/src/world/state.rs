@@ -1,6 +1,6 @@
 //! The state of a network that runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use weft_core::address::EdgeAddr;
@@ -40,6 +40,10 @@ pub struct World {
     pub(super) waits: BTreeMap<(usize, EdgeAddr), (u64, Instant)>,
     /// By node: when its clock jumped last.
     pub(super) jumped: BTreeMap<usize, Duration>,
+    /// Nodes that send what they like on circuits of which they have keys.
+    pub(super) hostile: BTreeSet<u32>,
+    /// Messages that they sent.
+    pub(super) forged: u64,
     /// The node whose code ran last.
     pub(super) touched: Option<u32>,
 }

@@ -1,7 +1,7 @@
 //! A connection thread in virtual time: what `weft-node/src/thread/` is to sockets, this is to the connections of
 //! [`weft_model::hosts::Net`]. What is decided is decided by the same [`LocalConnectionManager`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use slab::Slab;
@@ -54,6 +54,10 @@ pub(super) struct Thread {
     /// By the manager's slot.
     pub(super) by_link: Vec<Option<usize>>,
     pub(super) to_read: VecDeque<usize>,
+    /// Circuits of a hostile node on which no RELAY cell is looked at, by connection and circuit id.
+    pub(super) ignored: BTreeSet<(ConnectionId, u32)>,
+    /// It reads none of them.
+    pub(super) hangs: bool,
     /// Links that wait for bandwidth.
     pub(super) rate_limited: Vec<usize>,
     /// When what waits for bandwidth is looked at again, in nanoseconds since the beginning.
@@ -104,6 +108,8 @@ impl Thread {
             sent_away: None,
             by_link: Vec::new(),
             to_read: VecDeque::new(),
+            ignored: BTreeSet::new(),
+            hangs: false,
             rate_limited: Vec::new(),
             retry_at: None,
             runs: RunTimes::default(),
@@ -185,7 +191,8 @@ impl Thread {
         let has_mail = !self.mail.controls.is_empty()
             || !self.mail.cells.is_empty()
             || !self.mail.controller.is_empty();
-        let is_ready = has_mail || !self.to_read.is_empty() || self.edges.is_ready();
+        let reads = !self.hangs && !self.to_read.is_empty();
+        let is_ready = has_mail || reads || self.edges.is_ready();
         let run = match self.manager.has_backlog() {
             true => self.runs.next(around.options.run_interval),
             false => None,
