@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use serde::Serialize;
 use weft_virtual::chaos::{MAX_FILE, Round};
 
 /// Reads a round, as [`write`] leaves one.
@@ -24,8 +25,8 @@ pub(super) fn read(file: &Path) -> Result<Round> {
     Round::from_json(&text).map_err(|why| anyhow!("{} is no round of chaos: {why}", file.display()))
 }
 
-/// Writes a round.
-pub(super) fn write(file: &Path, round: &Round) -> Result<()> {
+/// Writes a round, or what has one.
+pub(super) fn write(file: &Path, round: &impl Serialize) -> Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     }

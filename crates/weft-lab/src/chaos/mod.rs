@@ -3,6 +3,7 @@
 
 mod files;
 mod planted;
+mod worst;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use weft_planted::Fault;
 use weft_stats::bounds::{Bounds, SEED};
-use weft_virtual::chaos::{Checks, Counts, Failure, Ran, Round, run, run_with, shrink};
+use weft_virtual::chaos::{Checks, Counts, Failure, Ran, Round, Settings, run, run_with, shrink};
 
 use weft_cli::say;
 
@@ -26,6 +27,11 @@ const ROUND: Bounds<u64> = Bounds::new(0, 1_000_000_000);
 const PLANTED_TRIES: u32 = 40;
 /// Runs while a round is made smaller.
 const TRIES: Bounds<u32> = Bounds::new(0, 1_000_000);
+
+/// Attempts of a search for the worst.
+const ATTEMPTS: Bounds<u32> = Bounds::new(1, 100_000_000);
+/// Bytes of a hostile client.
+const BUDGET: Bounds<u64> = Bounds::new(16_384, 1_000_000_000);
 
 /// Finds defects of Weft: runs random networks in virtual time in which random things go wrong, and checks what must hold
 /// all the same (docs/chaos.md).
@@ -53,7 +59,16 @@ pub struct Args {
     /// (docs/chaos.md). With `--round` or `--replay`: run that round with one of them.
     #[arg(long, value_name = "FAULT", num_args = 0..)]
     planted: Option<Vec<String>>,
-    /// Where rounds that fail are written to.
+    /// Search for what a hostile client can make relays do and hold for each byte that it sends (docs/chaos.md).
+    #[arg(long, conflicts_with_all = ["round", "replay", "planted", "events"])]
+    worst: bool,
+    /// Attempts of `--worst` for each quantity.
+    #[arg(long, default_value_t = 2_000, value_parser = ATTEMPTS.parser(), requires = "worst")]
+    attempts: u32,
+    /// Bytes that the hostile client of `--worst` may send in each attempt.
+    #[arg(long, default_value_t = 262_144, value_parser = BUDGET.parser(), requires = "worst")]
+    budget: u64,
+    /// Where rounds that fail, and the worst ones, are written to.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     keep: PathBuf,
 }
@@ -69,6 +84,14 @@ pub fn chaos(args: &Args) -> Result<bool> {
         true => Checks::All,
         false => Checks::Often,
     };
+    if args.worst {
+        let settings = Settings {
+            seed: args.seed,
+            attempts: args.attempts,
+            budget: args.budget,
+        };
+        return worst::find(settings, &args.keep, base);
+    }
     let faults = match &args.planted {
         Some(names) => planted::named(names)?,
         None => Vec::new(),

@@ -119,15 +119,7 @@ pub fn run(round: &Round, checks: Checks, base: Instant) -> Ran {
             };
         }
     };
-    let mut runner = Runner {
-        round,
-        checks,
-        world: World::new(setup, base),
-        steps: 0,
-        counts: Counts::default(),
-        is_busy: true,
-        active: vec![false; round.faults.len()],
-    };
+    let mut runner = Runner::new(round, checks, World::new(setup, base));
     // What panics in a node is a failure like others. The network is not used after it.
     let result = catch_unwind(AssertUnwindSafe(|| runner.run()));
     let what = match result {
@@ -208,10 +200,10 @@ enum Change {
     Again(u64),
 }
 
-struct Runner<'r> {
+pub(super) struct Runner<'r> {
     round: &'r Round,
     checks: Checks,
-    world: World,
+    pub(super) world: World,
     steps: u64,
     counts: Counts,
     /// Users are at it.
@@ -220,8 +212,22 @@ struct Runner<'r> {
     active: Vec<bool>,
 }
 
-impl Runner<'_> {
-    fn run(&mut self) -> Result<(), String> {
+impl<'r> Runner<'r> {
+    /// The round before its beginning.
+    pub(super) fn new(round: &'r Round, checks: Checks, world: World) -> Runner<'r> {
+        Runner {
+            round,
+            checks,
+            world,
+            steps: 0,
+            counts: Counts::default(),
+            is_busy: true,
+            active: vec![false; round.faults.len()],
+        }
+    }
+
+    /// What users and nodes have that a network's setup does not.
+    pub(super) fn prepare(&mut self) {
         for (place, client) in self.round.clients.iter().enumerate() {
             let odd = Odd {
                 names: client.names,
@@ -238,6 +244,10 @@ impl Runner<'_> {
             self.world.unlist(*relay, *other);
         }
         self.world.set_hostile(self.round.forgers());
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        self.prepare();
         for ((at, change, fault), ()) in agenda(self.round) {
             self.until(Duration::from_millis(at))?;
             if let Some(known) = self.round.faults.get(fault) {
@@ -267,7 +277,7 @@ impl Runner<'_> {
     }
 
     /// Lets time pass until then.
-    fn until(&mut self, at: Duration) -> Result<(), String> {
+    pub(super) fn until(&mut self, at: Duration) -> Result<(), String> {
         let until = Moment::after_start(at);
         while self.world.step(until) {
             self.steps += 1;
@@ -290,7 +300,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    fn check(&mut self) -> Result<(), String> {
+    pub(super) fn check(&mut self) -> Result<(), String> {
         self.world.check()?;
         self.world.check_times()?;
         let hostile = self.round.hostile();
@@ -340,6 +350,11 @@ impl Runner<'_> {
                 self.world.break_links(*node);
             }
         }
+    }
+
+    /// A fault begins.
+    pub(super) fn begin(&mut self, number: usize, fault: &Fault) {
+        self.change(number, fault, Change::Begin);
     }
 
     /// Something begins to be wrong, or ends.

@@ -22,11 +22,13 @@
 //! background, faults, lag   competing TCP streams, faults, late messages of threads
 //! hostile, forging     hostile nodes: cells on their links, and messages on circuits of which they have keys
 //! check    invariants between any two steps
+//! bill     what a node has done and holds
 //! ```
 
 mod app;
 mod apps;
 mod background;
+mod bill;
 mod check;
 mod choosing;
 mod client;
@@ -56,6 +58,7 @@ mod tests;
 mod thread;
 mod turn;
 
+pub use bill::Bill;
 pub(crate) use check::Remains;
 pub use forging::Messages;
 pub use hostile::Attack;

@@ -98,6 +98,8 @@ pub(super) struct Node {
     pub(super) unlisted: BTreeSet<RsaIdentity>,
     /// The first thing that it did wrong.
     pub(super) defect: Option<String>,
+    /// Messages between its threads and its controller so far.
+    pub(super) messages: u64,
     rng: StdRng,
 }
 
@@ -153,6 +155,7 @@ impl Node {
             lag: None,
             unlisted: BTreeSet::new(),
             defect: None,
+            messages: 0,
             rng,
         }
     }
@@ -276,6 +279,7 @@ impl Node {
             }
         }
         while let Some(message) = self.threads.get_mut(from).and_then(Thread::poll_controller) {
+            self.messages += 1;
             match &mut self.lag {
                 Some(lag) => lag.hold_for_controller(from, message, ground.nanos()),
                 None => self.controller.handle(message, now),
@@ -357,6 +361,7 @@ impl Node {
     }
 
     pub(super) fn send(&mut self, to: ThreadId, message: FromController, ground: &mut Ground) {
+        self.messages += 1;
         if let Some(lag) = &mut self.lag {
             lag.hold_from_controller(to, message, ground.nanos());
             return lag.wake(self.number, ground);

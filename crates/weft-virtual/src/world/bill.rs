@@ -1,0 +1,75 @@
+//! What a node has done and holds, in counts that no machine changes.
+
+use std::ops::{AddAssign, Sub};
+
+use super::state::World;
+
+/// What a node has done since the beginning, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bill {
+    /// Turns of its threads and cells in them, where each costs a nanosecond ([`Costs`](crate::setup::Costs)).
+    pub steps: u64,
+    /// Messages between its threads and its controller.
+    pub messages: u64,
+    /// Onionskins that it answered.
+    pub onionskins: u64,
+    /// Bytes that it wrote to links and destinations.
+    pub written: u64,
+    /// Bytes in its ledgers now that belong to an owner.
+    pub held: u64,
+    /// All bytes in its ledgers now: tables, and what is free for others, besides.
+    pub kept: u64,
+}
+
+impl AddAssign for Bill {
+    fn add_assign(&mut self, other: Bill) {
+        self.steps += other.steps;
+        self.messages += other.messages;
+        self.onionskins += other.onionskins;
+        self.written += other.written;
+        self.held += other.held;
+        self.kept += other.kept;
+    }
+}
+
+impl Sub for Bill {
+    type Output = Bill;
+
+    /// What is more than in the other; nothing where it is less.
+    fn sub(self, other: Bill) -> Bill {
+        Bill {
+            steps: self.steps.saturating_sub(other.steps),
+            messages: self.messages.saturating_sub(other.messages),
+            onionskins: self.onionskins.saturating_sub(other.onionskins),
+            written: self.written.saturating_sub(other.written),
+            held: self.held.saturating_sub(other.held),
+            kept: self.kept.saturating_sub(other.kept),
+        }
+    }
+}
+
+impl World {
+    /// What a node has done and holds.
+    pub(crate) fn bill(&self, number: usize) -> Bill {
+        let Some(node) = self.nodes.get(number) else {
+            return Bill::default();
+        };
+        let now = self.ground.now();
+        let mut bill = Bill {
+            messages: node.messages,
+            onionskins: node.relay.as_ref().map_or(0, |relay| relay.circuits),
+            ..Bill::default()
+        };
+        for thread in &node.threads {
+            let ledger = thread.manager.ledger(now);
+            bill += Bill {
+                steps: thread.worked,
+                written: thread.written,
+                held: ledger.owned(),
+                kept: ledger.total(),
+                ..Bill::default()
+            };
+        }
+        bill
+    }
+}
