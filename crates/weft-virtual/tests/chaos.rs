@@ -29,6 +29,25 @@ fn what_goes_wrong_breaks_nothing() {
 }
 
 #[test]
+fn hostile_nodes_with_keys_harm_nobody_else() {
+    let forges = |fault: &Fault| matches!(fault.kind, FaultKind::Forges { .. });
+    let hangs = |fault: &Fault| matches!(fault.kind, FaultKind::Hangs { .. });
+    let is_siege = |round: &Round| {
+        let mut faults = round.faults.iter();
+        round.faults.iter().any(forges) && faults.all(|one| forges(one) || hangs(one))
+    };
+    let drawn = (0..).map(|number| Round::draw(7, number));
+    let short = drawn.filter(|round| round.lasts < 12_000 && round.relays.len() < 9);
+    let mut forged = 0;
+    for round in short.filter(is_siege).take(2) {
+        let ran = run(&round, Checks::Often, Instant::now());
+        assert!(ran.failure.is_none(), "{:?}\n{round:#?}", ran.failure);
+        forged += ran.counts.forged;
+    }
+    assert!(forged > 0);
+}
+
+#[test]
 fn every_step_of_some_rounds_breaks_nothing() {
     for number in 0..2 {
         let mut round = Round::draw(2, number);
