@@ -732,6 +732,15 @@ fn a_defaults_torrc_that_was_read_from_a_pipe_is_not_read_again() {
     assert_eq!(read_defaults(&line, &again, false), settings_of(""));
 }
 
+/// A running node waits for ever for another writer: at a reload, or at LOADCONF.
+#[test]
+fn a_pipe_is_not_included() {
+    let host = MemoryHost::new().with_special("/p", FileKind::Pipe, "Nickname a\n");
+    let report = load_text("%include /p\n", &host).unwrap_err().to_string();
+    let why = "/p: it is a pipe, which cannot be read again when torrc is";
+    assert!(report.contains(why), "{report}");
+}
+
 #[test]
 fn a_pipe_that_is_too_long_is_no_torrc_and_one_that_was_read_is_not_read_again() {
     let line = CommandLine::parse(["-f", "/p"].map(OsString::from)).unwrap();

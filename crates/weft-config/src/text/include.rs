@@ -127,7 +127,12 @@ pub(crate) fn read_file(path: &Path, host: &dyn Host) -> io::Result<Vec<u8>> {
 fn files_of(pattern: &str, host: &dyn Host) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in expand(pattern, host)? {
-        if host.kind(&path)? == FileKind::Folder {
+        let kind = host.kind(&path)?;
+        if kind == FileKind::Pipe {
+            let why = "it is a pipe, which cannot be read again when torrc is";
+            return Err(at(&path, io::Error::other(why)));
+        }
+        if kind == FileKind::Folder {
             let names = host.list(&path)?.into_iter();
             let mut inside: Vec<_> = names
                 .filter(|name| !name.as_encoded_bytes().starts_with(b"."))
