@@ -20,11 +20,12 @@ use weft_dir::clock::{Clock, SystemClock};
 use weft_dir::command::Severity;
 use weft_dir::http::{Compression, http_date};
 use weft_dir::sockets::Sockets;
+use weft_dircache::answer::BUSY;
 use weft_dircache::budget::{Budget, Charge};
 use weft_dircache::pieces::{Part, Pieces};
 use weft_dircache::request::{Parsed, Request};
 use weft_dircache::resource::Resource;
-use weft_dircache::server::{Asker, BUSY, read_head};
+use weft_dircache::server::{Asker, read_head};
 use weft_share::{Places, network};
 
 use crate::authority::storage::Storage;

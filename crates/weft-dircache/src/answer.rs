@@ -19,6 +19,9 @@ use crate::request::{Accepts, Request};
 use crate::resource::Resource;
 use found::{Found, NOT_FOUND};
 
+/// The reason of an answer that there is no room for.
+pub const BUSY: &str = "Directory busy, try again later";
+
 /// Bytes of an answer's documents at most (C tor reads no more: `MAX_DIR_DL_SIZE`).
 const MAX_BODY: usize = (1 << 24) - 1;
 /// How long microdescriptors may be kept (C tor `MICRODESC_CACHE_LIFETIME`).

@@ -2,6 +2,7 @@
 //!
 //! - [`DirectoryHandle`]: the task that fetches and the server, on a thread of their own
 //! - [`server`]: one request, one answer, on each stream
+//! - `asker`: who asks, and the bandwidth that the answer takes
 //! - [`request`]: requests, as they are read
 //! - [`named`]: documents that the path of a request names
 //! - [`requests`]: what is counted of them
@@ -31,6 +32,7 @@
 )]
 
 pub mod answer;
+mod asker;
 pub mod budget;
 pub mod consdiff;
 mod consensus_cache;

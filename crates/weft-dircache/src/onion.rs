@@ -10,13 +10,12 @@ use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use weft_dir::clock::Clock;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, BUSY};
 use crate::budget::Charge;
 use crate::hs_dir::{Fetch, HsDir, Refused};
 use crate::plain::plain;
 use crate::request::Upload;
 use crate::resource::Resource;
-use crate::server::BUSY;
 
 /// Time for the body of an upload. Circuits of onion services have up to five hops.
 const UPLOAD_TIME: Duration = Duration::from_secs(120);

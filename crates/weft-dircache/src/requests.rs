@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weft_counts::extrainfo::{Country, DirRequests, Download, Response, StatsFile, Way};
 use weft_dir::clock::Clock;
 
-use crate::server::{Asker, Bandwidth};
+use crate::asker::{Asker, Bandwidth};
 
 /// What a request for a consensus begins with.
 const CONSENSUS: &[u8] = b"GET /tor/status-vote/current/consensus";

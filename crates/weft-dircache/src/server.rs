@@ -5,9 +5,7 @@
 //! or by the DirPort. Everything is bounded: streams at once, shared by the hops that they come by and their circuits;
 //! bytes and time of a request; time without progress of an answer; the bytes that all of them hold ([`Budget`]).
 
-use std::fmt::Debug;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +14,9 @@ use weft_counts::extrainfo::Way;
 use weft_dir::clock::Clock;
 use weft_dir::documents::CachedDocuments;
 use weft_dir::http::head_may_end;
-use weft_share::PreviousHop;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, BUSY};
+pub use crate::asker::{Asker, Bandwidth};
 use crate::budget::{Budget, Charge};
 use crate::hs_dir::HsDir;
 use crate::places::{Place, Places};
@@ -27,8 +25,6 @@ use crate::requests::Requests;
 use crate::resource::Resource;
 use crate::{onion, plain};
 
-/// The reason of an answer that there is no room for.
-pub const BUSY: &str = "Directory busy, try again later";
 /// Time for a request. It follows its BEGIN_DIR at once, or after one answer of the circuit's: on slow
 /// circuits that is some seconds.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
@@ -46,49 +42,6 @@ const CHUNK: usize = 16 << 10;
 
 /// How often descriptors of onion services are dropped whose lifetimes have ended.
 const CLEANING: Duration = Duration::from_secs(60);
-
-/// The bandwidth limit of a relay, as far as what is written at a DirPort is part of it.
-pub trait Bandwidth: Debug + Send + Sync {
-    /// How many bytes may be written without holding up circuits.
-    fn room(&self) -> usize;
-
-    /// Takes up to `wanted` bytes, one at least, to be written now.
-    ///
-    /// # Errors
-    /// How long to wait for some.
-    fn take(&self, wanted: usize) -> Result<usize, Duration>;
-
-    /// Counts bytes that were read and written.
-    fn note(&self, read: usize, written: usize);
-}
-
-/// Who asks, and by which way.
-#[derive(Clone, Debug)]
-pub struct Asker {
-    /// The address that the stream comes from.
-    pub peer: IpAddr,
-    /// The hop that it comes by.
-    pub hop: PreviousHop,
-    /// The circuit that it comes by, by a number that no other has; 0 at the DirPort.
-    pub circuit: u128,
-    /// Another relay extended the circuit to this one, so the client that asks is not the previous hop.
-    pub by_relay: bool,
-    /// The bandwidth that is shared with circuits; `None`: it is free, or circuits have it.
-    pub bandwidth: Option<Arc<dyn Bandwidth>>,
-}
-
-impl Asker {
-    /// Who asks at a DirPort.
-    pub fn direct(peer: IpAddr, bandwidth: Option<Arc<dyn Bandwidth>>) -> Self {
-        Self {
-            peer,
-            hop: PreviousHop::at(peer),
-            circuit: 0,
-            by_relay: false,
-            bandwidth,
-        }
-    }
-}
 
 /// A directory that answers.
 #[derive(Clone)]

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::manager_of;
 use crate::address::ThreadId;
 use crate::circuit::half::Role;
 use crate::manager::LocalConnectionManager;
-use crate::manager::edges::manager_of;
 
 impl LocalConnectionManager {
     /// Compares the tunnels of this thread with their legs on the threads of these managers.

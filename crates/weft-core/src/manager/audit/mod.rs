@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::LocalConnectionManager;
-use crate::address::{ConnectionId, HalfAddr, StreamAddr};
+use crate::address::{ConnectionId, HalfAddr, StreamAddr, ThreadId};
 use crate::circuit::half::{CircuitHalf, ForwardStage, Peer, Role};
 use crate::message::Asker;
+use crate::moves::routes;
 use crate::slots::{HalfKey, LinkKey};
 use crate::stream::table::Streams;
 use crate::tunnel::{MAX_REORDER, MAX_WAITING, Policy};
@@ -17,6 +18,18 @@ use crate::tunnel::{MAX_REORDER, MAX_WAITING, Policy};
 /// Nothing, or what does not hold.
 pub(super) fn sure(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what.to_owned()) }
+}
+
+/// The manager of the thread that a half is on, as far as the thread of an edge knows.
+pub(super) fn manager_of<'a>(
+    here: &LocalConnectionManager,
+    all: &BTreeMap<ThreadId, &'a LocalConnectionManager>,
+    half: HalfAddr,
+) -> Option<&'a LocalConnectionManager> {
+    match here.outboxes.routes.place(half) {
+        routes::Place::Thread(thread) => all.get(&thread).copied(),
+        routes::Place::OnItsWay => None,
+    }
 }
 
 impl LocalConnectionManager {

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::EdgeSide;
-use crate::address::{ConnectionId, EdgeAddr, HalfAddr, StreamAddr, ThreadId};
+use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
 use crate::manager::LocalConnectionManager;
-use crate::manager::audit::sure;
-use crate::moves::routes;
+use crate::manager::audit::{manager_of, sure};
 use crate::stream::credit::EDGE_CREDIT;
 use crate::stream::edge::{Edge, MAX_WAITING, Phase};
 use crate::stream::table::Place;
@@ -125,17 +124,5 @@ fn audit_edge(
     match stream.map(|stream| &stream.edge) {
         Some(Place::At(owner)) if *owner == addr => Ok(()),
         _ => Err(format!("{} is not its own, or is no more", at.addr)),
-    }
-}
-
-/// The manager of the thread that a half is on, as far as the thread of an edge knows.
-pub(in crate::manager) fn manager_of<'a>(
-    here: &LocalConnectionManager,
-    all: &BTreeMap<ThreadId, &'a LocalConnectionManager>,
-    half: HalfAddr,
-) -> Option<&'a LocalConnectionManager> {
-    match here.outboxes.routes.place(half) {
-        routes::Place::Thread(thread) => all.get(&thread).copied(),
-        routes::Place::OnItsWay => None,
     }
 }

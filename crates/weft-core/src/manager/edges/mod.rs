@@ -19,8 +19,6 @@ use weft_cell::relay;
 use weft_cell::stream_msg::{Connected, End};
 use weft_planted::{Fault, planted};
 
-pub(super) use audit::manager_of;
-
 use super::LocalConnectionManager;
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
 use crate::flow::{Left, Side};
