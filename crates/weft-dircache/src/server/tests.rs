@@ -1,6 +1,7 @@
 //! Streams of clients that behave and of some that do not.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,6 +12,7 @@ use crate::places;
 use crate::testing::{now, secs};
 use tokio::io::DuplexStream;
 use weft_dir::clock::ManualClock;
+use weft_share::PreviousHop;
 
 /// MiB of memory that the process has.
 fn resident() -> usize {
