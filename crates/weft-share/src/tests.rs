@@ -155,16 +155,20 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     /// Against a plain list: the sum keeps to the bound, everything leaves exactly once, an owner
     /// below its fair share is admitted, and an owner not above its fair share loses nothing but
-    /// to an equal.
+    /// to an equal, and then nothing that is proven.
     #[test]
     fn shares_are_fair_whatever_is_asked(ops in proptest::collection::vec(op(), 1..400)) {
         let mut shares = Small::default();
         let mut model: BTreeMap<u32, (u8, u8, Ticket)> = BTreeMap::new();
-        let mut tickets = BTreeSet::new();
+        let (mut tickets, mut proven) = (BTreeSet::new(), BTreeSet::new());
         let (mut bound, mut next) = (20, 0);
         for op in ops {
             let held = |model: &BTreeMap<u32, (u8, u8, Ticket)>, group| {
                 model.values().filter(|(of, ..)| *of == group).count()
+            };
+            let of_member = |model: &BTreeMap<u32, (u8, u8, Ticket)>, group, member| {
+                let of = model.values().filter(|(one, other, _)| (*one, *other) == (group, member));
+                of.count()
             };
             let pick = |model: &BTreeMap<u32, (u8, u8, Ticket)>, index: usize| {
                 model.iter().nth(index % model.len().max(1)).map(|(item, of)| (*item, of.2))
@@ -181,7 +185,20 @@ proptest! {
                             prop_assert!(tickets.insert(ticket), "a ticket twice");
                             prop_assert_eq!(displaced.is_some(), before >= bound);
                             if let Some((ticket, item)) = displaced {
-                                let (of, _, was) = model.remove(&item).expect("left before");
+                                let (of, other, was) = model[&item];
+                                let theirs = of_member(&model, of, other);
+                                let ours = of_member(&model, group, member);
+                                if of == group && other != member {
+                                    prop_assert!(theirs > ours, "{} of {}", theirs, ours);
+                                }
+                                if proven.contains(&ticket) {
+                                    let is_heavier = match of == group {
+                                        true => theirs > ours + 1,
+                                        false => most > mine + 1,
+                                    };
+                                    prop_assert!(is_heavier, "a proven one of equals gives way");
+                                }
+                                model.remove(&item);
                                 prop_assert_eq!(was, ticket);
                                 prop_assert_eq!(held(&model, of) + 1, most);
                                 prop_assert!(of == group || mine < most);
@@ -199,16 +216,20 @@ proptest! {
                 Op::Prove(index) => {
                     if let Some((_, ticket)) = pick(&model, index) {
                         shares.prove(ticket);
+                        proven.insert(ticket);
                     }
                 }
                 Op::Unprove(index) => {
                     if let Some((_, ticket)) = pick(&model, index) {
                         shares.unprove(ticket);
+                        proven.remove(&ticket);
                     }
                 }
                 Op::Release(index) => {
                     if let Some((item, ticket)) = pick(&model, index) {
+                        let (group, member, _) = model[&item];
                         prop_assert_eq!(shares.get(ticket), Some(&item));
+                        prop_assert_eq!(shares.owner(ticket), Some((group, member)));
                         prop_assert_eq!(shares.release(ticket), Some(item));
                         prop_assert_eq!(shares.release(ticket), None);
                         model.remove(&item);
@@ -223,6 +244,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(shares.len(), model.len());
+            prop_assert_eq!(shares.audit(), Ok(()));
             for group in 0..6 {
                 prop_assert_eq!(shares.held(group), held(&model, group));
             }
@@ -397,6 +419,10 @@ proptest! {
             let held = |live: &BTreeMap<u32, (Ticket, u8, u8, usize)>, of: u8| -> usize {
                 live.values().filter(|one| one.1 == of).map(|one| one.3).sum()
             };
+            let of_member = |live: &BTreeMap<u32, (Ticket, u8, u8, usize)>, of: u8| -> usize {
+                let of = live.values().filter(|one| (one.1, one.2) == (group, of));
+                of.map(|one| one.3).sum()
+            };
             let (result, displaced) = match amounts.set(ticket, amount, BOUND) {
                 Ok(displaced) => (true, displaced),
                 Err(displaced) => (false, displaced),
@@ -405,6 +431,7 @@ proptest! {
                 let (_, theirs, other, _) = live[&old];
                 if theirs == group {
                     prop_assert_ne!(other, member);
+                    prop_assert!(of_member(&live, other) > of_member(&live, member) - before + amount);
                 } else {
                     prop_assert!(held(&live, theirs) > held(&live, group) - before + amount);
                 }
@@ -417,6 +444,7 @@ proptest! {
             prop_assert_eq!(amounts.total(), total);
             prop_assert!(total <= BOUND);
             prop_assert_eq!(amounts.len(), live.len());
+            prop_assert_eq!(amounts.is_empty(), live.is_empty());
             let sum: usize = amounts.iter().map(|(_, _, amount)| amount).sum();
             prop_assert_eq!(sum, total);
         }
