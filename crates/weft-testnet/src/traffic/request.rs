@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// How long one read or write may make no progress.
-pub(super) const STALL: Duration = Duration::from_secs(60);
+/// A transfer on which nothing moves for so long is given up: longer than SocksTimeout, within which a client finds another circuit or says
+/// that it does not.
+pub(super) const STALL: Duration = Duration::from_secs(180);
 
 /// Which way the bytes go, seen from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
