@@ -306,3 +306,35 @@ fn after<K: Copy + Ord, V>(map: &BTreeMap<K, V>, last: Option<K>) -> Option<K> {
     let next = last.and_then(|last| map.range((Excluded(last), Unbounded)).next());
     next.or_else(|| map.first_key_value()).map(|(key, _)| *key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_audit_finds_what_is_counted_wrongly() {
+        let held = || {
+            let mut shares = Shares::<u8, u8, ()>::default();
+            for member in 0..3 {
+                shares.admit(1, member, 10, ()).unwrap();
+            }
+            assert_eq!(shares.audit(), Ok(()));
+            shares
+        };
+        let mut shares = held();
+        shares.items.pop_first();
+        let error = shares.audit().unwrap_err();
+        assert_eq!(error, "2 items are held, and 3 are counted for owners");
+        let sum = Err("a group's share is the sum of its members'".to_owned());
+        let mut shares = held();
+        shares.groups.get_mut(&1).unwrap().held += 1;
+        assert_eq!(shares.audit(), sum);
+        // One of the two counts alone.
+        let mut shares = held();
+        shares.ranks = Ranks::default();
+        assert_eq!(shares.audit(), sum);
+        let mut shares = held();
+        shares.groups.get_mut(&1).unwrap().members.pop_first();
+        assert_eq!(shares.audit(), sum);
+    }
+}

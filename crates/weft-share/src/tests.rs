@@ -23,6 +23,8 @@ fn a_single_owner_has_everything_and_keeps_to_the_bound() {
     // The oldest of its own, as long as it is not proven.
     assert_eq!(admit(&mut shares, 1, 1, 10, 10), Some(0));
     assert_eq!(shares.len(), 10);
+    assert_eq!(shares.admit(1, 1, 0, 7), Err(7), "nothing gives way to it");
+    assert_eq!(shares.len(), 10);
     assert_eq!(Small::default().admit(1, 1, 0, 7), Err(7));
 }
 
@@ -243,7 +245,7 @@ proptest! {
                     }
                 }
             }
-            prop_assert_eq!(shares.len(), model.len());
+            prop_assert_eq!((shares.len(), shares.is_empty()), (model.len(), model.is_empty()));
             prop_assert_eq!(shares.audit(), Ok(()));
             for group in 0..6 {
                 prop_assert_eq!(shares.held(group), held(&model, group));
@@ -349,6 +351,7 @@ type Bytes = Amounts<u8, u8, u32>;
 #[test]
 fn a_single_owner_has_the_whole_bound_and_no_more() {
     let mut amounts = Bytes::default();
+    assert!(amounts.is_empty());
     let one = amounts.add(1, 1, 10);
     assert_eq!(amounts.set(one, 60, 100), Ok(vec![]));
     let two = amounts.add(1, 1, 20);
@@ -357,6 +360,11 @@ fn a_single_owner_has_the_whole_bound_and_no_more() {
     assert_eq!(amounts.total(), 100);
     // What shrinks makes room; past a bound that has shrunk, too.
     assert_eq!(amounts.set(one, 59, 10), Ok(vec![]));
+    // So does what stays as it is, and nobody gives way to it.
+    let other = amounts.add(2, 2, 30);
+    assert_eq!(amounts.set(other, 1, 100), Ok(vec![]));
+    assert_eq!(amounts.set(other, 1, 10), Ok(vec![]));
+    assert_eq!(amounts.release(other), Some(30));
     assert_eq!(amounts.set(two, 41, 100), Ok(vec![]));
     assert_eq!(amounts.release(two), Some(20));
     assert_eq!((amounts.total(), amounts.release(two)), (59, None));
