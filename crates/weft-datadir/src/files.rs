@@ -1,44 +1,11 @@
 //! The table of files that a node reads again: the name of each, who writes it, and what bounds it.
 
-use weft_trust::{Limit, Payer, Role, Sender, Trust};
-
-/// Makes the enum, the list of all files and the answers for each from one table.
-macro_rules! table {
-    ($($name:ident $file:literal: $role:ident, $sender:ident, $limit:ident;)*) => {
-        /// A file of a node's directories, or a folder of such files.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum DataFile {
-            $(
-                #[doc = $file]
-                $name,
-            )*
-        }
-
-        impl DataFile {
-            /// All of them.
-            pub const ALL: &[DataFile] = &[$(DataFile::$name),*];
-
-            /// Its name in its directory.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(DataFile::$name => $file,)*
-                }
-            }
-
-            /// Who may write it, and what bounds it.
-            #[must_use]
-            pub const fn trust(self) -> Trust {
-                match self {
-                    $(DataFile::$name => Trust::new(Sender::$sender, Role::$role, $limit),)*
-                }
-            }
-        }
-    };
-}
+use weft_trust::{Limit, Payer, inputs};
 
 #[rustfmt::skip]
-table! {
+inputs! {
+/// A file of a node's directories, or a folder of such files.
+DataFile {
     RsaIdentity           "secret_id_key":                           Keys,  Files,       KEY;
     MasterSecret          "ed25519_master_id_secret_key":            Keys,  Files,       KEY;
     MasterEncrypted       "ed25519_master_id_secret_key_encrypted":  Keys,  Files,       BOX;
@@ -76,6 +43,7 @@ table! {
     ExtraInfo             "cached-extrainfo":                        Cache, Directories, NAMED;
     BridgeDescriptors     "cached-bridge-descriptors":               Cache, Directories, BRIDGES;
     Diffs                 "diff-cache":                              Cache, Directories, DIFFS;
+}
 }
 
 const KEY: Limit = Limit::new(

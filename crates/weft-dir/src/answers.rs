@@ -1,52 +1,21 @@
 //! The table of what directories answer: what bounds each answer, and what it is checked against. Each purpose of a request names
 //! the answers to it, so that a new one does not compile without a row.
 
-use weft_trust::{Limit, Payer, Role, Sender, Trust};
+use weft_trust::{Limit, Payer, inputs};
 
-/// Makes the enum, the list of all answers and what bounds each from one table.
-macro_rules! table {
-    ($($name:ident $what:literal: $limit:ident;)*) => {
-        /// What a directory answers.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Answer {
-            $(
-                #[doc = $what]
-                $name,
-            )*
-        }
-
-        impl Answer {
-            /// All of them.
-            pub const ALL: &[Answer] = &[$(Answer::$name),*];
-
-            /// In words.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Answer::$name => $what,)*
-                }
-            }
-
-            /// Who may send it, and what bounds it.
-            #[must_use]
-            pub const fn trust(self) -> Trust {
-                match self {
-                    $(Answer::$name => Trust::new(Sender::Directory, Role::Fetch, $limit),)*
-                }
-            }
-        }
-    };
+#[rustfmt::skip]
+inputs! {
+/// What a directory answers.
+Answer {
+    Consensus        "consensus":                 Fetch, Directory, CONSENSUS;
+    Certificates     "authority certificates":    Fetch, Directory, CERTIFICATES;
+    Microdescriptors "microdescriptors":          Fetch, Directory, DIGESTED;
+    Descriptors      "descriptors":               Fetch, Directory, NAMED;
+    ExtraInfo        "extra-info documents":      Fetch, Directory, NAMED;
+    BridgeDescriptor "descriptor of a bridge":    Fetch, Directory, BRIDGE;
+    Uploaded         "answer to an upload":       Fetch, Directory, UPLOADED;
+    OwnDescriptor    "own descriptor":            Fetch, Directory, HELD;
 }
-
-table! {
-    Consensus        "consensus":                 CONSENSUS;
-    Certificates     "authority certificates":    CERTIFICATES;
-    Microdescriptors "microdescriptors":          DIGESTED;
-    Descriptors      "descriptors":               NAMED;
-    ExtraInfo        "extra-info documents":      NAMED;
-    BridgeDescriptor "descriptor of a bridge":    BRIDGE;
-    Uploaded         "answer to an upload":       UPLOADED;
-    OwnDescriptor    "own descriptor":            HELD;
 }
 
 const CONSENSUS: Limit = Limit::new(

@@ -173,3 +173,40 @@ impl Trust {
         }
     }
 }
+
+/// Makes an enum of inputs from one table: the words of each, where it may arrive, who may send it, and its limit. It has `ALL`,
+/// `name` and `trust`.
+#[macro_export]
+macro_rules! inputs {
+    ($(#[doc = $doc:literal])* $of:ident { $($name:ident $words:literal: $role:ident, $sender:ident, $limit:ident;)* }) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $of {
+            $(
+                #[doc = $words]
+                $name,
+            )*
+        }
+
+        impl $of {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Its name, or what it is in words.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $words,)*
+                }
+            }
+
+            /// Who may send or write it, and what bounds it.
+            #[must_use]
+            pub const fn trust(self) -> $crate::Trust {
+                match self {
+                    $(Self::$name => $crate::Trust::new($crate::Sender::$sender, $crate::Role::$role, $limit),)*
+                }
+            }
+        }
+    };
+}

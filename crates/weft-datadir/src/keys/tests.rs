@@ -531,7 +531,7 @@ fn an_empty_onion_key_is_made_anew_and_a_folder_for_the_previous_stops_rotation(
     );
 }
 
-/// Whoever publishes the new key must learn of it: no worker would know it otherwise.
+/// The caller publishes the new key and gives it to the workers, so it has to learn of it.
 #[test]
 fn onion_keys_that_have_rotated_are_reported_where_their_time_cannot_be_saved() {
     let (relay, mut keys) = Relay::with_keys();
