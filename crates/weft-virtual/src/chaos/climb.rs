@@ -142,15 +142,6 @@ struct Counted {
     held_millis: u64,
 }
 
-impl Counted {
-    fn beyond(self, quiet: Counted) -> Counted {
-        Counted {
-            bill: self.bill - quiet.bill,
-            held_millis: self.held_millis.saturating_sub(quiet.held_millis),
-        }
-    }
-}
-
 /// Looks for the moves that cost a relay most of this quantity. `base` is what nodes take for the time at the beginning.
 ///
 /// # Errors
@@ -211,8 +202,8 @@ fn rated(
 ) -> Result<Climbed, Broken> {
     let (relays, spent) = counted(&round, base)?;
     let costs = relays.iter().zip(quiet).map(|(cost, quiet)| {
-        let cost = cost.beyond(*quiet);
-        quantity.of(&cost) * 1_024.0 / spent.max(LEAST) as f64
+        let beyond = (quantity.of(cost) - quantity.of(quiet)).max(0.0);
+        beyond * 1_024.0 / spent.max(LEAST) as f64
     });
     let worst = costs
         .enumerate()

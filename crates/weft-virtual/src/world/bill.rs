@@ -1,7 +1,5 @@
 //! What a node has done and holds, in counts that no machine changes.
 
-use std::ops::{AddAssign, Sub};
-
 use super::state::World;
 
 /// What a node has done since the beginning, and what it holds.
@@ -21,33 +19,6 @@ pub struct Bill {
     pub kept: u64,
 }
 
-impl AddAssign for Bill {
-    fn add_assign(&mut self, other: Bill) {
-        self.steps += other.steps;
-        self.messages += other.messages;
-        self.onionskins += other.onionskins;
-        self.written += other.written;
-        self.held += other.held;
-        self.kept += other.kept;
-    }
-}
-
-impl Sub for Bill {
-    type Output = Bill;
-
-    /// What is more than in the other; nothing where it is less.
-    fn sub(self, other: Bill) -> Bill {
-        Bill {
-            steps: self.steps.saturating_sub(other.steps),
-            messages: self.messages.saturating_sub(other.messages),
-            onionskins: self.onionskins.saturating_sub(other.onionskins),
-            written: self.written.saturating_sub(other.written),
-            held: self.held.saturating_sub(other.held),
-            kept: self.kept.saturating_sub(other.kept),
-        }
-    }
-}
-
 impl World {
     /// What a node has done and holds.
     pub(crate) fn bill(&self, number: usize) -> Bill {
@@ -62,13 +33,10 @@ impl World {
         };
         for thread in &node.threads {
             let ledger = thread.manager.ledger(now);
-            bill += Bill {
-                steps: thread.worked,
-                written: thread.written,
-                held: ledger.owned(),
-                kept: ledger.total(),
-                ..Bill::default()
-            };
+            bill.steps += thread.worked;
+            bill.written += thread.written;
+            bill.held += ledger.owned();
+            bill.kept += ledger.total();
         }
         bill
     }

@@ -64,16 +64,8 @@ impl Messages {
         Messages::Mixed,
     ];
 
-    /// Those that [`Messages::Mixed`] mixes.
-    const SOME: [Messages; 7] = [
-        Messages::Streams,
-        Messages::Data,
-        Messages::Flow,
-        Messages::Extensions,
-        Messages::Legs,
-        Messages::Commands,
-        Messages::Broken,
-    ];
+    /// How many of them, from the first on, [`Messages::Mixed`] mixes.
+    const MIXED: usize = 7;
 }
 
 /// What a forger knows.
@@ -200,7 +192,10 @@ impl Forger<'_> {
         self.made += 1;
         let last = self.circuit.hops.saturating_sub(1);
         let messages = match messages {
-            Messages::Mixed => pick(&Messages::SOME, self.rng).unwrap_or(Messages::Data),
+            Messages::Mixed => {
+                let some = Messages::ALL.get(..Messages::MIXED).unwrap_or_default();
+                pick(some, self.rng).unwrap_or(Messages::Data)
+            }
             other => other,
         };
         let any = (self.is_wild || messages == Messages::Extensions) && self.rng.random_bool(0.3);
