@@ -28,7 +28,7 @@ pub fn dump(settings: &Settings, defaults: &Settings, kind: DumpKind) -> String 
         }
         match value {
             Value::Lines(lines) => {
-                // Those of the defaults torrc would come back.
+                // Without this line the defaults torrc's lines would come back.
                 if let (Value::Lines(cleared), true) = (default, lines.is_empty()) {
                     let names: BTreeSet<_> = cleared.iter().map(|line| line.name).collect();
                     for name in names.into_iter().filter(|name| !is_session(name)) {

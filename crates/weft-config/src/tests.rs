@@ -720,7 +720,7 @@ fn a_defaults_torrc_that_was_read_from_a_pipe_is_not_read_again() {
     };
     let first = load(&line, &host("ContactInfo piped\n")).unwrap().options;
     assert_eq!(first.identity.contact_info.as_deref(), Some("piped"));
-    // On a real machine whoever reads it again waits for ever.
+    // On a real machine a second read waits for ever.
     let again = host("ContactInfo again\n");
     let why = "the pipe /p, which cannot be read again";
     let report = reload(&line, 0, &again, &first).unwrap_err();

@@ -128,7 +128,7 @@ impl<G> Circuit<G> {
         matches!(self.stage, Stage::Building(_))
     }
 
-    /// Whether building it shows how long three hops take. A controller may make one longer that was open before.
+    /// True while its building is a measure of three hops. A controller can extend a circuit that is open: that is none.
     pub(crate) fn is_timed(&self) -> bool {
         self.hops.len() == 3 && self.took.is_none()
     }

@@ -113,7 +113,7 @@ impl<C: Chooser> Client<C> {
     /// (path-spec 7.2; C tor's `connection_ap_process_end_not_open`).
     fn note_refusal(&mut self, circuit: OriginId, reason: EndReason, now: Now) {
         match reason {
-            // What a guard has changed on the way may be the cause.
+            // A guard that changes cells can cause these.
             EndReason::TORPROTOCOL | EndReason::DESTROY => {
                 if let Some(circuit) = self.circuits.get_mut(&circuit) {
                     circuit.unusable = true;

@@ -131,7 +131,7 @@ impl<C: Chooser> Client<C> {
             .collect()
     }
 
-    /// Whether an exit is none of those.
+    /// True for all other exits.
     pub(super) fn may_ask(&self, exit: &RsaIdentity, stream: &Stream) -> bool {
         !self.refusing.contains(exit) && !stream.refused_by.contains(exit)
     }

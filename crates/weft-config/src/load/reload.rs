@@ -27,8 +27,8 @@ pub fn reload(
     host: &dyn Host,
     old: &Options,
 ) -> Result<(Vec<Loaded>, Vec<Change>), Report> {
-    refuse_second_read(|| torrc_read_once(command_line, host))?;
-    refuse_second_read(|| defaults_read_once(command_line, host))?;
+    refuse_second_read(torrc_read_once(command_line, host))?;
+    refuse_second_read(defaults_read_once(command_line, host))?;
     let mut all = load_all(command_line, host)?;
     let changes = match all.get_mut(number) {
         Some(loaded) => changes(old, loaded, false)?,
@@ -37,10 +37,12 @@ pub fn reload(
     Ok((all, changes))
 }
 
+/// Refuses to read again what was read from such a place: a pipe that was read is empty, or blocks.
+///
 /// # Errors
-/// There is something that cannot be read twice: a pipe that was read is empty, or blocks.
-fn refuse_second_read(find: impl FnOnce() -> Option<String>) -> Result<(), Report> {
-    let Some(place) = find() else {
+/// There is one.
+fn refuse_second_read(place: Option<String>) -> Result<(), Report> {
+    let Some(place) = place else {
         return Ok(());
     };
     let mut report = Report::default();
@@ -48,7 +50,7 @@ fn refuse_second_read(find: impl FnOnce() -> Option<String>) -> Result<(), Repor
     Err(report)
 }
 
-/// The place of such a torrc.
+/// The place of a torrc that cannot be read twice.
 fn torrc_read_once(command_line: &CommandLine, host: &dyn Host) -> Option<String> {
     let identities = command_line.identities();
     identities.iter().find_map(|line| {
@@ -60,7 +62,7 @@ fn torrc_read_once(command_line: &CommandLine, host: &dyn Host) -> Option<String
     })
 }
 
-/// The place of such a defaults torrc.
+/// The place of a defaults torrc that cannot be read twice.
 fn defaults_read_once(command_line: &CommandLine, host: &dyn Host) -> Option<String> {
     let path = defaults_torrc_path(command_line, host);
     let pipe = is_pipe(&path, host);
@@ -83,7 +85,7 @@ pub fn reload_text(
     text: &str,
     old: &Options,
 ) -> Result<(Loaded, Vec<Change>), ChangeError> {
-    refuse_second_read(|| defaults_read_once(command_line, host)).map_err(ChangeError::Value)?;
+    refuse_second_read(defaults_read_once(command_line, host)).map_err(ChangeError::Value)?;
     let mut report = Report::default();
     let defaults = defaults_text(command_line, host, &mut report);
     let torrc = ("a controller".into(), text.as_bytes().to_vec());

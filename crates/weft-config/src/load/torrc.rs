@@ -97,12 +97,12 @@ pub fn defaults_torrc_path(command_line: &CommandLine, host: &dyn Host) -> PathB
     named.map_or_else(|| host.defaults_torrc(), |path| expand(path, host))
 }
 
-/// Whether a path leads to a pipe, of which a second reader gets nothing or waits for ever.
+/// True for a pipe: its second reader gets nothing, or waits for ever.
 pub(crate) fn is_pipe(path: &Path, host: &dyn Host) -> bool {
     host.kind(path).is_ok_and(|kind| kind == FileKind::Pipe)
 }
 
-/// What would be in force by the defaults torrc alone, as that is now: SAVECONF leaves it out. One that cannot be read, or
+/// The settings of the defaults torrc alone, as the file is now: SAVECONF leaves them out. A file that cannot be read, or
 /// not again, sets nothing.
 #[must_use]
 pub fn read_defaults(command_line: &CommandLine, host: &dyn Host, testing: bool) -> Settings {

@@ -119,7 +119,7 @@ impl RelayController {
         if !is_listed {
             addrs.clone_from(&request.addrs);
         }
-        // One link to a relay is enough to know it: whoever names another identity for it has no further one opened.
+        // One open link shows the identity of a relay. An extension that names another one opens no further link.
         if let Some(wanted) = request
             .ed25519
             .filter(|_| open.is_none() && !addrs.is_empty())

@@ -318,8 +318,8 @@ impl Connections {
         self.all.get(&id).is_some_and(|one| one.load.sent == joins)
     }
 
-    /// Whether an open link that takes new circuits has shown that the relay at this address, to which this node connected,
-    /// has another ed25519 identity than this one: it would be found there again.
+    /// True if an open link, which this node opened to this address and which takes new circuits, has shown another ed25519
+    /// identity of the relay there.
     pub(super) fn reached_another(
         &self,
         rsa: RsaIdentity,

@@ -35,7 +35,7 @@ impl RelayLink {
 pub(super) struct RelayLinks {
     /// Links that take new circuits, the oldest of each place first.
     usable: BTreeSet<(Place, ConnectionId)>,
-    /// Those of them that this node opened, by the address that it connected to: the relay that is there.
+    /// Links of these that this node opened, by the address that it connected to.
     reached: BTreeSet<(RsaIdentity, SocketAddr, Ed25519Identity, ConnectionId)>,
     /// All open links of each relay.
     of: BTreeMap<RsaIdentity, Count>,

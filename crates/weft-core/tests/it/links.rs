@@ -226,7 +226,7 @@ fn a_link_of_a_week_gets_no_new_circuits() {
     only_old_circuits_go_on(|world, _| world.now += 7 * 24 * 60 * MINUTE);
 }
 
-/// Whoever fills the link to a relay keeps nobody from the relay: the next circuits get another link.
+/// A full link to a relay keeps nobody from the relay: the next circuits get another link.
 #[test]
 fn a_link_that_is_full_gets_no_new_circuits_and_another_is_opened() {
     let mut params = RelayParams::new(OWN_RSA, OWN_ED);

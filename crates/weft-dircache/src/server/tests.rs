@@ -606,7 +606,7 @@ async fn what_a_dir_port_writes_is_taken_from_the_limit_of_all_and_counted() {
     task.await.unwrap();
     let request = format!("GET {path} HTTP/1.0\r\n\r\n");
     assert_eq!(*given.moved.lock().unwrap(), (request.len(), all.len()));
-    // One for whom nothing is left is given up like one that does not read.
+    // A client without bandwidth is given up as one that does not read.
     let given = Given::new(usize::MAX, 0);
     let (stream, task) = open_port(&server, path, Some(given.clone())).await;
     settle().await;

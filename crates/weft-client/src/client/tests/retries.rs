@@ -1,4 +1,4 @@
-//! What exits refuse: which of them are asked next, by whom, and what a guard is blamed for.
+//! Exits that refuse streams: the exits that are asked next, and the guards that are not blamed.
 
 use std::net::IpAddr;
 
