@@ -1,6 +1,7 @@
 //! What a running node logs for its operator and its user, and how often: risks of the start, what a reload does not change,
 //! why a client is stuck, and why authorities do not take a relay's descriptor.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +12,11 @@ use weft_testing::not_run;
 use crate::running::{self, Bench, Running};
 
 /// A connection to the ControlPort, authenticated.
-struct Controller(BufReader<TcpStream>);
+struct Controller {
+    stream: BufReader<TcpStream>,
+    /// Events that came before the answer to a command, the oldest first.
+    early: VecDeque<String>,
+}
 
 impl Controller {
     /// Connects to the port that the log names.
@@ -21,23 +26,37 @@ impl Controller {
         weft.seen = 0;
         let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.set_read_timeout(Some(running::PATIENCE)).unwrap();
-        let mut controller = Self(BufReader::new(stream));
+        let mut controller = Self {
+            stream: BufReader::new(stream),
+            early: VecDeque::new(),
+        };
         assert_eq!(controller.ask("AUTHENTICATE"), "250 OK");
         controller
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
+        self.stream.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
+    fn event(&mut self) -> String {
+        self.early.pop_front().unwrap_or_else(|| self.line())
+    }
+
+    /// The answer to a command. Events that come before it are kept.
     fn ask(&mut self, command: &str) -> String {
-        let stream = self.0.get_mut();
+        let stream = self.stream.get_mut();
         stream
             .write_all(format!("{command}\r\n").as_bytes())
             .unwrap();
-        self.line()
+        loop {
+            let line = self.line();
+            if !line.starts_with("650") {
+                break line;
+            }
+            self.early.push_back(line);
+        }
     }
 }
 
@@ -139,7 +158,7 @@ fn a_client_that_is_stuck_names_host_and_reason_in_the_log_and_for_controllers()
          recommendation ignore; host {host} at 127.0.0.1:1)"
     ));
     let event = loop {
-        let line = controller.line();
+        let line = controller.event();
         if line.contains("WARNING=") {
             break line;
         }
