@@ -14,6 +14,7 @@ use std::thread::{self, ScopedJoinHandle};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::linted::{self, Program};
+use crate::passed::{self, Passed};
 
 /// Memory past which a target has failed, in MiB.
 const RSS_LIMIT_MIB: u32 = 2048;
@@ -42,7 +43,16 @@ pub(crate) fn run(args: &FuzzArgs) -> Result<()> {
         seconds: args.seconds,
         inputs: None,
     };
-    run_each(effort, args.seed, args.target.as_deref())
+    run_each(effort, args.seed, args.target.as_deref(), None)
+}
+
+/// The step of `cargo xtask test`: all targets, but for those that passed with this effort and seed before, and are unchanged.
+///
+/// # Errors
+///
+/// A target fails, or does not compile.
+pub(crate) fn run_all(effort: Effort, seed: u32, passed: &Passed) -> Result<()> {
+    run_each(effort, Some(seed), None, Some(passed))
 }
 
 /// How long a target is fuzzed at most.
@@ -61,7 +71,12 @@ pub(crate) struct Effort {
 /// As many run at once as there are processors. Inputs that reach new code go to
 /// `fuzz/found/TARGET`, never into the committed corpus; inputs that fail go to
 /// `fuzz/artifacts/TARGET`. Fails when any target fails, naming it and the input.
-pub(crate) fn run_each(effort: Effort, seed: Option<u32>, target: Option<&str>) -> Result<()> {
+fn run_each(
+    effort: Effort,
+    seed: Option<u32>,
+    target: Option<&str>,
+    passed: Option<&Passed>,
+) -> Result<()> {
     let targets = targets(target)?;
     build_selected(&targets)?;
     println!(
@@ -74,7 +89,9 @@ pub(crate) fn run_each(effort: Effort, seed: Option<u32>, target: Option<&str>) 
     let worker = || {
         let mut failures = Vec::new();
         while let Some(target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match run_one(target, effort, seed) {
+            let remembering = |passed| run_unless_passed(target, effort, seed, passed);
+            let ended = passed.map_or_else(|| run_one(target, effort, seed), remembering);
+            match ended {
                 Ok(summary) => println!("  {target}: {summary}"),
                 Err(error) => {
                     println!("  {target}: FAILED");
@@ -175,6 +192,28 @@ pub(crate) fn corpus(target: &str) -> PathBuf {
     fuzz_dir().join("corpus").join(target)
 }
 
+/// As [`run_one`], unless it passed before, and is unchanged.
+fn run_unless_passed(
+    target: &str,
+    effort: Effort,
+    seed: Option<u32>,
+    passed: &Passed,
+) -> Result<String> {
+    let what = format!("fuzz {target}");
+    let words = [format!("{effort:?} {seed:?}")];
+    let decided_by = passed::hash(&words, &[program(target), corpus(target)])?;
+    if passed.has(&what, decided_by) {
+        return Ok(passed::UNCHANGED.to_owned());
+    }
+    let summary = run_one(target, effort, seed)?;
+    passed.note(&what, decided_by)?;
+    Ok(summary)
+}
+
+fn program(target: &str) -> PathBuf {
+    target_dir().join("debug").join(target)
+}
+
 /// Runs one target, and returns a short summary.
 fn run_one(target: &str, effort: Effort, seed: Option<u32>) -> Result<String> {
     let corpus = corpus(target);
@@ -192,7 +231,7 @@ fn run_one(target: &str, effort: Effort, seed: Option<u32>) -> Result<String> {
     let log_path = fuzz_dir().join("artifacts").join(format!("{target}.log"));
     let log = File::create(&log_path).with_context(|| format!("making {}", log_path.display()))?;
 
-    let program = target_dir().join("debug").join(target);
+    let program = program(target);
     let mut command = Command::new(&program);
     match effort.seconds {
         // libFuzzer takes 0 for "without end".

@@ -24,6 +24,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::machine;
+use crate::passed::{self, Passed};
 
 /// Count instructions for each relayed cell, and compare with what was recorded.
 #[derive(clap::Args, Debug)]
@@ -80,6 +81,8 @@ const RELEASED: [&str; 4] = [
     "debug-assertions=false",
     "overflow-checks=false",
 ];
+/// As [`Passed`] knows the step.
+const REMEMBERED: &str = "instructions";
 /// In these functions of `bench/instructions` alone instructions are counted where an exit is played beside its client.
 const COUNTED: &str = "*exit::node_*";
 /// The function of `bench/instructions` before and after the turns that are counted.
@@ -116,6 +119,7 @@ pub(crate) fn run(args: &InstructionsArgs) -> Result<()> {
     if let Some(why) = unsupported() {
         bail!("instructions are not counted here: {why}");
     }
+    build()?;
     let costs = measure()?;
     let before = recorded();
     if args.record {
@@ -137,14 +141,20 @@ pub(crate) fn run(args: &InstructionsArgs) -> Result<()> {
 /// # Errors
 ///
 /// A cell takes more instructions than recorded, or they cannot be counted.
-pub(crate) fn check() -> Result<Option<&'static str>> {
+pub(crate) fn check(passed: &Passed) -> Result<Option<&'static str>> {
     if let Some(why) = unsupported() {
         return Ok(Some(why));
     }
     let recorded = recorded()?;
+    let program = build()?;
+    let decided_by = passed::hash(&[format!("{CASES:?}")], &[program, file()])?;
+    if passed.has(REMEMBERED, decided_by) {
+        return Ok(Some(passed::UNCHANGED));
+    }
     let costs = measure()?;
     print(&costs, Some(&recorded));
     judge(&costs, &recorded)?;
+    passed.note(REMEMBERED, decided_by)?;
     Ok(None)
 }
 
@@ -163,6 +173,11 @@ fn unsupported() -> Option<&'static str> {
         return Some("the numbers were recorded for a processor with AES-NI and AVX2");
     }
     None
+}
+
+/// What is counted, built.
+fn program() -> PathBuf {
+    machine::target().join("debug").join(PROGRAM)
 }
 
 /// The file of recorded numbers.
@@ -222,8 +237,8 @@ fn first_line(program: &str, args: &[&str]) -> Result<String> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Builds the program, its path of a cell as it is released, and counts.
-fn measure() -> Result<Vec<(&'static str, Cost)>> {
+/// Builds the program, its path of a cell as it is released.
+fn build() -> Result<PathBuf> {
     machine::prepare_counting()?;
     let settings = PATH.into_iter().flat_map(|package| {
         RELEASED.map(|setting| format!("--config=profile.dev.package.{package}.{setting}"))
@@ -237,6 +252,11 @@ fn measure() -> Result<Vec<(&'static str, Cost)>> {
         status.success(),
         "bench/instructions does not build: see above"
     );
+    Ok(program())
+}
+
+/// Counts.
+fn measure() -> Result<Vec<(&'static str, Cost)>> {
     let folder = machine::target().join("instructions");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     // A count does not depend on what else runs, so as many run at once as there are cores.
@@ -274,7 +294,6 @@ fn measure() -> Result<Vec<(&'static str, Cost)>> {
 
 /// Runs the program; the result is what a cell of the counted turns costs.
 fn count(folder: &Path, case: &str, [first, turns]: [u32; 2]) -> Result<Cost> {
-    let program = machine::target().join("debug").join(PROGRAM);
     let profile = folder.join(format!("callgrind.{}", case.replace(' ', "-")));
     let mut command = Command::new("valgrind");
     command
@@ -285,7 +304,7 @@ fn count(folder: &Path, case: &str, [first, turns]: [u32; 2]) -> Result<Cost> {
     }
     let output = command
         .arg(format!("--callgrind-out-file={}", profile.display()))
-        .arg(program)
+        .arg(program())
         .args(case.split(' '))
         .args([first.to_string(), turns.to_string()])
         .output()

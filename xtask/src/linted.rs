@@ -34,12 +34,29 @@ pub(crate) struct Program {
     pub(crate) is_test: bool,
 }
 
+impl Program {
+    /// As nextest names it: its package, and the target where that is not the library.
+    pub(crate) fn id(&self) -> String {
+        let package = self.folder.file_name().unwrap_or_default();
+        let package = package.to_string_lossy();
+        match self.target.replace('_', "-") == package {
+            true => package.into_owned(),
+            false => format!("{package}::{}", self.target),
+        }
+    }
+}
+
 impl Build {
     /// The program of a target.
     pub(crate) fn program(&self, target: &str) -> Option<&Path> {
         let mut programs = self.programs.iter();
         let program = programs.find(|program| program.target == target)?;
         Some(&program.path)
+    }
+
+    /// All programs.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
+        self.programs.iter()
     }
 
     /// All programs.

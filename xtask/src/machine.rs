@@ -423,3 +423,16 @@ pub(crate) fn remove(folder: &Path) -> Result<()> {
         _ => Ok(()),
     }
 }
+
+/// The Rust files in a folder and below, or the one file.
+#[cfg(test)]
+pub(crate) fn sources(place: &Path) -> Vec<PathBuf> {
+    if place.is_file() {
+        let is_source = place.extension().is_some_and(|end| end == "rs");
+        return is_source.then(|| place.to_owned()).into_iter().collect();
+    }
+    let entries = std::fs::read_dir(place).unwrap();
+    entries
+        .flat_map(|entry| sources(&entry.unwrap().path()))
+        .collect()
+}

@@ -14,6 +14,7 @@ mod measure;
 mod networks;
 mod nextest;
 mod pack;
+mod passed;
 mod python;
 mod test;
 mod tested;

@@ -34,6 +34,13 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
+    /// Its program, as nextest names it.
+    pub(crate) fn program(&self) -> &str {
+        self.name
+            .split_once(' ')
+            .map_or(&self.name, |(program, _)| program)
+    }
+
     /// The name without the program: an argument of `cargo xtask test`.
     pub(crate) fn short(&self) -> &str {
         self.name

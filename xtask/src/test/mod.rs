@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 pub(crate) use self::summary::{Outcome, Summary};
+use crate::passed::{self, Group, Passed};
 use crate::python::Environment;
 use crate::tested::Run;
 use crate::{
@@ -28,6 +29,9 @@ pub(crate) struct TestArgs {
     /// Leave these steps out
     #[arg(long, value_enum, value_name = "STEP")]
     skip: Vec<Step>,
+    /// Run also what passed before and is unchanged: fuzz targets, counts of instructions, tests that do the same each time
+    #[arg(long)]
+    again: bool,
     /// How long to fuzz each target at most, in seconds
     #[arg(long, default_value_t = 5)]
     fuzz_seconds: u64,
@@ -148,18 +152,18 @@ impl Step {
         }
     }
 
-    fn run(self, args: &TestArgs) -> Result<Outcome> {
+    fn run(self, args: &TestArgs, passed: &Passed) -> Result<Outcome> {
         match self {
             Step::Fmt => fmt(),
             Step::Doc => check(cargo()?.args(["test", "--workspace", "--doc", "--quiet"])),
             Step::Loom => loom(),
-            Step::Instructions => instructions::check().map(Outcome::unless),
+            Step::Instructions => instructions::check(passed).map(Outcome::unless),
             Step::Fuzz => {
                 let effort = fuzz::Effort {
                     seconds: args.fuzz_seconds,
                     inputs: Some(FUZZ_INPUTS),
                 };
-                fuzz::run_each(effort, Some(FUZZ_SEED), None).map(|()| Outcome::Passed)
+                fuzz::run_all(effort, FUZZ_SEED, passed).map(|()| Outcome::Passed)
             }
             Step::Deny => deny(),
             Step::Wheel => wheel::check().map(|()| Outcome::Passed),
@@ -206,10 +210,18 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
         others.remove(0);
         summary.run("fmt", &alone(&[Step::Fmt]), fmt);
     }
-    let built = match tests.is_empty() || interrupt::asked() {
+    let mut built = match tests.is_empty() || interrupt::asked() {
         true => None,
         false => Built::new(&tests, args, &summary),
     };
+    let passed = Passed::before(args.again);
+    let remembered = match &built {
+        Some(built) if args.names.is_empty() => passed::deterministic(&built.build)?,
+        _ => Vec::new(),
+    };
+    if let Some(built) = &mut built {
+        built.leave_out(&remembered, &passed, &summary);
+    }
     let nextest = built.as_ref().filter(|built| !built.run.filter.is_empty());
     let networks = nextest.filter(|built| !built.run.networks.is_empty());
     // Each is said once nextest needs cargo no more, and once it has ended; both at once where it does not run.
@@ -225,7 +237,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
                 });
             });
         }
-        let summary = &summary;
+        let (summary, passed) = (&summary, &passed);
         let beside = scope.spawn(move || {
             let _ = begun.recv();
             giving_way(move || {
@@ -241,7 +253,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
                         });
                         let _ = ended.recv();
                     }
-                    unless_interrupted(&step.name(), &|| step.run(args));
+                    unless_interrupted(&step.name(), &|| step.run(args, passed));
                 }
             })
         });
@@ -253,6 +265,7 @@ pub(crate) fn run(args: &TestArgs) -> Result<()> {
                     let _ = begins.send(());
                 };
                 let tests = built.run.nextest(&built.run.filter, begins)?;
+                passed::note_tests(passed, &remembered, &tests)?;
                 Ok(Outcome::Tests(tests))
             });
         }
@@ -338,6 +351,25 @@ impl Built {
             words: words(&steps),
             alone: alone(&steps),
         })
+    }
+}
+
+impl Built {
+    /// Leaves out the groups of tests that passed before and are unchanged.
+    fn leave_out(&mut self, groups: &[Group], passed: &Passed, summary: &Summary) {
+        let known: Vec<String> = groups
+            .iter()
+            .filter(|group| group.passed(passed))
+            .map(Group::filter)
+            .collect();
+        if known.is_empty() || self.run.filter.is_empty() {
+            return;
+        }
+        let filter = &self.run.filter;
+        self.run.filter = format!("({filter}) and not ({})", known.join(" or "));
+        let name = format!("{} groups of tests", known.len());
+        let outcome = Ok(Outcome::Skipped(passed::UNCHANGED));
+        summary.step(&name, &self.alone, Duration::ZERO, outcome);
     }
 }
 
@@ -470,8 +502,6 @@ fn check(command: &mut Command) -> Result<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]
@@ -488,26 +518,12 @@ mod tests {
         assert!(source.contains(&format!("pub const REPORT: &str = \"{REPORT}\";")));
     }
 
-    /// The Rust files in a folder and below.
-    fn sources(folder: &Path) -> Vec<PathBuf> {
-        let paths = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        paths
-            .flat_map(|path| match path.is_dir() {
-                true => sources(&path),
-                false => vec![path],
-            })
-            .filter(|path| path.extension().is_some_and(|end| end == "rs"))
-            .collect()
-    }
-
     /// libtest counts an ignored test, and the count is easily overlooked.
     #[test]
     fn every_ignored_test_is_run_by_another() {
         let mut ignored = 0;
         let folders = ["crates", "tests", "bench"].map(|folder| machine::root().join(folder));
-        for path in folders.iter().flat_map(|folder| sources(folder)) {
+        for path in folders.iter().flat_map(|folder| machine::sources(folder)) {
             let text = fs::read_to_string(&path).unwrap();
             for (_, after) in text
                 .match_indices("#[ignore")
