@@ -5,7 +5,7 @@ use weft_trust::{Limit, Payer, inputs};
 
 #[rustfmt::skip]
 inputs! {
-/// What a directory answers.
+/// Answers of a directory.
 Answer {
     Consensus        "consensus":                 Fetch, Directory, CONSENSUS;
     Certificates     "authority certificates":    Fetch, Directory, CERTIFICATES;

@@ -17,7 +17,7 @@ pub struct Authority {
     /// authority of bridges) has nothing to do with ordinary relays: it is neither asked for
     /// consensuses nor sent descriptors.
     pub v3_ident: Option<RsaIdentity>,
-    /// Whether it is an authority of bridges.
+    /// True if it is an authority of bridges.
     pub bridge: bool,
 }
 

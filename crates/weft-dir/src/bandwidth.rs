@@ -314,9 +314,9 @@ fn numbers(text: &str) -> Option<Vec<u64>> {
     "cannot read the bandwidth history: {key} {value:?} in the state file is malformed; starting a new history"
 )]
 pub struct StateError {
-    /// Which line.
+    /// Key of the line.
     key: String,
-    /// What it holds.
+    /// Value of the line.
     value: String,
 }
 

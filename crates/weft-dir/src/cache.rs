@@ -66,7 +66,7 @@ pub fn write(directory: &Path, name: &str, bytes: impl AsRef<[u8]>) -> Result<()
     write_with(directory, name, |mut file| file.write_all(bytes.as_ref()))
 }
 
-/// The same with what `fill` writes.
+/// Like [`write`], with contents written by `fill`.
 pub(crate) fn write_with(
     directory: &Path,
     name: &str,

@@ -10,7 +10,7 @@ use tor_netdoc::doc::authcert::AuthCert;
 
 /// Certificates kept per authority: the one in use, its successor, and some slack.
 const MAX_CERTS_PER_AUTHORITY: usize = 4;
-/// How far in the future a certificate may have been published before it is refused.
+/// Largest clock skew, in the future, of a certificate's publication time.
 const CERT_SKEW: Duration = Duration::from_secs(24 * 3600);
 
 /// Authority certificates whose signatures have been checked.
@@ -23,9 +23,9 @@ pub struct Certs {
 /// The results for the certificates in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CertsAdded {
-    /// How many were new and are kept.
+    /// Number of certificates that were new and are kept.
     pub added: usize,
-    /// What was wrong with the others that were not merely known, old or foreign.
+    /// Errors of the others, except those that were already known, old, or of another authority.
     pub bad: Vec<String>,
 }
 
@@ -106,12 +106,12 @@ impl Certs {
         self.certs.iter().map(|(_, text)| text.as_str()).collect()
     }
 
-    /// How many certificates are held.
+    /// Number of certificates.
     pub fn len(&self) -> usize {
         self.certs.len()
     }
 
-    /// Whether no certificate is held.
+    /// True if it holds no certificate.
     pub fn is_empty(&self) -> bool {
         self.certs.is_empty()
     }

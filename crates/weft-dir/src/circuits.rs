@@ -31,21 +31,21 @@ pub struct Hop {
 pub struct CircuitRequest {
     /// The relays of the circuit; the last is the directory.
     pub path: Vec<Hop>,
-    /// How the first is connected to.
+    /// Proxies and local address of the connection to the first relay.
     pub route: Route,
-    /// What is sent on the stream, by BEGIN_DIR.
+    /// The request that is sent on the stream that BEGIN_DIR opens.
     pub request: Vec<u8>,
     /// Bytes of an answer, at most.
     pub longest: usize,
     /// The time for everything.
     pub timeout: Duration,
-    /// Whether it is about our descriptor: it does not wait for the others.
+    /// True if it uploads our descriptor, or asks for it: it does not wait for the others.
     pub is_upload: bool,
     /// Where its connection counts while it is open.
     pub sockets: Arc<Sockets>,
 }
 
-/// What [`Circuits::ask`] returns.
+/// Future returned by [`Circuits::ask`].
 pub type AnswerFuture = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
 
 /// Makes circuits.

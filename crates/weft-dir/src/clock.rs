@@ -55,7 +55,7 @@ pub(crate) fn signed_seconds(ours: SystemTime, theirs: SystemTime) -> i64 {
 pub struct ManualClock {
     /// Wall clock at the start.
     start: SystemTime,
-    /// How far time has moved; sleepers watch it.
+    /// Time that has elapsed; sleepers watch it.
     elapsed: tokio::sync::watch::Sender<Duration>,
 }
 

@@ -28,7 +28,7 @@ pub struct DirectoryOptions {
     pub cache_directory: PathBuf,
     /// BridgeRelay: the descriptor goes to authorities of bridges alone, and is served as soon as there is one.
     pub bridge: bool,
-    /// Whether to publish our descriptor (PublishServerDescriptor).
+    /// True if our descriptor is published (PublishServerDescriptor).
     pub publish: bool,
     /// TestingTorNetwork: shorter retries, bandwidth published at once.
     pub testing: bool,
@@ -38,12 +38,13 @@ pub struct DirectoryOptions {
     pub dir_cache: bool,
     /// DownloadExtraInfo: a cache fetches extra-info documents, too.
     pub download_extra_info: bool,
-    /// How old a consensus may be of which a diff to the newest is made (MaxConsensusAgeForDiffs); `None`: by the
-    /// consensus.
+    /// Largest age of a consensus from which a diff to the newest is made
+    /// (MaxConsensusAgeForDiffs); `None`: the consensus parameter.
     pub max_diff_age: Option<Duration>,
     /// DirPortFrontPage: the page for people.
     pub front_page: Option<Arc<[u8]>>,
-    /// How directories are connected to (OutboundBindAddress, Socks5Proxy and its like).
+    /// Local address and proxies of connections to directories (OutboundBindAddress, Socks5Proxy
+    /// and the like).
     pub route: Route,
     /// Observation shorter than this is not published (TestingMinTimeToReportBandwidth; one day,
     /// zero in testing networks).
@@ -97,7 +98,7 @@ pub enum Command {
     Descriptor(Box<OwnDescriptor>),
     /// Publish as soon as possible, for this reason (SIGHUP: "config change").
     Publish(&'static str),
-    /// Whether our ORPorts have been found reachable.
+    /// Reachability of our ORPorts.
     Reachable {
         /// The IPv4 ORPort.
         ipv4: bool,
@@ -114,7 +115,7 @@ pub enum Command {
     Shutdown,
 }
 
-/// How one upload ended.
+/// The result of one upload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UploadOutcome {
@@ -123,8 +124,8 @@ pub enum UploadOutcome {
     Accepted,
     /// 200, but the authority keeps what it has (`X-Descriptor-Not-New`), which has the same contents.
     NotNew,
-    /// The same, but what it has is another descriptor of ours, published at this time, which is
-    /// not before ours: another is made.
+    /// 200, but the authority keeps another descriptor of ours, published at this time, which is
+    /// not before ours: another one is made.
     Overtaken(SystemTime),
     /// 400: refused for this reason; not repeated until the descriptor changes.
     Refused(String),
@@ -133,13 +134,13 @@ pub enum UploadOutcome {
 }
 
 impl UploadOutcome {
-    /// Whether the authority now has a descriptor of ours that it is content with.
+    /// True if the authority now has a descriptor of ours that it accepts.
     pub(crate) fn is_success(&self) -> bool {
         matches!(self, Self::Accepted | Self::NotNew)
     }
 }
 
-/// How loud a message is, in C tor's words.
+/// Severity of a message, in C tor's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// For details.
@@ -159,13 +160,13 @@ pub enum Event {
     Consensus(Arc<Consensus>),
     /// The cache has been read, once after each start; its consensus was reported before, if it has one.
     CacheRead,
-    /// How far the start has come, in C tor's phases (`Bootstrapped 25% (…)`).
+    /// Progress of the bootstrap, in C tor's phases (`Bootstrapped 25% (…)`).
     Bootstrap {
         /// Percent done.
         percent: u8,
         /// C tor's tag of the phase.
         tag: &'static str,
-        /// What is being done.
+        /// C tor's summary of the phase.
         summary: &'static str,
     },
     /// One authority answered an upload, or failed to.
@@ -186,7 +187,7 @@ pub enum Event {
         /// Observed bandwidth in it, in bytes per second.
         observed: u64,
     },
-    /// Whether the consensus lists us changed.
+    /// The consensus began or ceased to list us, or changed our flags.
     Listed(Option<RelayFlags>),
     /// The consensus recommends or requires subprotocols that we do not speak; sent when that
     /// changes. C tor 0.4.9's authorities require directory-cache and onion-service protocols of
@@ -195,7 +196,7 @@ pub enum Event {
     MissingProtocols {
         /// Required, not only recommended.
         required: bool,
-        /// Which.
+        /// The subprotocols.
         protocols: String,
     },
     /// Our clock and a directory's differ by more than C tor's 30 minutes, or the consensus
@@ -217,7 +218,7 @@ pub enum Event {
     NewDescriptors(Vec<(RsaIdentity, String)>),
     /// Bandwidth history for the state file: `BWHistory…` keys and values.
     State(Vec<(String, String)>),
-    /// How the fetches of consensus and certificates go; sent when that changes.
+    /// State of the fetches of consensus and certificates; sent when it changes.
     Downloads(Box<Downloads>),
     /// Something for the log.
     Message(Severity, String),

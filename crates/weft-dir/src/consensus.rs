@@ -25,14 +25,15 @@ use crate::consdiff::ConsensusDigest;
 use crate::microdesc::MdDigest;
 use crate::params::Params;
 
-/// How far outside its validity a fetched consensus may be (C tor `REASONABLY_LIVE_TIME`).
+/// Largest distance of the current time from the validity of a fetched consensus (C tor
+/// `REASONABLY_LIVE_TIME`).
 pub const REASONABLY_LIVE: Duration = Duration::from_secs(24 * 3600);
-/// How long after its end a cached consensus is still read (C tor `OLD_ROUTER_DESC_MAX_AGE`).
+/// Time after its end for which a cached consensus is still read (C tor `OLD_ROUTER_DESC_MAX_AGE`).
 pub(crate) const CACHE_MAX_AGE: Duration = Duration::from_secs(5 * 24 * 3600);
 /// A consensus that begins more than this in the future means that our clock is slow
 /// (C tor `EARLY_CONSENSUS_NOTICE_SKEW`).
 pub(crate) const EARLY_NOTICE: Duration = Duration::from_secs(60);
-/// What a relay keeps of a verified consensus.
+/// The parts of a verified consensus that a relay keeps.
 #[derive(Clone)]
 pub struct Consensus {
     /// When it becomes valid.
@@ -43,13 +44,13 @@ pub struct Consensus {
     pub valid_until: SystemTime,
     /// The parameters of the network.
     pub params: Params,
-    /// Which subprotocols relays should and must speak.
+    /// Subprotocols recommended and required for relays.
     pub(crate) relay_protocols: ProtoStatus,
-    /// What it wants of clients.
+    /// Subprotocols recommended and required for clients.
     pub(crate) client_protocols: ProtoStatus,
     /// SHA-256 of the document, to recognise it again.
     pub digest: [u8; 32],
-    /// What a diff from it names it by.
+    /// The digest by which a diff names it.
     pub(crate) as_signed: ConsensusDigest,
     /// The relays by RSA identity; none in the flavour `ns`.
     relays: BTreeMap<RsaIdentity, KnownRelay>,
@@ -64,12 +65,12 @@ pub struct KnownRelay {
     pub flags: RelayFlags,
     /// SHA-256 of its microdescriptor.
     pub microdesc: MdDigest,
-    /// How much of the traffic is for it, relative to others.
+    /// Its consensus weight, relative to others.
     pub weight: u32,
 }
 
 impl KnownRelay {
-    /// Whether the authorities gave it `flag`.
+    /// True if the authorities gave it `flag`.
     pub fn has(&self, flag: RelayFlag) -> bool {
         self.flags.contains(flag)
     }
@@ -97,13 +98,13 @@ impl Consensus {
         self.relays.iter()
     }
 
-    /// Whether `now` is within its validity.
+    /// True if `now` is within its validity.
     pub(crate) fn is_live(&self, now: SystemTime) -> bool {
         self.valid_after <= now && now <= self.valid_until
     }
 
-    /// Whether `now` is at most a day outside its validity; circuits may be built with it then
-    /// (C tor `networkstatus_consensus_reasonably_live`).
+    /// True if `now` is at most a day outside its validity. Circuits may then be built with it (C
+    /// tor `networkstatus_consensus_reasonably_live`).
     pub fn is_reasonably_live(&self, now: SystemTime) -> bool {
         self.valid_after <= now + REASONABLY_LIVE && now <= self.valid_until + REASONABLY_LIVE
     }
@@ -136,13 +137,13 @@ pub enum ConsensusError {
     /// It ended too long ago.
     #[error("the consensus ended {} seconds ago; if the authorities are right, our clock is fast: check it", by.as_secs())]
     Expired {
-        /// How long ago.
+        /// Time since its end.
         by: Duration,
     },
     /// It begins too far in the future.
     #[error("the consensus begins in {} seconds; if the authorities are right, our clock is slow: check it", by.as_secs())]
     NotYetValid {
-        /// How far.
+        /// Time until its beginning.
         by: Duration,
     },
     /// No majority of the configured authorities even claims to have signed it.
@@ -154,7 +155,7 @@ pub enum ConsensusError {
         signed: usize,
         /// Authorities of ours.
         configured: usize,
-        /// How many are needed.
+        /// Signatures that are needed.
         needed: usize,
     },
     /// We lack certificates to check enough of its signatures.
@@ -304,7 +305,8 @@ fn method(text: &str) -> u32 {
     method.and_then(|method| method.parse().ok()).unwrap_or(1)
 }
 
-/// What a consensus says of the network as a whole; the protocols are those of relays and of clients.
+/// The parts of a consensus that concern the network as a whole; `relays` and `clients` are their
+/// protocols.
 fn without_relays(
     text: &str,
     lifetime: &Lifetime,
@@ -338,7 +340,7 @@ pub struct VerifiedNs {
     pub signers: Vec<RsaIdentity>,
 }
 
-/// The same as [`verify`] for the flavour `ns`.
+/// Like [`verify`], for the flavour `ns`.
 pub fn verify_ns(
     text: &str,
     authorities: &[RsaIdentity],

@@ -1,5 +1,5 @@
-//! What is made of consensuses for those who fetch them from here. A directory cache makes it; this crate only has it
-//! begun and ended.
+//! Compresses consensuses and makes diffs for those who fetch them from here. A directory cache
+//! does the work; this crate only starts and stops it.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};

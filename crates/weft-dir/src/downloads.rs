@@ -1,4 +1,4 @@
-//! How the fetches of a directory go, for controllers (`GETINFO downloads/…`).
+//! State of a directory's fetches, for controllers (`GETINFO downloads/…`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 pub struct Attempts {
     /// The next one is not before this time.
     pub next: SystemTime,
-    /// Those that failed, since the last success.
+    /// Failed attempts since the last success.
     pub failures: u32,
     /// All of them, since the last success.
     pub attempts: u32,
@@ -58,7 +58,7 @@ pub struct Downloads {
     pub first: Attempts,
     /// The consensus that follows one in use.
     pub following: Attempts,
-    /// Whether a consensus is in use.
+    /// True if a consensus is in use.
     pub has_consensus: bool,
     /// Certificates.
     pub certs: Attempts,

@@ -1,4 +1,4 @@
-//! What an authority holds of ours: its answer when it is asked for our descriptor.
+//! The descriptor of ours that an authority holds: its answer when it is asked for it.
 
 use std::time::SystemTime;
 

@@ -30,7 +30,7 @@ const FLAGS: [&str; 13] = [
     "Valid",
 ];
 
-/// What is read of a consensus of microdescriptors.
+/// The parts of a microdescriptor consensus that are read.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// `valid-after`.

@@ -84,22 +84,22 @@ params! {
     sendme_emit_min_version: u32 = "sendme_emit_min_version", 1, 0, 255, count;
     /// Lowest SENDME version that is accepted.
     sendme_accept_min_version: u32 = "sendme_accept_min_version", 0, 0, 255, count;
-    /// Whether EXTEND cells may arrive outside RELAY_EARLY.
+    /// EXTEND cells may arrive outside RELAY_EARLY.
     allow_nonearly_extend: bool = "AllowNonearlyExtend", 0, 0, 1, flag;
-    /// Whether our EXTEND2 cells name the ed25519 identity.
+    /// Our EXTEND2 cells name the ed25519 identity.
     extend_by_ed25519_id: bool = "ExtendByEd25519ID", 0, 0, 1, flag;
-    /// Whether an exit may connect to addresses of relays.
+    /// An exit may connect to addresses of relays.
     allow_network_reentry: bool = "allow-network-reentry", 0, 0, 1, flag;
-    /// Whether an exit refuses circuits from hops that are not known relays.
+    /// An exit refuses circuits from hops that are not known relays.
     refuse_unknown_exits: bool = "refuseunknownexits", 1, 0, 1, flag;
-    /// How long an exit waits for a name server before it asks again.
+    /// Time that an exit waits for a name server before it asks again.
     exit_dns_timeout: Duration = "exit_dns_timeout", 1000, 1, 120_000, millis;
-    /// How often an exit asks for a name.
+    /// Attempts of an exit to resolve a name.
     exit_dns_num_attempts: u32 = "exit_dns_num_attempts", 2, 0, 255, count;
 
     /// Half-life of a circuit's priority.
     circuit_priority_halflife: Duration = "CircuitPriorityHalflifeMsec", 30_000, 1, MAX, millis;
-    /// How often the KIST scheduler runs.
+    /// Interval between runs of the KIST scheduler.
     kist_sched_run_interval: Duration = "KISTSchedRunInterval", 2, 2, 100, millis;
     /// Interval between runs of a node that is no relay.
     kist_sched_run_interval_client: Duration = "KISTSchedRunIntervalClient", 2, 2, 100, millis;
@@ -111,22 +111,23 @@ params! {
 
     /// Onion keys live this long before they are rotated.
     onion_key_lifetime: Duration = "onion-key-rotation-days", 28, 1, 90, days;
-    /// How long rotated onion keys are still accepted.
+    /// Time for which rotated onion keys are still accepted.
     onion_key_grace_period: Duration = "onion-key-grace-period-days", 7, 1, 90, days;
     /// Bytes that a descriptor of an onion service must be shorter than.
     hs_v3_max_descriptor_size: u32 = "HSV3MaxDescriptorSize", 50_000, 1, MAX, count;
-    /// Whether a descriptor carries a TAP onion key that is never used; without a rule, whether the
-    /// consensus is of a method below [`METHOD_WITHOUT_TAP`]. While there is no consensus it does.
+    /// A descriptor carries a TAP onion key that is never used. If the consensus has no such
+    /// parameter, it does if the consensus is of a method below [`METHOD_WITHOUT_TAP`]; without a
+    /// consensus it does.
     publish_dummy_tap_key: bool = "publish-dummy-tap-key", 1, 0, 1, flag;
-    /// Whether a descriptor carries the `family` line.
+    /// A descriptor carries the `family` line.
     publish_family_list: bool = "publish-family-list", 1, 0, 1, flag;
-    /// Whether relays publish without having found their IPv4 ORPort reachable.
+    /// Relays publish without having found their IPv4 ORPort reachable.
     assume_reachable: bool = "assume-reachable", 0, 0, 1, flag;
-    /// Whether relays publish without having found their IPv6 ORPort reachable.
+    /// Relays publish without having found their IPv6 ORPort reachable.
     assume_reachable_ipv6: bool = "assume-reachable-ipv6", 0, 0, 1, flag;
-    /// How old a consensus may be of which a cache makes a diff.
+    /// Largest age of a consensus from which a cache makes a diff.
     max_consensus_age_to_cache_for_diff: Duration = "max-consensus-age-to-cache-for-diff", 8192, 0, 8192, hours;
-    /// How old a consensus may be from which a diff is asked for.
+    /// Largest age of a consensus from which a diff is requested.
     try_diff_for_consensus_newer_than: Duration = "try-diff-for-consensus-newer-than", 72, 0, 8192, hours;
     /// Longest time an onionskin may wait for its answer.
     max_onion_queue_delay: Duration = "MaxOnionQueueDelay", 1750, 1, MAX, millis;
@@ -138,7 +139,7 @@ params! {
     overload_onionskin_ntor_period_secs: Duration = "overload_onionskin_ntor_period_secs", 21_600, 0, MAX, seconds;
 
 
-    /// Whether circuit creation of client addresses is limited.
+    /// Circuit creation of client addresses is limited.
     dos_circuit_creation_enabled: bool = "DoSCircuitCreationEnabled", 0, 0, 1, flag;
     /// Concurrent connections of an address from which its circuits are counted.
     dos_circuit_creation_min_connections: u32 = "DoSCircuitCreationMinConnections", 3, 1, MAX, count;
@@ -146,42 +147,42 @@ params! {
     dos_circuit_creation_rate: u32 = "DoSCircuitCreationRate", 3, 1, MAX, count;
     /// Burst of circuits per address.
     dos_circuit_creation_burst: u32 = "DoSCircuitCreationBurst", 90, 1, MAX, count;
-    /// What happens to circuits past the limit: 1 nothing, 2 refuse.
+    /// Defense against circuits past the limit: 1 nothing, 2 refuse.
     dos_circuit_creation_defense_type: u32 = "DoSCircuitCreationDefenseType", 2, 1, 2, count;
-    /// How long an address that went past the limit is refused.
+    /// Time for which an address that exceeded the limit is refused.
     dos_circuit_creation_defense_time: Duration = "DoSCircuitCreationDefenseTimePeriod", 3600, 0, MAX, seconds;
     /// Circuits whose queues filled up before an address is marked.
     dos_num_circ_max_outq: u32 = "dos_num_circ_max_outq", 3, 0, MAX, count;
-    /// Whether connections of client addresses are limited.
+    /// Connections of client addresses are limited.
     dos_connection_enabled: bool = "DoSConnectionEnabled", 0, 0, 1, flag;
     /// Concurrent connections allowed per address.
     dos_connection_max_concurrent: u32 = "DoSConnectionMaxConcurrentCount", 100, 1, MAX, count;
-    /// What happens to connections past the limit: 1 nothing, 2 close.
+    /// Defense against connections past the limit: 1 nothing, 2 close.
     dos_connection_defense_type: u32 = "DoSConnectionDefenseType", 2, 1, 2, count;
     /// New connections per second and address.
     dos_connection_connect_rate: u32 = "DoSConnectionConnectRate", 20, 1, MAX, count;
     /// Burst of new connections per address.
     dos_connection_connect_burst: u32 = "DoSConnectionConnectBurst", 40, 1, MAX, count;
-    /// How long an address that connected too fast is refused.
+    /// Time for which an address that connected too fast is refused.
     dos_connection_connect_defense_time: Duration = "DoSConnectionConnectDefenseTimePeriod", 86_400, 10, MAX, seconds;
-    /// Whether stream creation per circuit is limited (exits).
+    /// Stream creation per circuit is limited (exits).
     dos_stream_creation_enabled: bool = "DoSStreamCreationEnabled", 0, 0, 1, flag;
     /// Streams per second and circuit.
     dos_stream_creation_rate: u32 = "DoSStreamCreationRate", 100, 1, MAX, count;
     /// Burst of streams per circuit.
     dos_stream_creation_burst: u32 = "DoSStreamCreationBurst", 300, 1, MAX, count;
-    /// What happens to streams past the limit: 1 nothing, 2 refuse, 3 close the circuit.
+    /// Defense against streams past the limit: 1 nothing, 2 refuse, 3 close the circuit.
     dos_stream_creation_defense_type: u32 = "DoSStreamCreationDefenseType", 2, 1, 3, count;
-    /// Whether ESTABLISH_RENDEZVOUS from single-hop clients is refused.
+    /// ESTABLISH_RENDEZVOUS from single-hop clients is refused.
     dos_refuse_single_hop_client_rendezvous: bool = "DoSRefuseSingleHopClientRendezvous", 0, 0, 1, flag;
-    /// Whether introductions to an onion service that sets nothing itself are limited.
+    /// Introductions are limited for an onion service that does not set limits itself.
     intro_dos_defense: bool = "HiddenServiceEnableIntroDoSDefense", 0, 0, 1, flag;
     /// Introductions per second and service.
     intro_dos_rate: u32 = "HiddenServiceEnableIntroDoSRatePerSec", 25, 0, MAX, count;
     /// Burst of introductions per service.
     intro_dos_burst: u32 = "HiddenServiceEnableIntroDoSBurstPerSec", 200, 0, MAX, count;
 
-    /// Whether padding on circuits is switched off.
+    /// Padding on circuits is switched off.
     circpad_padding_disabled: bool = "circpad_padding_disabled", 0, 0, 1, flag;
     /// Padding cells of circuits before their part of all cells is limited.
     circpad_global_allowed_cells: u32 = "circpad_global_allowed_cells", 0, 0, 65_534, count;
@@ -198,13 +199,13 @@ params! {
     nf_ito_low_reduced: Duration = "nf_ito_low_reduced", 9000, 0, 60_000, millis;
     /// Longest idle time before reduced netflow padding.
     nf_ito_high_reduced: Duration = "nf_ito_high_reduced", 14_000, 0, 60_000, millis;
-    /// How long an unused connection between relays is kept.
+    /// Time for which an unused connection between relays is kept.
     nf_conntimeout_relays: Duration = "nf_conntimeout_relays", 3600, 60, 604_800, seconds;
-    /// How long an unused connection of a client is kept.
+    /// Time for which an unused connection of a client is kept.
     nf_conntimeout_clients: Duration = "nf_conntimeout_clients", 1800, 60, 86_400, seconds;
-    /// Whether connections are padded before they carried a stream.
+    /// Connections are padded before they have carried a stream.
     nf_pad_before_usage: bool = "nf_pad_before_usage", 1, 0, 1, flag;
-    /// Whether connections between relays are padded.
+    /// Connections between relays are padded.
     nf_pad_relays: bool = "nf_pad_relays", 0, 0, 1, flag;
 
 
@@ -228,7 +229,7 @@ params! {
     cc_cwnd_full_gap: u32 = "cc_cwnd_full_gap", 4, 0, 32_767, count;
     /// Percentage of the window that must have been used for it to count as full.
     cc_cwnd_full_minpct: u32 = "cc_cwnd_full_minpct", 25, 0, 100, count;
-    /// Whether fullness is judged once per window (else per update).
+    /// Fullness of the congestion window is judged once per window (else per update).
     cc_cwnd_full_per_cwnd: bool = "cc_cwnd_full_per_cwnd", 1, 0, 1, flag;
     /// Smoothing of RTT and BDP, in percent of the window.
     cc_ewma_cwnd_pct: u32 = "cc_ewma_cwnd_pct", 50, 1, 255, count;
@@ -280,7 +281,7 @@ params! {
     cc_xon_change_pct: u32 = "cc_xon_change_pct", 25, 1, 99, count;
     /// Samples in the smoothing of the drain rate.
     cc_xon_ewma_cnt: u32 = "cc_xon_ewma_cnt", 2, 2, 100, count;
-    /// Whether streams are spread over conflux sets, where torrc sets nothing.
+    /// Streams use conflux sets, unless torrc sets otherwise.
     cfx_enabled: bool = "cfx_enabled", 1, 0, 1, flag;
     /// The share of exits with conflux, in 1/10000, below which a client builds one set ahead.
     cfx_low_exit_threshold: u32 = "cfx_low_exit_threshold", 6000, 0, 10_000, count;
@@ -294,23 +295,23 @@ params! {
     cfx_num_legs_set: u32 = "cfx_num_legs_set", 2, 0, 255, count;
     /// Legs of a set that an exit serves at most.
     cfx_max_legs_set: u32 = "cfx_max_legs_set", 8, 3, 255, count;
-    /// How far a leg drains before its sender switches to another, in percent.
+    /// Percentage to which a leg drains before its sender switches to another.
     cfx_drain_pct: u32 = "cfx_drain_pct", 0, 0, 255, count;
-    /// How much of a leg's congestion window is sent before its sender switches, in percent.
+    /// Percentage of a leg's congestion window that is sent before its sender switches.
     cfx_send_pct: u32 = "cfx_send_pct", 100, 0, 255, count;
     /// Circuits before a guard is judged by those that fail.
     pb_mincircs: u32 = "pb_mincircs", 150, 5, MAX, count;
     /// Circuits that succeed, in percent, below which it is worth a notice.
     pb_noticepct: u32 = "pb_noticepct", 70, 0, 100, count;
-    /// The same, for a warning.
+    /// Circuits that succeed, in percent, below which it is worth a warning.
     pb_warnpct: u32 = "pb_warnpct", 50, 0, 100, count;
-    /// The same, for suspecting the guard.
+    /// Circuits that succeed, in percent, below which the guard is suspected.
     pb_extremepct: u32 = "pb_extremepct", 30, 0, 100, count;
     /// Suspect guards are not used any more.
     pb_dropguards: bool = "pb_dropguards", 0, 0, 1, flag;
     /// Circuits from which counters are made smaller.
     pb_scalecircs: u32 = "pb_scalecircs", 300, 10, MAX, count;
-    /// What counters are divided by then.
+    /// Divisor of the counters when they are scaled down.
     pb_scalefactor: u32 = "pb_scalefactor", 2, 2, MAX, count;
     /// And multiplied with.
     pb_multfactor: u32 = "pb_multfactor", 1, 1, MAX, count;
@@ -318,7 +319,7 @@ params! {
     pb_minuse: u32 = "pb_minuse", 20, 3, MAX, count;
     /// Uses that succeed, in percent, below which it is worth a notice.
     pb_noticeusepct: u32 = "pb_noticeusepct", 80, 3, 100, count;
-    /// The same, for suspecting the guard.
+    /// Uses that succeed, in percent, below which the guard is suspected.
     pb_extremeusepct: u32 = "pb_extremeusepct", 60, 3, 100, count;
     /// Uses from which counters are made smaller.
     pb_scaleuse: u32 = "pb_scaleuse", 100, 10, MAX, count;

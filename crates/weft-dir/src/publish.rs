@@ -34,7 +34,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(2);
 /// then that is looked at again, as the clock may have been set meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// How the newest live consensus lists us.
+/// Our listing in the newest live consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnListing {
     /// There is no live consensus.
@@ -50,18 +50,18 @@ pub(crate) enum OwnListing {
     },
 }
 
-/// What the rules look at.
+/// Inputs of the rules of publication.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation {
     /// The wall clock.
     pub(crate) now: SystemTime,
-    /// How the consensus lists us.
+    /// Our listing in the consensus.
     pub(crate) listing: OwnListing,
-    /// How long we have been running.
+    /// Time since our start.
     pub(crate) uptime: Duration,
     /// Observed bandwidth, in bytes per second.
     pub(crate) observed: u64,
-    /// Whether this is a testing network.
+    /// True if this is a testing network.
     pub(crate) testing: bool,
 }
 
@@ -79,11 +79,11 @@ enum Progress {
 /// One authority.
 #[derive(Debug)]
 struct Upload {
-    /// Which.
+    /// Its identity.
     authority: RsaIdentity,
-    /// How far it has come.
+    /// Progress of the upload to it.
     progress: Progress,
-    /// Whether it has answered or failed at least once for this descriptor.
+    /// True once it has answered or failed at least once for this descriptor.
     tried: bool,
     /// Delays after failures.
     backoff: Backoff,
@@ -116,7 +116,7 @@ pub(crate) struct Publisher {
     generation: u64,
     /// The authorities.
     uploads: Vec<Upload>,
-    /// Whether this generation's round has been reported.
+    /// True once this generation's round has been reported.
     round_reported: bool,
 }
 
@@ -307,7 +307,7 @@ impl Publisher {
         (self.round_reported && (!reported || complete)).then_some(round)
     }
 
-    /// Whether some authority has the newest descriptor.
+    /// True if some authority has the newest descriptor.
     pub(crate) fn is_published(&self) -> bool {
         self.uploads
             .iter()

@@ -13,7 +13,7 @@ const MIN_BEFORE_FETCHING: Duration = Duration::from_secs(120);
 /// The interval within which a consensus is fetched extra early (`FetchDirInfoExtraEarly`).
 const EXTRA_EARLY: Duration = Duration::from_secs(60);
 
-/// Whether documents are fetched earlier than others of the same kind fetch them.
+/// Earlier fetching of documents than that of other nodes of the same kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Earliness {
     /// As others do.
@@ -54,9 +54,10 @@ pub(crate) fn next_consensus_fetch(
     start + window.mul_f64(rng.random::<f64>())
 }
 
-/// The same for a client, which leaves the caches time to get it first (dir-spec 5.1; C tor
-/// `update_consensus_networkstatus_fetch_time_impl`): from three quarters of an interval after
-/// it stops being fresh, within seven eighths of what is left then.
+/// The moment at which a client fetches the successor of a consensus. It leaves the caches time to
+/// fetch it first (dir-spec 5.1; C tor `update_consensus_networkstatus_fetch_time_impl`): from
+/// three quarters of an interval after the consensus stops being fresh, within seven eighths of the
+/// remaining time.
 pub(crate) fn next_client_fetch(
     valid_after: SystemTime,
     fresh_until: SystemTime,
@@ -99,7 +100,7 @@ impl Backoff {
         }
     }
 
-    /// How long to wait after one more failure.
+    /// Records one more failure; returns the delay until the next attempt.
     pub(crate) fn failed(&mut self, rng: &mut impl Rng) -> Duration {
         let high = (self.last * 3).max(self.base + Duration::from_secs(1));
         let spread = high.saturating_sub(self.base);

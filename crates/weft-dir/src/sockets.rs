@@ -1,4 +1,5 @@
-//! How many sockets of a kind there were and are: counted by the thread that owns them, read by another.
+//! Counters of sockets of one kind, opened and open: written by the thread that owns them, read by
+//! another.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -47,12 +48,12 @@ impl Sockets {
         }
     }
 
-    /// Those to IPv4 addresses.
+    /// Counters of sockets to IPv4 addresses.
     pub fn ipv4(&self) -> SocketCounts {
         self.of(0)
     }
 
-    /// Those to IPv6 addresses.
+    /// Counters of sockets to IPv6 addresses.
     pub fn ipv6(&self) -> SocketCounts {
         self.of(1)
     }

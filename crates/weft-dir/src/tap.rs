@@ -1,9 +1,10 @@
-//! Whether our descriptor has a TAP onion key, which nobody builds circuits with any more.
+//! Decides whether our descriptor has a TAP onion key, which no client uses any more.
 //!
-//! Authorities before C tor 0.4.9.12 refuse descriptors without one ("Missing TAP key in descriptor."), later ones those
-//! with one. The consensus decides, by its parameter `publish-dummy-tap-key` or its method; without a consensus there is
-//! one. Beyond C tor, an authority that refuses one form gets the other: the rule may change at the authorities before
-//! it does in the consensus that this relay has, and a relay that nobody lists does not learn of it.
+//! Authorities before C tor 0.4.9.12 refuse descriptors without one ("Missing TAP key in
+//! descriptor."), later ones those with one. The consensus decides, by its parameter
+//! `publish-dummy-tap-key` or its method; without a consensus there is one. Unlike C tor, Weft
+//! sends the other form to an authority that refuses one: authorities may change the rule before
+//! this relay's consensus does, and a relay that is not listed does not learn of it.
 
 /// The form of our descriptor. No I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub(crate) struct TapForm {
 }
 
 impl TapForm {
-    /// Whether the next descriptor has a TAP key.
+    /// True if the next descriptor has a TAP key.
     pub(crate) fn next(&mut self, rule: bool) -> bool {
         if self.rule != Some(rule) {
             *self = Self {
@@ -76,7 +77,7 @@ const OTHER_REASONS: [&str; 14] = [
     "version",
 ];
 
-/// Whether an authority's reason has one of these words.
+/// True if an authority's reason contains one of these words.
 fn names(reason: &str, words: &[&str]) -> bool {
     reason
         .split(|letter: char| !letter.is_ascii_alphanumeric())

@@ -1,4 +1,5 @@
-//! What is answered to a request (dir-spec 4 and 6; C tor dircache.c, whose words these are).
+//! Finds the answer to a request (dir-spec 4 and 6). Reason phrases are those of C tor's
+//! dircache.c.
 
 mod consensus;
 pub(crate) mod descriptors;
@@ -24,11 +25,11 @@ pub const BUSY: &str = "Directory busy, try again later";
 
 /// Bytes of an answer's documents at most (C tor reads no more: `MAX_DIR_DL_SIZE`).
 const MAX_BODY: usize = (1 << 24) - 1;
-/// How long microdescriptors may be kept (C tor `MICRODESC_CACHE_LIFETIME`).
+/// Cache lifetime of microdescriptors (C tor `MICRODESC_CACHE_LIFETIME`).
 const MICRODESC_LIFETIME: Duration = Duration::from_secs(48 * 3600);
-/// The same for certificates.
+/// Cache lifetime of certificates.
 const KEY_LIFETIME: Duration = Duration::from_secs(3600);
-/// The same for robots.txt (`ROBOTS_CACHE_LIFETIME`).
+/// Cache lifetime of robots.txt (`ROBOTS_CACHE_LIFETIME`).
 const ROBOTS_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// Below this compression gains nothing.
 const SMALL: usize = 256;
@@ -143,8 +144,9 @@ pub(super) fn address_header(peer: IpAddr) -> String {
     }
 }
 
-/// Whether the answer to a client at `peer` has that address: not if it is on our own network, where it
-/// would be that of a router that forwards ports (C tor `is_local_to_resolve_addr`).
+/// True if the answer to a client at `peer` includes that address. It does not if `peer` is on our
+/// own network, where the address may be that of a router that forwards ports (C tor
+/// `is_local_to_resolve_addr`).
 fn sends_address(peer: IpAddr) -> bool {
     match peer.to_canonical() {
         IpAddr::V4(ip) => {
@@ -172,7 +174,7 @@ fn texts(texts: impl Iterator<Item = Arc<str>>, lifetime: Duration) -> Found {
     }
 }
 
-/// What `request` asks for.
+/// The documents that `request` asks for.
 fn find(held: &Held, request: &Request, now: SystemTime) -> Found {
     let Some((resource, rest)) = Resource::get(&request.path) else {
         return NOT_FOUND;

@@ -9,7 +9,7 @@ use weft_share::PreviousHop;
 
 /// The bandwidth limit of a relay, as far as what is written at a DirPort is part of it.
 pub trait Bandwidth: Debug + Send + Sync {
-    /// How many bytes may be written without holding up circuits.
+    /// Bytes that may be written without delaying circuits.
     fn room(&self) -> usize;
 
     /// Takes up to `wanted` bytes, one at least, to be written now.

@@ -36,7 +36,7 @@ impl Default for Budget {
     }
 }
 
-/// What one stream holds, until this is dropped.
+/// Bytes charged to one stream until this is dropped.
 #[derive(Debug)]
 pub struct Charge {
     budget: Arc<Budget>,
@@ -58,7 +58,8 @@ impl Budget {
         self.open().total()
     }
 
-    /// What each stream holds that holds something, and the hop that it comes by.
+    /// The bytes that each stream holds, with the hop that it comes by; streams that hold none are
+    /// left out.
     pub fn held(&self) -> Vec<(PreviousHop, usize)> {
         let open = self.open();
         let held = open.iter().map(|(_, hop, bytes)| (hop, bytes));

@@ -32,7 +32,7 @@ pub enum MakeError {
     /// A line with a dot alone would end the lines to be added.
     #[error("one of the lines to be added is \".\"")]
     Dot,
-    /// What was made does not lead to the target: a mistake of ours.
+    /// The generated diff does not lead to the target: a bug of ours.
     #[error("the generated diff does not lead to the target consensus")]
     Wrong,
 }
@@ -166,7 +166,7 @@ fn compare(one: Option<&str>, other: Option<&str>) -> std::cmp::Ordering {
     }
 }
 
-/// Whether `one` comes before `other`.
+/// True if `one` sorts before `other`.
 fn is_before(one: Option<&str>, other: Option<&str>) -> bool {
     compare(one, other).is_lt()
 }

@@ -27,7 +27,7 @@ const QUEUE: usize = 256;
 /// Streams and connections that wait to be served.
 const INCOMING: usize = 256;
 
-/// What there is to serve.
+/// A stream or connection to serve.
 #[derive(Debug)]
 enum Incoming {
     /// The other end of a BEGIN_DIR stream, and who asks on it.
@@ -127,7 +127,7 @@ impl DirectoryHandle {
         })
     }
 
-    /// What there is to serve.
+    /// The documents to serve.
     pub fn documents(&self) -> &Arc<CachedDocuments> {
         &self.documents
     }
@@ -137,7 +137,7 @@ impl DirectoryHandle {
         &self.sockets
     }
 
-    /// What is counted of the requests that are served.
+    /// Counters of the requests that were served.
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
@@ -163,7 +163,7 @@ impl DirectoryHandle {
         &self.hs_dir
     }
 
-    /// What streams and connections of those who ask hold.
+    /// The memory held by streams and connections, by requester.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }

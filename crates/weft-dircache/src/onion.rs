@@ -23,7 +23,7 @@ const UPLOAD_TIME: Duration = Duration::from_secs(120);
 /// Bytes of a body that are read at once.
 const CHUNK: usize = 8 << 10;
 
-/// How the body of an upload was read.
+/// The result of reading the body of an upload.
 enum Reading {
     Whole,
     /// There is no room for it.

@@ -16,7 +16,7 @@ const STEP: usize = 16 << 10;
 /// Bytes that zlib's encoder takes: its window, hash chains, codes and output are 320 KiB; the buffer behind it has 32 KiB, and
 /// as much as a block of what is hard to compress, about 96 KiB, comes out at once.
 const DEFLATE_MEMORY: usize = (320 + 32 + 96) << 10;
-/// The same for zstd's, whose blocks are as long as its window.
+/// Bytes that zstd's encoder takes: its blocks are as long as its window.
 const ZSTD_MEMORY: usize = (ZSTD_CONTEXT + 32 + 64) << 10;
 /// KiB of zstd's own memory (`ZSTD_sizeof_CCtx`).
 const ZSTD_CONTEXT: usize = 544;
@@ -162,7 +162,7 @@ impl Encoder {
         };
     }
 
-    /// What has come out so far.
+    /// Compressed bytes that are not taken yet.
     fn out(&mut self) -> &mut Vec<u8> {
         match self {
             Self::Identity(out) => out,
@@ -172,7 +172,7 @@ impl Encoder {
         }
     }
 
-    /// What comes at the end.
+    /// Ends the stream; returns its last bytes.
     fn finish(self) -> Vec<u8> {
         match self {
             Self::Identity(out) => Ok(out),

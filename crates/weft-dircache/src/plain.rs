@@ -9,7 +9,7 @@ use weft_dir::http::http_date;
 use crate::answer::{Answer, address_header};
 use crate::pieces::{Part, Pieces};
 
-/// How long the page may be kept (C tor `DIRPORTFRONTPAGE_CACHE_LIFETIME`).
+/// Cache lifetime of the page (C tor `DIRPORTFRONTPAGE_CACHE_LIFETIME`).
 const PAGE_LIFETIME: Duration = Duration::from_secs(20 * 60);
 
 /// A document of this type, for a client at `peer`; it may be kept for `lifetime`.

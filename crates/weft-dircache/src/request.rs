@@ -21,7 +21,7 @@ const MAX_HEADERS: usize = 64;
 pub struct Request {
     /// The path, from `/tor/`, without `.z`.
     pub path: String,
-    /// Which compression is understood.
+    /// Compressions that the requester accepts.
     pub accepts: Accepts,
     /// `If-Modified-Since`.
     pub since: Option<SystemTime>,
@@ -45,13 +45,13 @@ pub struct Upload {
 pub struct Accepts(u8);
 
 impl Accepts {
-    /// The same, and this one.
+    /// Adds a compression.
     #[must_use]
     pub fn with(self, compression: Compression) -> Self {
         Self(self.0 | Self::bit(compression))
     }
 
-    /// Whether this compression may be used.
+    /// True if the requester accepts this compression.
     pub fn has(self, compression: Compression) -> bool {
         compression == Compression::Identity || self.0 & Self::bit(compression) != 0
     }
@@ -67,7 +67,7 @@ impl Accepts {
     }
 }
 
-/// What has come so far.
+/// The part of a request that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// Not all of it.

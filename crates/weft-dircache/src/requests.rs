@@ -1,8 +1,8 @@
-//! What the directory's streams are asked for and carry, counted for the extra-info document.
+//! Counts the requests and bytes of the directory's streams for the extra-info document.
 //!
-//! A stream is watched from outside, by its first line in each direction: what answers need not know that it is
-//! counted. Requests for a consensus are C tor's `dirreq-*`; bytes of all requests are `dirreq-read-history` and
-//! `dirreq-write-history`.
+//! A stream is watched from outside, by its first line in each direction, so the code that answers
+//! knows nothing of the counting. Requests for a consensus are C tor's `dirreq-*`; bytes of all
+//! requests are `dirreq-read-history` and `dirreq-write-history`.
 
 use std::io;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use weft_dir::clock::Clock;
 
 use crate::asker::{Asker, Bandwidth};
 
-/// What a request for a consensus begins with.
+/// First line of a request for a consensus, up to its flavour.
 const CONSENSUS: &[u8] = b"GET /tor/status-vote/current/consensus";
 /// Bytes of an answer in which its first line ends.
 const MAX_STATUS: usize = 256;
@@ -28,7 +28,7 @@ const MAX_STATUS: usize = 256;
 /// The country of an address, by the node's tables.
 pub type Countries = Box<dyn Fn(IpAddr) -> Country + Send + Sync>;
 
-/// What requests for a consensus are counted in, while they are.
+/// The state of counting requests for a consensus.
 struct Counting {
     requests: DirRequests,
     countries: Countries,
@@ -139,7 +139,7 @@ impl Requests {
     }
 }
 
-/// How far a stream has come.
+/// Progress of a stream.
 #[derive(Debug)]
 enum Seen {
     /// Its request begins as one for a consensus, so far.

@@ -6,7 +6,7 @@ use weft_trust::{Limit, Payer, Role, Sender, Trust};
 /// Makes the enum, the list of all resources and the answers for each from one table.
 macro_rules! table {
     ($($(#[doc = $doc:literal])* $name:ident: $method:ident $rule:ident $path:literal, $sender:ident, $role:ident, $limit:ident;)*) => {
-        /// What a request is about.
+        /// The resource that a request names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Resource {
             $(
@@ -56,7 +56,7 @@ macro_rules! table {
 }
 
 table! {
-    /// What programs that read the web ask first.
+    /// The file that web crawlers fetch first.
     Robots: Get Whole "/tor/robots.txt", Anybody, Directory, ANSWER;
     /// A consensus of either flavour, or a diff to it.
     Consensus: Get Begins "/tor/status-vote/current/consensus", Anybody, DirectoryOrAuthority, CONSENSUS;

@@ -40,13 +40,13 @@ const MAX_REST: usize = 64 << 10;
 /// Bytes of an answer made and written at once, between two looks at the clock.
 const CHUNK: usize = 16 << 10;
 
-/// How often descriptors of onion services are dropped whose lifetimes have ended.
+/// Interval at which expired descriptors of onion services are dropped.
 const CLEANING: Duration = Duration::from_secs(60);
 
 /// A directory that answers.
 #[derive(Clone)]
 pub struct CacheServer {
-    /// What there is to serve.
+    /// The documents to serve.
     documents: Arc<CachedDocuments>,
     /// Descriptors of onion services.
     hs_dir: Arc<HsDir>,
@@ -54,9 +54,9 @@ pub struct CacheServer {
     clock: Arc<dyn Clock>,
     /// Streams that are open.
     places: Arc<Places>,
-    /// What they hold.
+    /// Memory that streams and connections hold.
     budget: Arc<Budget>,
-    /// What is counted of requests.
+    /// Counters of requests.
     requests: Arc<Requests>,
 }
 
@@ -73,7 +73,7 @@ impl CacheServer {
         }
     }
 
-    /// What is counted of requests.
+    /// Counters of requests.
     pub fn requests(&self) -> &Arc<Requests> {
         &self.requests
     }
@@ -83,7 +83,7 @@ impl CacheServer {
         &self.places
     }
 
-    /// What its streams hold.
+    /// Memory that its streams hold.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }

@@ -1,5 +1,5 @@
-//! What controllers are shown of the descriptors and extra-info documents that are served (C tor
-//! `getinfo_helper_dir`). They are read without holding up those who are served.
+//! Descriptors and extra-info documents for controllers (C tor `getinfo_helper_dir`). Reading them
+//! does not block requests.
 
 use std::time::SystemTime;
 
@@ -45,8 +45,8 @@ pub fn descriptors(documents: &CachedDocuments) -> Vec<u8> {
     join(parts)
 }
 
-/// The same, each with the bandwidth histories of its extra-info document before its signature
-/// (`munge_extrainfo_into_routerinfo`).
+/// All descriptors, each with the bandwidth histories of its extra-info document before its
+/// signature (`munge_extrainfo_into_routerinfo`).
 pub fn descriptors_with_histories(documents: &CachedDocuments) -> Vec<u8> {
     let parts: Vec<(Part, Option<Part>)> = documents.read(|held| {
         let with_extra = |shown: Shown<'_>| {
@@ -81,7 +81,7 @@ pub fn extra_info(documents: &CachedDocuments, digest: &[u8; 20]) -> Option<Vec<
     read(part?)
 }
 
-/// What a DirPort answers to `/tor/server/WHICH`; `None`: it has none of these.
+/// A DirPort's answer to `/tor/server/WHICH`; `None` if none of these descriptors is kept.
 pub fn servers(documents: &CachedDocuments, which: &str, now: SystemTime) -> Option<Vec<u8>> {
     let found =
         documents.read(|held| descriptors::find(held, DocumentKind::Descriptor, which, now));

@@ -10,10 +10,10 @@ use super::streams::{DirConnection, DirStreams};
 use crate::clock::Clock;
 use crate::http::{self, HttpError, Limits, Request, Response};
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) struct Asked {
-    /// Those that could not be reached, and why.
+    /// Directories that could not be reached, and why.
     pub(super) unreachable: Vec<(Candidate, io::Error)>,
     /// The directory that was asked, if one could be reached.
     pub(super) answered: Option<Answered>,
@@ -26,9 +26,9 @@ pub(super) struct Answered {
     pub(super) candidate: Candidate,
     /// Its name for log lines.
     pub(super) name: String,
-    /// What its connection is known by.
+    /// Token of its connection.
     pub(super) token: u64,
-    /// What came.
+    /// Its response.
     pub(super) result: Result<Response, HttpError>,
 }
 
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// What was tried before each of these seconds was over.
+    /// The directories tried before each of these seconds was over.
     async fn tried(hang: bool, max_tries: usize, seconds: &[u64]) -> Vec<String> {
         let candidates = [
             ("a", 0, false),

@@ -30,7 +30,7 @@ const KEPT: &str = DataFile::BridgeDescriptors.name();
 /// As many are read of it.
 const MOST_KEPT: usize = 256;
 
-/// What a bridge's descriptor has.
+/// The contents of a bridge's descriptor.
 #[derive(Clone, Debug)]
 pub struct BridgeDescriptor {
     /// Its name.
@@ -41,7 +41,7 @@ pub struct BridgeDescriptor {
     pub ed25519: Ed25519Identity,
     /// Its onion key.
     pub ntor: [u8; 32],
-    /// What it speaks.
+    /// Its subprotocols.
     pub protocols: Protocols,
     /// Relays that it calls its family; it is among them if there are any.
     pub family: Vec<RsaIdentity>,

@@ -12,7 +12,7 @@ use super::enough::{Fractions, PathWeights};
 use crate::consensus::Consensus;
 use crate::microdesc::{MdDigest, MicrodescStore};
 
-/// How far tor-netdir lets us get.
+/// tor-netdir's view of the consensus.
 enum State {
     /// Not far enough.
     Partial(Box<PartialNetDir>),
@@ -20,19 +20,19 @@ enum State {
     Enough(Box<NetDir>),
 }
 
-/// How far a consensus has been completed.
+/// Completion of a consensus by its microdescriptors.
 #[derive(Debug, PartialEq)]
 pub(super) enum Progress {
     /// Not far enough to build circuits.
     Lacking {
         /// The part of what is needed that is there, 0 to 1.
         done: f64,
-        /// The same in C tor's words.
+        /// The fractions of paths, in C tor's words.
         status: String,
     },
     /// Circuits can be built.
     Enough {
-        /// Whether any exit is usable.
+        /// True if an exit is usable.
         has_exits: bool,
     },
 }
@@ -47,7 +47,7 @@ pub(super) struct Building {
     state: Option<State>,
     /// Microdescriptors that it lists and that are not there.
     missing: HashSet<MdDigest>,
-    /// Whether it has been handed out.
+    /// True if it has been handed out.
     handed_out: bool,
 }
 
@@ -98,12 +98,12 @@ impl Building {
         self.weights.microdescs()
     }
 
-    /// Those that are not there.
+    /// Digests of the listed microdescriptors that are lacking.
     pub(super) fn missing(&self) -> impl Iterator<Item = MdDigest> {
         self.missing.iter().copied()
     }
 
-    /// Whether a network has been made of it.
+    /// True if a network has been made of it.
     pub(super) fn is_handed_out(&self) -> bool {
         self.handed_out
     }
@@ -127,7 +127,7 @@ impl Building {
         Ok(())
     }
 
-    /// How far it has come; `paths_needed` is PathsNeededToBuildCircuits.
+    /// Its completion; `paths_needed` is PathsNeededToBuildCircuits.
     pub(super) fn progress(&mut self, paths_needed: Option<f64>) -> Progress {
         let fractions = self.fractions();
         let needed = self.weights.needed(paths_needed).max(f64::MIN_POSITIVE);

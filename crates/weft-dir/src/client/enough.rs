@@ -1,4 +1,4 @@
-//! Whether a client knows enough of the network to build circuits, as C tor computes it.
+//! Decides whether a client knows enough of the network to build circuits, as C tor computes it.
 //!
 //! The fraction of all paths, weighted as they would be chosen, whose relays' microdescriptors
 //! are there (C tor `compute_frac_paths_available`, `frac_nodes_with_descriptors`). A directory
@@ -38,7 +38,7 @@ pub(super) struct PathWeights {
     needed: f64,
 }
 
-/// Which part of the network's paths can be built.
+/// Fractions of the network's paths that can be built.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fractions {
     /// Of guards' bandwidth, 0 to 1.
@@ -47,7 +47,7 @@ pub(super) struct Fractions {
     middle: f64,
     /// Of exits' bandwidth, or of middles' if there is no exit.
     exit: f64,
-    /// Whether an exit is usable.
+    /// True if an exit is usable.
     has_exits: bool,
     /// Relays whose microdescriptors are there.
     pub(super) present: usize,
@@ -199,7 +199,7 @@ impl Fractions {
         self.guard * self.middle * self.exit
     }
 
-    /// Whether an exit is usable.
+    /// True if an exit is usable.
     pub(super) fn has_exits(&self) -> bool {
         self.has_exits
     }

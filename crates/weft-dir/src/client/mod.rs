@@ -34,7 +34,7 @@ pub use streams::{
 };
 pub use task::ClientDirectory;
 
-/// What a client knows of the network: enough of it to build circuits.
+/// A client's view of the network: enough of it to build circuits.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// Relays with their microdescriptors and weights, for path selection.
@@ -49,7 +49,7 @@ impl Network {
         &self.consensus.params
     }
 
-    /// Whether circuits may still be built with it at `now`: C tor uses a consensus for a day
+    /// True if it may still be used to build circuits at `now`: C tor uses a consensus for a day
     /// after its end (`networkstatus_consensus_reasonably_live`).
     pub fn is_usable(&self, now: SystemTime) -> bool {
         self.consensus.is_reasonably_live(now)
@@ -61,11 +61,11 @@ impl Network {
 pub(crate) enum Order {
     /// The settings have changed.
     Options(Box<ClientOptions>),
-    /// Whether some bridge can be asked.
+    /// True once some bridge can be asked.
     Bridges(bool),
 }
 
-/// How a node holds its client directory. The directory's task ends when all handles are dropped.
+/// A node's handle of its client directory. The directory's task ends when all handles are dropped.
 #[derive(Clone, Debug)]
 pub struct ClientHandle {
     /// Where orders go.
@@ -81,8 +81,9 @@ impl ClientHandle {
         self.network.clone()
     }
 
-    /// Whether some bridge can be asked, where only these are ([`ClientOptions::by_bridges`]). What failed before is asked for again
-    /// as soon as one can. False: the task is too far behind to take it.
+    /// Reports whether some bridge can be asked, if only bridges are
+    /// ([`ClientOptions::by_bridges`]). Requests that failed are repeated as soon as one can.
+    /// Returns false if the task is too far behind to accept the message.
     pub fn set_bridges(&self, usable: bool) -> bool {
         self.orders.try_send(Order::Bridges(usable)).is_ok()
     }

@@ -23,25 +23,25 @@ pub struct DirServer {
     pub or_addrs: Vec<SocketAddr>,
     /// Its DirPort, which only tests use: a client always asks by way of its ORPort.
     pub dir_addr: Option<SocketAddr>,
-    /// How likely it is to be chosen, relative to the others (`weight=`).
+    /// Weight in the random choice among servers (`weight=`).
     pub weight: f64,
-    /// Whether it is an authority. C tor asks authorities only when fallbacks have failed, or
-    /// where there is no fallback.
+    /// True if it is an authority. C tor asks authorities only after fallbacks have failed, or if
+    /// there is no fallback.
     pub authority: bool,
 }
 
-/// How a client that has no network yet asks for its first consensus. Several directories are connected to at once, and
-/// the first that is reached is asked.
+/// Schedule of a client's requests for its first consensus. It connects to several directories at
+/// once, and asks the first that it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BootstrapOptions {
     /// Connections that are begun at once at most (ClientBootstrapConsensusMaxInProgressTries).
     pub max_tries: usize,
-    /// How long it waits before it tries the first (ClientBootstrapConsensusFallbackDownloadInitialDelay).
+    /// Delay before it tries the first (ClientBootstrapConsensusFallbackDownloadInitialDelay).
     pub fallback_delay: Duration,
-    /// How long it waits before it tries an authority besides (ClientBootstrapConsensusAuthorityDownloadInitialDelay);
-    /// `None`: it does not.
+    /// Delay before it also tries an authority
+    /// (ClientBootstrapConsensusAuthorityDownloadInitialDelay); `None` if it never does.
     pub authority_delay: Option<Duration>,
-    /// The same as `fallback_delay` where there are authorities alone
+    /// Replaces `fallback_delay` if there are only authorities
     /// (ClientBootstrapConsensusAuthorityOnlyDownloadInitialDelay).
     pub authority_only_delay: Duration,
 }
@@ -84,7 +84,7 @@ pub struct ClientOptions {
     /// Few microdescriptors that are lacking wait so long for more of them, or for none at all where none were asked for
     /// (TestingClientMaxIntervalWithoutRequest).
     pub max_interval_without_request: Duration,
-    /// How the first consensus is asked for.
+    /// Schedule of the requests for the first consensus.
     pub bootstrap: BootstrapOptions,
     /// Nothing is downloaded where this is false (FetchServerDescriptors).
     pub fetch: bool,

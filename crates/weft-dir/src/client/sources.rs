@@ -1,4 +1,4 @@
-//! Which directory to ask next.
+//! Chooses the directory to ask next.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const REST_TESTING: Duration = Duration::from_secs(2);
 /// Failures of guards in a row after which an authority or fallback is asked.
 const GUARD_FAILURES: u32 = 3;
 
-/// What is known of one directory.
+/// Failures of one directory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     /// Failures in a row.
@@ -46,7 +46,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// What a request names as its host, if it is known.
+    /// The `Host` of a request to it, if it is known.
     pub(super) fn host(&self) -> Option<SocketAddr> {
         match &self.source {
             DirSource::Server(server) => server.dir_addr.or(server.or_addrs.first().copied()),
@@ -194,7 +194,7 @@ impl Sources {
         last.or_else(|| left.iter().copied().min_by_key(delay))
     }
 
-    /// How asking one went.
+    /// Records the result of asking a directory.
     pub(super) fn outcome(
         &mut self,
         index: Option<usize>,

@@ -18,7 +18,7 @@ pub enum DirSource {
     Guard,
 }
 
-/// How a request went, by which the source is judged.
+/// The result of a request, by which its source is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirOutcome {
     /// It answered as it should.
@@ -52,7 +52,7 @@ impl std::fmt::Debug for DirConnection {
     }
 }
 
-/// What [`DirStreams::open`] returns.
+/// Future returned by [`DirStreams::open`].
 pub type OpenFuture<'a> = Pin<Box<dyn Future<Output = io::Result<DirConnection>> + Send + 'a>>;
 
 /// Opens streams to directories.
@@ -60,7 +60,8 @@ pub trait DirStreams: Send + Sync + 'static {
     /// Opens a stream to `source`. Dropping the future gives up; the caller limits the time.
     fn open(&self, source: DirSource) -> OpenFuture<'_>;
 
-    /// How asking over the connection with this token went. Called once for each connection.
+    /// Reports the result of asking over the connection with this token. Called once for each
+    /// connection.
     fn outcome(&self, _token: u64, _outcome: DirOutcome) {}
 }
 
@@ -68,7 +69,7 @@ pub trait DirStreams: Send + Sync + 'static {
 /// tests. Has no guards.
 #[derive(Clone, Debug, Default)]
 pub struct PlainStreams {
-    /// How directories are connected to.
+    /// Local address and proxies of the connections to directories.
     pub route: Route,
 }
 

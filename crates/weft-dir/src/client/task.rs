@@ -37,7 +37,7 @@ const TOLERATED_SKEW: i64 = 30 * 60;
 /// Warnings about the clock are at least this far apart.
 const SKEW_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// What a request was for.
+/// The purpose of a request.
 #[derive(Debug)]
 enum Purpose {
     /// Consensus or certificates: the [`Fetcher`] knows.
@@ -51,11 +51,11 @@ enum Purpose {
 /// A request that ended.
 #[derive(Debug)]
 struct Finished {
-    /// What it was for.
+    /// Its purpose.
     purpose: Purpose,
     /// Wall clock when it was sent.
     sent: SystemTime,
-    /// How it ended.
+    /// Its result.
     asked: Asked,
 }
 
@@ -64,7 +64,7 @@ struct Finished {
 pub struct ClientDirectory {
     /// Settings.
     options: ClientOptions,
-    /// The same as the fetcher wants them.
+    /// The settings in the fetcher's form.
     fetching: DirectoryOptions,
     /// Time.
     clock: Arc<dyn Clock>,
@@ -74,7 +74,7 @@ pub struct ClientDirectory {
     streams: Arc<dyn DirStreams>,
     /// Where events go.
     events: EventSink,
-    /// What the node wants.
+    /// Messages from the node.
     orders: mpsc::Receiver<Order>,
     /// Where networks go.
     network: watch::Sender<Option<Arc<Network>>>,
@@ -94,17 +94,18 @@ pub struct ClientDirectory {
     requests: JoinSet<Finished>,
     /// By which they report that a directory has been reached.
     reached: (mpsc::Sender<()>, mpsc::Receiver<()>),
-    /// Whether the cache files have been read.
+    /// True once the cache files have been read.
     loaded: bool,
-    /// Whether certificates have been asked for together with the first consensus, or need not.
+    /// True once certificates have been requested together with the first consensus, or are not
+    /// needed.
     certs_begun: bool,
-    /// Whether certificates are underway already; a consensus that lacks them waits for these.
+    /// True while certificates are being fetched; a consensus that lacks them waits for these.
     certs_underway: bool,
-    /// How far the start has come.
+    /// Progress of the bootstrap, in percent, as last reported.
     bootstrap: Option<u8>,
-    /// Whether the network went out of use, so that its return is worth a notice.
+    /// True if the network became unusable, so that its return is worth a notice.
     was_lost: bool,
-    /// Whether the network has exits, as last logged.
+    /// Presence of exits in the network, as last logged.
     exits_logged: Option<bool>,
     /// When the last warning about the clock was sent.
     skew_warned_at: Option<Duration>,
@@ -258,7 +259,7 @@ impl ClientDirectory {
         self.ask(Purpose::Certs, request);
     }
 
-    /// Whether what would be asked for next is underway.
+    /// True if the next request must wait because its certificates are already being fetched.
     fn is_held(&self) -> bool {
         self.certs_underway && self.fetcher.is_waiting_for_certs()
     }
@@ -303,12 +304,12 @@ impl ClientDirectory {
         self.fetcher.next(cached, &self.fetching, now, monotonic)
     }
 
-    /// Whether there is somebody to ask.
+    /// True if some directory may be asked.
     fn can_ask(&self) -> bool {
         self.options.fetch && (self.bridges || !self.options.by_bridges)
     }
 
-    /// How long nothing has to be done if no message arrives.
+    /// Time until the next action if no message arrives.
     fn wait(&self) -> Duration {
         if self.options.disabled || !self.can_ask() {
             return LONGEST_SLEEP;
@@ -574,7 +575,7 @@ fn lacking(options: &ClientOptions) -> MicrodescFetch {
     lacking
 }
 
-/// How long few microdescriptors wait for more. Who fetches early does not wait.
+/// Time that a few missing microdescriptors wait for more. Clients that fetch early do not wait.
 fn patience(options: &ClientOptions) -> Duration {
     match options.earliness {
         Earliness::Usual => options.max_interval_without_request,
@@ -582,7 +583,7 @@ fn patience(options: &ClientOptions) -> Duration {
     }
 }
 
-/// What the fetcher wants to know of a client's settings.
+/// The fetcher's settings, from those of a client.
 fn fetching(options: &ClientOptions) -> DirectoryOptions {
     DirectoryOptions {
         consensus_initial_delay: options.initial_delay,

@@ -11,9 +11,9 @@ use tor_llcrypto::d::Sha3_256;
 
 /// Where the signatures of a consensus begin; what is signed, and the digest, end after the space.
 const SIGNATURES: &str = "\ndirectory-signature ";
-/// What a consensus begins with.
+/// First keyword of a consensus.
 const BEGINNING: &str = "network-status-version";
-/// What a diff begins with.
+/// First keyword of a diff.
 const DIFF_BEGINNING: &str = "network-status-diff-version";
 
 /// The SHA3-256 digest of a consensus without its signatures ("digest as signed").
@@ -56,7 +56,7 @@ pub fn full_digest(bytes: &[u8]) -> String {
     hex::encode_upper(Sha3_256::digest(bytes))
 }
 
-/// Whether `document` is a diff and not a consensus.
+/// True if `document` is a diff and not a consensus.
 pub fn is_diff(document: &str) -> bool {
     document.starts_with(DIFF_BEGINNING)
 }

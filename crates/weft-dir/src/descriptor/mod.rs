@@ -111,19 +111,20 @@ pub struct OwnDescriptor {
     pub exit_policy: Vec<String>,
     /// Port summary of the IPv6 exit policy (`accept 80,443`); none means no IPv6 exiting.
     pub ipv6_policy: Option<String>,
-    /// Whether we serve onion-service descriptors.
+    /// True if we serve onion-service descriptors.
     pub hidden_service_dir: bool,
-    /// Whether we answer directory requests over BEGIN_DIR.
+    /// True if we answer directory requests over BEGIN_DIR.
     pub tunnelled_dir_server: bool,
-    /// Whether we are hibernating (AccountingMax).
+    /// True if we are hibernating (AccountingMax).
     pub hibernating: bool,
-    /// Whether to publish statistics in the extra-info document (ExtraInfoStatistics).
+    /// True if statistics are published in the extra-info document (ExtraInfoStatistics).
     pub extra_info_statistics: bool,
-    /// How the bridge authority gives a bridge to users (BridgeDistribution); none: it is no bridge.
+    /// Distribution method that the bridge authority should use (BridgeDistribution); `None` if it
+    /// is no bridge.
     pub bridge_distribution: Option<String>,
     /// The pluggable transports that a bridge offers, each as the extra-info document has it behind `transport`.
     pub transports: Vec<String>,
-    /// Whether to publish that we were overloaded (OverloadStatistics).
+    /// True if overload is published (OverloadStatistics).
     pub overload_statistics: bool,
 }
 
@@ -132,17 +133,17 @@ pub struct OwnDescriptor {
 pub struct Moment {
     /// Publication time.
     pub published: SystemTime,
-    /// How long we have been running.
+    /// Time since our start.
     pub uptime: Duration,
     /// Observed bandwidth, in bytes per second.
     pub observed: u64,
     /// Start of the hour in which we were last overloaded.
     pub overload_general: Option<SystemTime>,
-    /// How long the ntor onion key may be used (consensus: onion-key-rotation-days).
+    /// Lifetime of the ntor onion key (consensus: onion-key-rotation-days).
     pub onion_key_lifetime: Duration,
-    /// Whether the TAP key is included (consensus: publish-dummy-tap-key).
+    /// True if the TAP key is included (consensus: publish-dummy-tap-key).
     pub with_tap: bool,
-    /// Whether the family line is included (consensus: publish-family-list).
+    /// True if the family line is included (consensus: publish-family-list).
     pub with_family: bool,
     /// Bandwidth history lines of the extra-info document.
     pub history: Vec<String>,
@@ -177,11 +178,11 @@ pub enum DescriptorError {
     /// A field holds something that a descriptor line cannot.
     #[error("cannot write the descriptor's {field} line: {value:?} {why}; correct it in the torrc")]
     Field {
-        /// Which line.
+        /// Keyword of the line.
         field: &'static str,
         /// The value.
         value: String,
-        /// What is wrong with it.
+        /// The reason.
         why: &'static str,
     },
     /// The signing certificate is not one for our keys.
@@ -197,11 +198,11 @@ pub enum DescriptorError {
         "cannot publish: the {document} has {length} bytes, and authorities take {limit} at most; shorten ContactInfo, MyFamily or ExitPolicy"
     )]
     TooLong {
-        /// Which document.
+        /// Name of the document.
         document: &'static str,
         /// Its length in bytes.
         length: usize,
-        /// What is accepted.
+        /// Largest length that authorities accept, in bytes.
         limit: usize,
     },
 }
@@ -223,7 +224,7 @@ impl OwnDescriptor {
         self.keys.rsa_identity.to_public_key().to_rsa_identity()
     }
 
-    /// What makes `newer` worth publishing in place of `self`, if anything.
+    /// The change that makes `newer` worth publishing in place of `self`; `None` if there is none.
     pub fn changed(&self, newer: &OwnDescriptor) -> Option<&'static str> {
         let keys_differ = !Arc::ptr_eq(&self.keys, &newer.keys)
             && (self.keys.signing_cert != newer.keys.signing_cert

@@ -22,10 +22,10 @@ use super::{
 
 /// Prefix of what `router-sig-ed25519` signs (dir-spec 2.1.1).
 const ED25519_SIGNATURE_PREFIX: &[u8] = b"Tor router descriptor signature v1";
-/// How long a moment of overload is published (`overload-general`; C tor: 72 hours).
+/// Time for which an overload is published (`overload-general`; C tor: 72 hours).
 const OVERLOAD_IS_NEWS: Duration = Duration::from_secs(72 * 3600);
 
-/// How long a family's certificate is good.
+/// Lifetime of a family's certificate.
 const FAMILY_CERT_LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 
 /// `sign` failures of the libraries, in our words.

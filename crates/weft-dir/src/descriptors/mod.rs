@@ -41,7 +41,7 @@ impl DocumentKind {
         }
     }
 
-    /// What authorities take at most.
+    /// Largest length that authorities accept, in bytes.
     fn max_length(self) -> usize {
         match self {
             Self::Descriptor => MAX_ROUTER_DESCRIPTOR,
@@ -119,7 +119,8 @@ impl Piece<'_> {
     }
 }
 
-/// How C tor marks the descriptor of a bridge in its cache: what it was a client of must not be served to others.
+/// C tor's annotation of a bridge's descriptor in its cache. Descriptors that a client of bridges
+/// cached must not be served to others.
 const OF_BRIDGE: &[u8] = b"@purpose bridge";
 
 /// The documents of this kind in `all`, one after the other. What is too long, not whole, or a bridge's is left out.

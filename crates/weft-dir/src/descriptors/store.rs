@@ -135,7 +135,7 @@ impl DescriptorStore {
         }
     }
 
-    /// Whether one more of this length may be kept.
+    /// True if one more descriptor of this length may be kept.
     pub fn has_room(&self, length: usize) -> bool {
         self.held.len() < MAX_HELD && self.full + self.journal + length <= MAX_BYTES
     }

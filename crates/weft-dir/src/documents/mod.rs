@@ -1,5 +1,6 @@
-//! What a directory cache keeps for others: consensuses in several compressions and diffs to them, certificates,
-//! microdescriptors, descriptors. The task that fetches them and the streams that ask for them share it.
+//! Documents that a directory cache serves: consensuses in several compressions and diffs to them,
+//! certificates, microdescriptors, descriptors. The task that fetches them and the streams that
+//! serve them share it.
 
 mod body;
 
@@ -24,7 +25,7 @@ pub use body::{Body, Forms};
 /// The times and signatures of a consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Whether it lists microdescriptors or descriptors.
+    /// Its flavour: it lists microdescriptors or descriptors.
     pub flavour: ConsensusFlavor,
     /// `valid-after`.
     pub valid_after: SystemTime,
@@ -126,8 +127,7 @@ impl Default for Held {
     }
 }
 
-/// What our directory has to serve; shared between the task that fetches it and the streams
-/// that ask for it.
+/// Documents to serve, shared by the task that fetches them and the streams that serve them.
 #[derive(Debug, Default)]
 pub struct CachedDocuments {
     /// Everything; held for moments only.
@@ -257,7 +257,7 @@ impl CachedDocuments {
         });
     }
 
-    /// What is served of a consensus, if it still is the newest.
+    /// Changes the served forms of a consensus, if it is still the newest.
     fn with_newest(&self, new: &NewConsensus, change: impl FnOnce(&mut ServedConsensus)) {
         let mut held = self.held();
         let served = held.consensuses.get_mut(&new.status.flavour);

@@ -1,4 +1,4 @@
-//! What to make of the answers of directories.
+//! Handling of directories' answers.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use crate::http::{HttpError, Response};
 /// Fetches of certificates after which a consensus that waits for them is let go: what claims to
 /// be signed with keys without certificates is forged, or its signer is.
 pub(super) const MAX_CERT_FETCHES: u32 = 3;
-/// How long no authority may be reached before that is a warning, and the interval of these.
+/// Time without a reachable authority before a warning, and the interval between such warnings.
 const PATIENCE: Duration = Duration::from_secs(30);
 const WARNING_INTERVAL: Duration = Duration::from_secs(3600);
 

@@ -1,7 +1,7 @@
-//! What to ask the authorities for next; `answers.rs` has what to make of their answers.
+//! Decides what to request from the authorities next; `answers.rs` handles their answers.
 //!
-//! Holds the certificates, the consensus in use, and one that waits for certificates. Does no
-//! I/O: it returns what to request, and takes the answers.
+//! Holds the certificates, the consensus in use, and one that waits for certificates. It does no
+//! I/O: it returns requests, and is passed the answers.
 
 mod answers;
 
@@ -29,12 +29,12 @@ use crate::schedule::{Backoff, Earliness, next_client_fetch, next_consensus_fetc
 
 /// Longest delay after failures; C tor forgets its failures every hour.
 const RETRY_CAP: Duration = Duration::from_secs(3600);
-/// The same in a testing network, whose first consensus appears after some ten seconds.
+/// Longest delay in a testing network, whose first consensus appears after some ten seconds.
 const RETRY_CAP_TESTING: Duration = Duration::from_secs(5);
 /// Certificates asked for at once.
 const MAX_CERTS_ASKED: usize = 32;
 
-/// What an answer or the cache led to.
+/// Effect of an answer or of the cache.
 #[derive(Debug)]
 #[non_exhaustive]
 pub(crate) enum News {
@@ -49,7 +49,7 @@ pub(crate) enum News {
 }
 
 impl News {
-    /// Whether the directory has sent something new.
+    /// True if the directory has sent something new.
     pub(crate) fn is_progress(&self) -> bool {
         matches!(self, News::Consensus(_) | News::Certs(_))
     }
@@ -60,16 +60,16 @@ impl News {
 pub(crate) struct Adopted {
     /// The part that every node keeps.
     pub(crate) consensus: Arc<Consensus>,
-    /// What it lists.
+    /// The documents that it lists.
     pub(crate) contents: Contents,
     /// The authorities of ours that signed it.
     pub(crate) signers: Vec<RsaIdentity>,
     pub(crate) text: String,
-    /// Whether it was fetched, and is to be cached; false if it came from the cache.
+    /// True if it was fetched and must be cached; false if it came from the cache.
     pub(crate) fetched: bool,
 }
 
-/// What a consensus lists, by its flavour.
+/// The documents that a consensus lists, by its flavour.
 #[derive(Debug)]
 pub(crate) enum Contents {
     /// Relays with their microdescriptors: all of it, as path selection wants it.
@@ -105,13 +105,13 @@ struct Waiting {
     text: String,
     /// The certificates that it needs.
     missing: Vec<AuthCertKeyIds>,
-    /// How often they have been asked for.
+    /// Number of requests for the certificates.
     asked: u32,
-    /// Whether it was fetched.
+    /// True if it was fetched.
     fetched: bool,
 }
 
-/// What is being fetched.
+/// Document of the current request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Underway {
     /// A consensus.
@@ -125,7 +125,7 @@ enum Underway {
 pub(crate) struct Fetcher {
     /// Of consensuses of this flavour.
     flavour: ConsensusFlavor,
-    /// Whether the next consensus is asked for as a whole: a diff did not apply.
+    /// True if the next consensus must be requested as a whole, because a diff did not apply.
     whole: bool,
     /// The consensus in use.
     consensus: Option<Arc<Consensus>>,
@@ -133,7 +133,7 @@ pub(crate) struct Fetcher {
     certs: Certs,
     /// A consensus that waits for certificates.
     waiting: Option<Waiting>,
-    /// What is being fetched now.
+    /// Document of the current request.
     underway: Option<Underway>,
     /// Not before this monotonic time.
     not_before: Duration,
@@ -143,16 +143,16 @@ pub(crate) struct Fetcher {
     backoff: Backoff,
     /// The kind of node that fetches.
     audience: Audience,
-    /// Whether it does so earlier than others.
+    /// Earlier fetching than that of other nodes.
     earliness: Earliness,
     /// Since when, in monotonic time, no authority can be reached, and when there was a warning about that.
     failing: Option<Duration>,
     warned: Option<Duration>,
     /// Whose turn it is among the authorities that sign consensuses, modulo their number.
     next: usize,
-    /// How it goes; the rest is known when it is reported.
+    /// Download state for controllers; the rest is filled in when it is reported.
     downloads: Downloads,
-    /// The same as last reported.
+    /// The state as last reported.
     reported: Downloads,
 }
 
@@ -184,7 +184,7 @@ impl Fetcher {
         }
     }
 
-    /// How it goes, where that has changed.
+    /// The download state, if it has changed since the last report.
     pub(crate) fn new_downloads(&mut self, now: SystemTime) -> Option<Downloads> {
         let mut downloads = self.downloads.clone();
         downloads.has_consensus = self.is_live(now);
@@ -219,7 +219,7 @@ impl Fetcher {
         self.downloads.certs.failed(now, Duration::ZERO);
     }
 
-    /// The same for a client: its consensuses are followed by others later.
+    /// Like [`new`](Self::new), for a client, which fetches the next consensus later than a cache.
     pub(crate) fn for_client(
         options: &DirectoryOptions,
         monotonic: Duration,
@@ -231,7 +231,7 @@ impl Fetcher {
         }
     }
 
-    /// The same for the flavour `ns`, which a cache keeps for others.
+    /// Like [`new`](Self::new), for the flavour `ns`, which a cache serves to others.
     pub(crate) fn of_descriptors(
         options: &DirectoryOptions,
         monotonic: Duration,
@@ -285,7 +285,7 @@ impl Fetcher {
         })
     }
 
-    /// Whether a consensus waits for certificates.
+    /// True if a consensus waits for certificates.
     pub(crate) fn is_waiting_for_certs(&self) -> bool {
         self.waiting.is_some()
     }
@@ -474,14 +474,14 @@ impl Fetcher {
         }
     }
 
-    /// Whether the consensus in use is valid now.
+    /// True if the consensus in use is valid now.
     pub(crate) fn is_live(&self, now: SystemTime) -> bool {
         self.consensus
             .as_ref()
             .is_some_and(|consensus| consensus.is_live(now))
     }
 
-    /// How long until there may be something to ask, if nothing else happens.
+    /// Time until there may be something to request, if nothing else happens.
     pub(crate) fn wait(&self, now: SystemTime, monotonic: Duration) -> Option<Duration> {
         if self.underway.is_some() {
             return None;
@@ -494,7 +494,7 @@ impl Fetcher {
         Some(held_off.max(until_fetch))
     }
 
-    /// Whether the consensus, if live, lists the relay `id`, and how.
+    /// The listing of the relay `id` in the consensus, if that is live.
     pub(crate) fn listing(&self, id: &RsaIdentity, now: SystemTime) -> OwnListing {
         use tor_netdoc::types::relay_flags::RelayFlag;
         match self
@@ -525,7 +525,7 @@ fn worth_asking_after(consensus: &Consensus) -> SystemTime {
     consensus.valid_after + delay
 }
 
-/// Whether somebody may have a diff that begins at `consensus`.
+/// True if a directory may have a diff that begins at `consensus`.
 fn is_young(consensus: &Consensus, now: SystemTime) -> bool {
     let age = now
         .duration_since(consensus.valid_after)

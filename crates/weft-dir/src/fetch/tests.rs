@@ -1,4 +1,4 @@
-//! What is asked for, and what answers lead to.
+//! Tests of the order of requests, and of the effects of answers.
 
 use super::answers::MAX_CERT_FETCHES;
 use super::*;

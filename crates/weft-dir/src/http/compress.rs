@@ -17,7 +17,7 @@ const MAX_FACTOR: usize = 25;
 /// Unless it is smaller than this (`CHECK_FOR_COMPRESSION_BOMB_AFTER`).
 const SMALL: usize = 64 << 10;
 
-/// How a body is compressed.
+/// Compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Compression {
     /// Not at all.
@@ -157,7 +157,7 @@ pub fn decode(body: Vec<u8>, compression: Compression, limit: usize) -> Result<V
     Ok(decoded)
 }
 
-/// Whether these bytes begin as zlib does; no directory document does.
+/// True if these bytes begin like a zlib stream; no directory document does.
 fn looks_like_zlib(bytes: &[u8]) -> bool {
     match bytes {
         [cmf, flags, ..] => cmf & 0x0f == 8 && (u16::from(*cmf) << 8 | u16::from(*flags)) % 31 == 0,

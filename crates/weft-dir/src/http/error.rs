@@ -10,9 +10,9 @@ pub enum HttpError {
     /// The connection failed.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         action: &'static str,
-        /// What went wrong.
+        /// The underlying error.
         source: io::Error,
     },
     /// No address could be connected to.
@@ -21,9 +21,9 @@ pub enum HttpError {
     /// Something took too long.
     #[error("gave up after {} s: {waiting}", after.as_secs())]
     Timeout {
-        /// What was waited for.
+        /// The operation that timed out.
         waiting: &'static str,
-        /// How long.
+        /// The timeout.
         after: Duration,
     },
     /// The head is not HTTP.

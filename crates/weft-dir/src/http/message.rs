@@ -12,7 +12,7 @@ use super::compress::Compression;
 use super::error::HttpError;
 use crate::consdiff::ConsensusDigest;
 
-/// What is asked.
+/// A request to a directory.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// Fetch this path.
@@ -91,7 +91,7 @@ impl Request {
     }
 }
 
-/// What was answered.
+/// A directory's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// Status code.
@@ -156,9 +156,10 @@ thread_local! {
     pub(crate) static PARSED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// Whether a head may end in `bytes`, of which those from `before` on are new: an empty line has come.
-/// Callers parse a head only then. Otherwise a peer that sends single bytes would have it parsed at each of them.
-/// One that begins with empty lines is refused, which a parser would skip.
+/// True if a head may end in `bytes`, of which those from `before` on are new: an empty line has
+/// arrived. Callers parse a head only then. Otherwise a peer that sends single bytes would have it
+/// parsed at each of them. A head that begins with empty lines is refused, although a parser would
+/// skip them.
 pub fn head_may_end(bytes: &[u8], before: usize) -> bool {
     let new = bytes.get(before.saturating_sub(2)..).unwrap_or_default();
     let empty_line = |end: &[u8]| new.windows(end.len()).any(|window| window == end);

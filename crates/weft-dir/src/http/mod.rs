@@ -31,7 +31,7 @@ const MAX_DECOMPRESSED: usize = 32 << 20;
 /// Time for a whole answer, at most.
 const TOTAL: Duration = Duration::from_secs(1800);
 
-/// What a response may cost.
+/// Limits on the cost of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of status line and headers.
@@ -246,7 +246,7 @@ async fn converse(
     response(received, head, limits)
 }
 
-/// What the bytes are that a directory sent before it ended the stream.
+/// Parses the bytes that a directory sent before it ended the stream.
 ///
 /// # Errors
 ///

@@ -14,7 +14,7 @@ fn get(path: &str) -> Request {
     Request::get(path.to_string())
 }
 
-/// What `answer` is understood as, with small limits.
+/// The response that `answer` is parsed into, with small limits.
 async fn answered(answer: &[u8]) -> Result<Response, HttpError> {
     let limits = Limits {
         head: 1000,

@@ -1,4 +1,4 @@
-//! Which microdescriptors, and other documents that are known by digests, to ask for next.
+//! Chooses the microdescriptors, and other documents that are known by digests, to request next.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const MAX_UNDERWAY: usize = 8;
 const WORTHWHILE: usize = 16;
 /// Longest delay of one that no directory had (C tor's schedule grows to its hourly reset, too).
 const RETRY_CAP: Duration = Duration::from_secs(3600);
-/// The same in a testing network.
+/// Longest delay in a testing network.
 const RETRY_CAP_TESTING: Duration = Duration::from_secs(5);
 
 /// Digests asked for together.
@@ -32,7 +32,7 @@ pub type Batch = Vec<MdDigest>;
 /// The state of one that we lack.
 #[derive(Debug)]
 struct Wanted {
-    /// Whether it is being asked for.
+    /// True while it is being requested.
     underway: bool,
     /// Not before this monotonic time.
     not_before: Duration,
@@ -54,7 +54,7 @@ pub struct DigestFetch<D> {
     delay: Duration,
     /// Largest delay after failures.
     cap: Duration,
-    /// How long few wait for more, after others were asked for.
+    /// Time that a few missing documents wait for more, after others were requested.
     patience: Duration,
     /// When some were asked for last.
     asked: Option<Duration>,
@@ -98,12 +98,12 @@ impl<D: Ord + Copy> DigestFetch<D> {
         }
     }
 
-    /// How many are lacking.
+    /// Number of documents that are lacking.
     pub fn lacking(&self) -> usize {
         self.wanted.len()
     }
 
-    /// Whether requests are underway.
+    /// True while requests are underway.
     pub(crate) fn is_underway(&self) -> bool {
         self.underway > 0
     }
@@ -170,7 +170,7 @@ impl<D: Ord + Copy> DigestFetch<D> {
         }
     }
 
-    /// How long until [`next`](Self::next) may have something, if nothing else happens.
+    /// Time until [`next`](Self::next) may return a request, if nothing else happens.
     pub fn wait(&self, monotonic: Duration) -> Option<Duration> {
         if self.underway >= MAX_UNDERWAY {
             return None;

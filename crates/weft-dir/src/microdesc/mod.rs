@@ -22,12 +22,12 @@ pub use store::MicrodescStore;
 /// SHA-256 of a microdescriptor, which consensuses name it by.
 pub(crate) type MdDigest = [u8; 32];
 
-/// How times stand in documents.
+/// Format of times in documents.
 const TIME: &[BorrowedFormatItem<'static>] =
     format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
-/// What C tor writes before a microdescriptor in its cache files.
+/// C tor's annotation before a microdescriptor in its cache files.
 const LAST_LISTED: &str = "@last-listed ";
-/// What a microdescriptor begins with.
+/// First keyword of a microdescriptor.
 const FIRST_KEYWORD: &str = "onion-key";
 /// A longer microdescriptor is none; the longest of the real network have some families and
 /// policies of a few hundred bytes each.
@@ -93,7 +93,7 @@ fn first_line(text: &str) -> (&str, &str) {
     text.split_at_checked(end).unwrap_or((text, ""))
 }
 
-/// Whether a microdescriptor begins with this line.
+/// True if this line begins a microdescriptor.
 fn begins(line: &str) -> bool {
     line.strip_prefix(FIRST_KEYWORD)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['\n', '\r', ' ']))

@@ -37,7 +37,7 @@ pub struct MicrodescStore {
     held: BTreeMap<MdDigest, Held>,
     /// Bytes of their texts.
     bytes: usize,
-    /// What has come since the files were written.
+    /// Microdescriptors that arrived since the files were written.
     unsaved: Vec<MdDigest>,
     /// Bytes in `cached-microdescs`.
     full: usize,
@@ -53,7 +53,7 @@ impl MicrodescStore {
         self.held.get(digest).map(|held| &held.text)
     }
 
-    /// How many are held.
+    /// Number of microdescriptors.
     pub fn len(&self) -> usize {
         self.held.len()
     }
@@ -63,7 +63,7 @@ impl MicrodescStore {
         self.bytes + self.held.len() * ENTRY
     }
 
-    /// Whether none is held.
+    /// True if there is no microdescriptor.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }

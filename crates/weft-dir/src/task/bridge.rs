@@ -1,7 +1,8 @@
-//! How a bridge asks directories: so that neither an observer of its line nor an authority learns from its requests where it is.
-//! Its descriptor goes to authorities of bridges alone, over circuits of three hops (C tor: `DIRIND_ANONYMOUS`). Everything else
-//! it asks of the first relay of these circuits, as clients ask their guards; an authority is asked without a circuit while
-//! the network, or the own address, is not known.
+//! A bridge's directory requests, made so that neither an observer of its network nor an authority
+//! learns from them where it is. Its descriptor goes to authorities of bridges alone, over circuits
+//! of three hops (C tor: `DIRIND_ANONYMOUS`). It asks the first relay of these circuits for
+//! everything else, as clients ask their guards. It asks an authority without a circuit while the
+//! network, or its own address, is unknown.
 //!
 //! The path is chosen here, where the documents are; [`Circuits`](crate::circuits::Circuits) makes the circuit.
 
@@ -28,7 +29,7 @@ use crate::http::{self, HttpError, Limits, Request};
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// After this time from the start an own address that is not known is asked of an authority.
 const ADDRESS_PATIENCE: Duration = Duration::from_secs(60);
-/// What an answer may cost. Honest ones are smaller by far.
+/// Limits on the cost of an answer. Honest answers are far smaller.
 fn limits(purpose: &Purpose, stall: Duration) -> Limits {
     let all = Limits::with_stall(stall);
     let each = |count: usize, length: usize| count.saturating_add(1).saturating_mul(length);
@@ -230,7 +231,7 @@ impl DirectoryTask {
 }
 
 impl Hop {
-    /// What a microdescriptor has of a relay's keys.
+    /// A hop with the keys of a relay's microdescriptor.
     fn of_microdesc(addr: SocketAddr, rsa: RsaIdentity, text: &str) -> Option<Self> {
         let relay = MicrodescAndHash::parse(text).ok()?;
         Some(Hop {

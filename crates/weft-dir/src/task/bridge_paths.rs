@@ -18,7 +18,7 @@ pub(super) struct BridgePaths {
     /// The first relays of circuits, which are also the directories; the first of these is asked. Each stays as long as it is
     /// listed, so that few relays ever see the bridge's requests, however much they fail.
     pub(super) guards: Vec<RsaIdentity>,
-    /// How often the first has failed in a row.
+    /// Failures of the first relay in a row.
     pub(super) failures: u8,
 }
 
@@ -63,7 +63,7 @@ impl BridgePaths {
     }
 }
 
-/// Whether a descriptor goes to this authority, by whether it is a bridge's.
+/// True if this authority accepts descriptors of bridges, or with `bridge` false, of other relays.
 pub(super) fn takes(authority: &Authority, bridge: bool) -> bool {
     match bridge {
         true => authority.bridge,

@@ -1,5 +1,5 @@
-//! What a relay fetches for others: microdescriptors and the other flavour of the consensus, kept and served with the
-//! consensus that it uses itself.
+//! Documents that a relay fetches for others: microdescriptors and the other flavour of the
+//! consensus, kept and served with the consensus that it uses itself.
 
 use std::time::{Duration, SystemTime};
 
@@ -117,8 +117,8 @@ impl DirectoryTask {
         self.ns_news(news, now, monotonic);
     }
 
-    /// Whether the consensus of the flavour `ns` is worth asking for: there is one that this relay uses itself, and
-    /// the certificates that either is signed with.
+    /// True if the consensus of the flavour `ns` is worth requesting: this relay has a consensus of
+    /// its own flavour, and with it the certificates that both are signed with.
     fn wants_ns(&self, now: SystemTime) -> bool {
         self.options.dir_cache && self.fetcher.is_live(now)
     }
@@ -135,7 +135,7 @@ impl DirectoryTask {
         }
     }
 
-    /// How long until it may be asked for.
+    /// Time until it may be requested.
     pub(super) fn wait_for_ns(&self, now: SystemTime, monotonic: Duration) -> Option<Duration> {
         self.ns.wait(now, monotonic).filter(|_| self.wants_ns(now))
     }
@@ -192,7 +192,7 @@ impl DirectoryTask {
         }
     }
 
-    /// Whether microdescriptors are worth asking for.
+    /// True if microdescriptors are worth requesting.
     fn wants_microdescs(&self, now: SystemTime) -> bool {
         self.options.dir_cache
             && self
@@ -226,7 +226,7 @@ impl DirectoryTask {
         }
     }
 
-    /// How long until microdescriptors may be asked for.
+    /// Time until microdescriptors may be requested.
     pub(super) fn wait_for_microdescs(
         &self,
         now: SystemTime,
@@ -310,8 +310,8 @@ impl DirectoryTask {
     }
 }
 
-/// How loud it is that a directory sent nothing of what it was asked for. Authorities are believed to have it; others could fill
-/// the log.
+/// Severity of the message that a directory sent none of the requested documents. Authorities are
+/// trusted to have them; other directories could fill the log.
 pub(super) fn none_came(by_circuit: bool) -> Severity {
     match by_circuit {
         true => Severity::Info,

@@ -16,7 +16,7 @@ use crate::microdesc::DigestFetch;
 const KINDS: [DocumentKind; 2] = [DocumentKind::Descriptor, DocumentKind::ExtraInfo];
 
 impl DirectoryTask {
-    /// Those of one kind that are lacking.
+    /// The documents of one kind that are lacking.
     fn lacking_of(&mut self, kind: DocumentKind) -> &mut DigestFetch<DescriptorDigest> {
         match kind {
             DocumentKind::Descriptor => &mut self.lacking_descriptors,
@@ -83,7 +83,7 @@ impl DirectoryTask {
         self.lacking_of(kind).want(missing, monotonic);
     }
 
-    /// Whether they are worth asking for.
+    /// True if descriptors and extra-info documents are worth requesting.
     fn wants_descriptors(&self, now: SystemTime) -> bool {
         let consensus = self.ns.consensus();
         self.options.dir_cache
@@ -103,7 +103,7 @@ impl DirectoryTask {
         }
     }
 
-    /// How long until they may be asked for.
+    /// Time until they may be requested.
     pub(super) fn wait_for_descriptors(
         &self,
         now: SystemTime,

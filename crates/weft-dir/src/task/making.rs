@@ -12,7 +12,7 @@ use tor_netdoc::doc::netstatus::ConsensusFlavor;
 use crate::diff_maker::{DiffMaker, Messages};
 use crate::documents::{CachedDocuments, NewConsensus};
 
-/// What is to be made, and is being made.
+/// The consensuses to make compressions and diffs of, and the task that makes them.
 pub(super) struct Making {
     /// Held by the one task that runs.
     diffs: Arc<Mutex<Box<dyn DiffMaker>>>,
@@ -68,7 +68,7 @@ impl Making {
         });
     }
 
-    /// What has been made; never, if nothing is.
+    /// Waits for the task's messages; never returns if no task runs.
     pub(super) async fn made(&mut self) -> Option<Messages> {
         let made = self.task.join_next().await?;
         self.underway = None;

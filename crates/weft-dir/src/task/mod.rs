@@ -47,14 +47,14 @@ use request::{Finished, Purpose};
 
 /// Longest time between looks at the wall clock, so that a jump of it is noticed.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-/// How often the rules of publication are applied (C tor `CHECK_DESCRIPTOR_INTERVAL`).
+/// Interval at which the rules of publication are applied (C tor `CHECK_DESCRIPTOR_INTERVAL`).
 const CHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// The same in testing networks, whose consensuses are seconds apart.
+/// Interval in testing networks, whose consensuses are seconds apart.
 const CHECK_INTERVAL_TESTING: Duration = Duration::from_secs(5);
-/// How often the bandwidth history is handed out for the state file.
+/// Interval at which the bandwidth history is handed out for the state file.
 const STATE_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How a directory task starts.
+/// Settings and saved state with which a directory task starts.
 #[derive(Clone)]
 pub struct Config {
     /// Settings.
@@ -79,19 +79,19 @@ pub struct DirectoryTask {
     /// Where events go.
     events: EventSink,
     fetcher: Fetcher,
-    /// The same for the flavour `ns`, which is kept for others.
+    /// Fetches the flavour `ns`, which is served to others.
     ns: Fetcher,
-    /// What is made of consensuses besides: compressions, and diffs.
+    /// Makes compressions of consensuses, and diffs.
     making: Making,
     publisher: Publisher,
-    /// Whether it has a TAP key.
+    /// Decides whether the descriptor has a TAP key.
     tap: TapForm,
     /// The contents of our descriptor.
     descriptor: Option<Box<OwnDescriptor>>,
-    /// What has been signed last, and why.
+    /// The last signed descriptor, and the reason for it.
     signed: Option<(SignedDescriptor, &'static str)>,
     generation: u64,
-    /// Whether IPv4 and IPv6 ORPort have been found reachable.
+    /// True for the IPv4 and the IPv6 ORPort once it has been found reachable.
     reachable: (bool, bool),
     bandwidth: BandwidthHistory,
     /// The other statistics of the extra-info document.
@@ -110,20 +110,20 @@ pub struct DirectoryTask {
     listed: Option<Option<RelayFlags>>,
     /// Protocols that we lack, as last reported.
     protocols_reported: Option<(bool, String)>,
-    /// How far the start has come.
+    /// Progress of the bootstrap, in percent, as last reported.
     bootstrap: Option<u8>,
     /// Requests underway.
     requests: JoinSet<Finished>,
-    /// What is served to clients.
+    /// The documents served to clients.
     documents: Arc<CachedDocuments>,
     /// Microdescriptors that are to be served and lacking.
     lacking: MicrodescFetch,
-    /// The same of descriptors, and of extra-info documents.
+    /// Descriptors and extra-info documents that are to be served and lacking.
     lacking_descriptors: DigestFetch<DescriptorDigest>,
     lacking_extra_infos: DigestFetch<DescriptorDigest>,
-    /// Whether the cache files have been read.
+    /// True once the cache files have been read.
     loaded: bool,
-    /// Whether requests underway are to end (DisableNetwork).
+    /// True if requests underway must end (DisableNetwork).
     stop: watch::Sender<bool>,
     /// Whose turn it is to be asked for microdescriptors, modulo the number of authorities.
     turn_of: usize,
@@ -195,7 +195,7 @@ impl DirectoryTask {
         self.sockets.clone()
     }
 
-    /// What is served to clients; empty unless DirCache is set.
+    /// The documents served to clients; empty unless DirCache is set.
     pub fn documents(&self) -> Arc<CachedDocuments> {
         self.documents.clone()
     }
@@ -287,7 +287,7 @@ impl DirectoryTask {
         (self.events)(Event::State(lines));
     }
 
-    /// How long nothing has to be done if no message arrives.
+    /// Time until the next action if no message arrives.
     fn wait(&self) -> Duration {
         let (now, monotonic) = (self.clock.wall(), self.clock.monotonic());
         let interval = if self.options.testing {
@@ -373,7 +373,7 @@ impl DirectoryTask {
             .unwrap_or_default()
     }
 
-    /// Whether a descriptor may be published at all.
+    /// True if a descriptor may be published at all.
     fn may_publish(&self) -> bool {
         let Some(descriptor) = &self.descriptor else {
             return false;
@@ -390,7 +390,7 @@ impl DirectoryTask {
         self.options.publish && ipv4 && ipv6
     }
 
-    /// What the rules of publication look at.
+    /// Inputs of the rules of publication.
     fn situation(&self, now: SystemTime, monotonic: Duration) -> Situation {
         let listing = match &self.descriptor {
             Some(descriptor) if !self.options.bridge => {

@@ -1,4 +1,4 @@
-//! What the task reports to the node, each change once.
+//! Reports the task's state to the node, each change once.
 
 use std::time::{Duration, SystemTime};
 

@@ -9,7 +9,7 @@ use crate::descriptors::{DescriptorDigest, DocumentKind};
 use crate::http::{HttpError, Response};
 use crate::microdesc::Batch;
 
-/// What a spawned request was for.
+/// The purpose of a spawned request.
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// Consensus or certificates.
@@ -22,12 +22,13 @@ pub(super) enum Purpose {
     Microdescs(Batch),
     /// These descriptors or extra-info documents of others.
     Descriptors(DocumentKind, Vec<DescriptorDigest>),
-    /// What the authority holds in place of the descriptor of this generation.
+    /// Asks for the descriptor that the authority holds in place of the descriptor of this
+    /// generation.
     Held(u64),
 }
 
 impl Purpose {
-    /// What is answered.
+    /// The kinds of answers to it.
     fn answers(&self) -> &'static [Answer] {
         match self {
             Self::Fetch => &[Answer::Consensus, Answer::Certificates],
@@ -40,7 +41,8 @@ impl Purpose {
         }
     }
 
-    /// Whether this is about our descriptor, which an authority has to be asked; everything else directories have, too.
+    /// True if it concerns our descriptor, so that only an authority can answer it. Any directory
+    /// can answer the others.
     pub(super) fn is_of_authority(&self) -> bool {
         let [answer] = self.answers() else {
             return false;
@@ -49,26 +51,26 @@ impl Purpose {
     }
 }
 
-/// How a request was made over a circuit.
+/// The circuit of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     /// The first relay.
     pub(super) guard: RsaIdentity,
-    /// How often it had failed before.
+    /// Its previous failures in a row.
     pub(super) failures: u8,
 }
 
 /// A request that ended.
 #[derive(Debug)]
 pub(super) struct Finished {
-    /// What it was for.
+    /// Its purpose.
     pub(super) purpose: Purpose,
     pub(super) authority: RsaIdentity,
     pub(super) nickname: String,
-    /// How it was asked, if not of the authority and without a circuit.
+    /// Its circuit; `None` if an authority was asked without one.
     pub(super) circuit: Option<Asked>,
     /// Wall clock when it was sent.
     pub(super) sent: SystemTime,
-    /// How it ended.
+    /// Its result.
     pub(super) result: Result<Response, HttpError>,
 }

@@ -175,7 +175,7 @@ impl DirectoryTask {
         true
     }
 
-    /// What an upload that was declined came to, by what the authority has.
+    /// The result of a declined upload, by the descriptor that the authority holds.
     fn held(
         &mut self,
         generation: u64,
@@ -241,7 +241,7 @@ impl DirectoryTask {
     }
 }
 
-/// What an answer to an upload means.
+/// The result of an upload, by its answer.
 fn outcome(result: Result<Response, HttpError>) -> UploadOutcome {
     match result {
         Ok(Response {

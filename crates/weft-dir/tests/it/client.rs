@@ -17,10 +17,10 @@ use weft_dir::clock::{Clock, ManualClock};
 use weft_dir::command::{Event, Severity};
 use weft_dir::microdesc;
 
-/// How long anything that must happen may take.
+/// Longest wait for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a directory does with a request.
+/// A directory's reaction to a request.
 enum Reply {
     /// Answers so.
     Answer(Vec<u8>),
@@ -30,7 +30,7 @@ enum Reply {
     Hangs,
 }
 
-/// What directories do: their name and the path that is asked for.
+/// Reactions of directories to requests, by the directory's name and the path.
 type Script = Box<dyn FnMut(&str, &str) -> Reply + Send>;
 
 /// Directories that follow a script.
@@ -57,7 +57,7 @@ impl Directories {
     }
 }
 
-/// What the streams of [`Directories`] hold on to.
+/// Opens streams to [`Directories`].
 struct Streams(Arc<Directories>);
 
 impl DirStreams for Streams {
@@ -178,7 +178,7 @@ impl World {
             .collect()
     }
 
-    /// What a good directory does.
+    /// The reply of a good directory.
     fn good(&self, path: &str) -> Reply {
         if path.starts_with("/tor/status-vote/current/consensus-microdesc/") {
             ok(&self.consensus(now() - secs(60)))
@@ -192,7 +192,7 @@ impl World {
     }
 }
 
-/// Whether the client's thread has anything left to do before the clock moves.
+/// Reports when the client's thread has nothing left to do before the clock moves.
 #[derive(Default)]
 struct Rest {
     stage: Mutex<Stage>,

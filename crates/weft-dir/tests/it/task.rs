@@ -18,7 +18,7 @@ use weft_dir::command::{Command, DirectoryOptions, Event, Severity, UploadOutcom
 use weft_dir::diff_maker::NoDiffs;
 use weft_dir::task::{Config, DirectoryTask};
 
-/// What the authority answers to a request line: the whole answer.
+/// The authority's whole answer to a request line.
 type Answers = Box<dyn FnMut(&str) -> Vec<u8> + Send>;
 
 /// An HTTP server on loopback that sends the answers that it was given and keeps the requests.
@@ -55,7 +55,7 @@ impl Server {
         Self { address, requests }
     }
 
-    /// How many requests began so.
+    /// Number of requests that began with `request`.
     fn asked(&self, request: &str) -> usize {
         let requests = self.requests.lock().unwrap();
         requests
@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-/// Whether a whole request has arrived.
+/// True if a whole request has arrived.
 fn complete(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
@@ -534,7 +534,7 @@ fn a_descriptor_that_another_of_the_same_second_overtook_is_published_again() {
     node.shutdown();
 }
 
-/// What a directory answers to a request line, by the relays of the circuit.
+/// A directory's answer to a request line, by the relays of the circuit.
 type ByCircuit = Box<dyn Fn(&[RsaIdentity], &str) -> std::io::Result<Vec<u8>> + Send + Sync>;
 
 /// Circuits to directories that answer as the test has it; what they are asked is kept.
@@ -598,7 +598,7 @@ fn minutes_later(minutes: u64) -> String {
     .signed_by(&[&TestAuthority::new(1)])
 }
 
-/// What a directory has, with this consensus.
+/// The answer of a directory that has this consensus.
 fn directory(line: &str, consensus: &str) -> Vec<u8> {
     if line.starts_with(CONSENSUS) {
         answer("200 OK", "", consensus)
@@ -620,7 +620,7 @@ fn bridge(cache: &std::path::Path, circuits: Arc<FakeCircuits>) -> (Node, Server
     bridge_that_knows(cache, circuits, &minutes_later(1), NETWORK.len())
 }
 
-/// The same with this consensus and so many of the microdescriptors.
+/// A bridge whose cache has this consensus and the first `known` microdescriptors.
 fn bridge_that_knows(
     cache: &std::path::Path,
     circuits: Arc<FakeCircuits>,
@@ -665,7 +665,7 @@ fn bridge_that_knows(
     (node, server)
 }
 
-/// Whether this is the consensus after that in the cache.
+/// True if this is the consensus after the cached one.
 fn is_next(event: &Event) -> bool {
     matches!(event, Event::Consensus(consensus) if consensus.valid_after == now() + secs(60))
 }

@@ -15,7 +15,7 @@ use crate::request::Request;
 /// Nothing has changed.
 const NOT_MODIFIED: Found = Found::Short(304, "Not modified");
 
-/// What the rest of a path asks for.
+/// The consensus that the rest of a path asks for.
 #[derive(Debug, PartialEq)]
 struct Asked<'a> {
     flavour: ConsensusFlavor,
@@ -107,7 +107,8 @@ pub(super) fn find(held: &Held, rest: &str, request: &Request, now: SystemTime) 
     Found::Stored(documents, fresh.unwrap_or_default())
 }
 
-/// Whether more than half of the authorities whose identities begin so are among `signers`.
+/// True if more than half of the authorities whose identities begin with the `wanted` prefixes are
+/// among `signers`.
 fn signed_by(signers: &[RsaIdentity], wanted: &str) -> bool {
     let signers: Vec<String> = signers
         .iter()

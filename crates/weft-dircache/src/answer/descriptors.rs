@@ -11,11 +11,12 @@ use super::found::{Found, NOT_FOUND};
 use crate::named::identities;
 use crate::pieces::Part;
 
-/// How long one document may be kept (`ROUTERDESC_BY_DIGEST_CACHE_LIFETIME`).
+/// Cache lifetime of one document (`ROUTERDESC_BY_DIGEST_CACHE_LIFETIME`).
 const ONE_LIFETIME: Duration = Duration::from_secs(48 * 3600);
-/// The same for all (`FULL_DIR_CACHE_LIFETIME`).
+/// Cache lifetime of all documents together (`FULL_DIR_CACHE_LIFETIME`).
 const ALL_LIFETIME: Duration = Duration::from_secs(3600);
-/// What is older is not served by the identity of its relay (`ROUTER_MAX_AGE_TO_PUBLISH`).
+/// Largest age of a descriptor that is served by its relay's identity
+/// (`ROUTER_MAX_AGE_TO_PUBLISH`).
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
 /// The documents among `authority`, `all`, `fp/F+F`, `d/D+D`.
@@ -83,7 +84,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What the consensus lists of another.
+    /// The document of relay `id` that the consensus lists, if it is young enough to be served.
     fn current(&self, id: &RsaIdentity) -> Option<&'a Stored> {
         let digest = self.held.current.get(id)?;
         let descriptor = self.held.descriptors.get(digest)?;

@@ -1,4 +1,4 @@
-//! What a request finds.
+//! The result of looking up a request.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use weft_dir::documents::Forms;
 
 use crate::pieces::Part;
 
-/// What is found for a request.
+/// The result of looking up a request.
 pub(crate) enum Found {
     /// A short answer.
     Short(u16, &'static str),

@@ -12,13 +12,13 @@ use weft_dir::consdiff::{ConsensusDigest, full_digest};
 use weft_dir::documents::Status;
 use weft_dir::http::Compression;
 
-/// How times stand in labels.
+/// Format of times in labels.
 const TIME: &[BorrowedFormatItem<'static>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]");
 /// Bytes of labels at most: a hundred authorities have signed, and there are a dozen other lines.
 const MAX_LABELS: usize = 16 << 10;
 
-/// What a document is.
+/// Kind of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A consensus, with its digest as signed.

@@ -39,7 +39,7 @@ const OF_CONSENSUS: [Compression; 4] = [
     Compression::Zstd,
     Compression::Lzma,
 ];
-/// Those of a diff (`compress_diffs_with`).
+/// Compressions of a diff (`compress_diffs_with`).
 const OF_DIFF: [Compression; 4] = [
     Compression::Identity,
     Compression::Gzip,
@@ -65,7 +65,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Whether it is or leads to a consensus of this flavour.
+    /// True if it is a consensus of this flavour, or a diff that leads to one.
     fn is_of(&self, flavour: ConsensusFlavor) -> bool {
         self.labels.status.flavour == flavour
     }
@@ -89,7 +89,7 @@ impl Entry {
 #[derive(Debug)]
 pub(crate) struct ConsensusCache {
     directory: PathBuf,
-    /// What there is; `None`: nobody has looked.
+    /// The files that are kept; `None` until the folder has been read.
     entries: Option<Vec<Entry>>,
 }
 

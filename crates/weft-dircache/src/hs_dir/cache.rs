@@ -23,7 +23,7 @@ struct Entry {
     /// When it came.
     stored: Duration,
     lifetime: Duration,
-    /// How often it was fetched, or one that it has replaced.
+    /// Fetches of this descriptor and of those that it replaced.
     fetched: u64,
 }
 
@@ -37,7 +37,7 @@ impl Entry {
     }
 }
 
-/// What became of a descriptor that came.
+/// The result of storing a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Storing {
     /// It is kept. Otherwise one with the same or a higher revision counter is.
@@ -153,7 +153,7 @@ impl DescriptorCache {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// True if no descriptor is kept.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -185,7 +185,7 @@ mod tests {
         vec![number; length].into()
     }
 
-    /// Whether it was kept.
+    /// Stores a descriptor; returns true if it was kept.
     fn store(cache: &mut DescriptorCache, number: u8, revision: u64, now: u64) -> bool {
         let text = text(number, 1000);
         let descriptor = descriptor(number, revision);

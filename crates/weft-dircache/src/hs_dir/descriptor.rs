@@ -15,14 +15,14 @@ use tor_llcrypto::pk::ed25519::{PublicKey, Signature};
 /// The blinded public key of an onion service, which names its descriptor.
 pub type BlindedKey = [u8; 32];
 
-/// What is signed before the text.
+/// Bytes that are signed before the text.
 const PREFIX: &[u8] = b"Tor onion service descriptor sig v3";
 /// Minutes that a descriptor may live (rend-spec; C tor `HS_DESC_MAX_LIFETIME`).
 const LIFETIMES: std::ops::RangeInclusive<u64> = 30..=720;
 /// Bytes of salt and MAC of the encrypted part; there must be more (C tor `encrypted_data_length_is_valid`).
 const SALT_AND_MAC: usize = 16 + 32;
 
-/// What a directory needs to know of a descriptor.
+/// The parts of a descriptor that a directory checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptor {
     /// The key that signed it.
@@ -90,7 +90,7 @@ struct Outer<'a> {
     cert: Vec<u8>,
     revision: u64,
     signature: Signature,
-    /// What is signed: everything before the line with the signature.
+    /// The signed text: everything before the line with the signature.
     signed: &'a str,
 }
 

@@ -34,7 +34,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// What a node replaces before it listens.
+    /// Initial limits, which a node replaces before it listens.
     fn default() -> Self {
         Self {
             memory: 64 << 20,
@@ -43,7 +43,7 @@ impl Default for Limits {
     }
 }
 
-/// What has happened since the start, and what is kept now.
+/// Counters since the start, and what is kept now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HsDirCounts {
     /// Descriptors that are kept.
@@ -52,13 +52,13 @@ pub struct HsDirCounts {
     pub bytes: usize,
     /// Descriptors that were published and taken.
     pub stored: u64,
-    /// Those that were refused for their length.
+    /// Descriptors refused for their length.
     pub too_long: u64,
-    /// Those that are none.
+    /// Uploads that are no valid descriptor.
     pub malformed: u64,
-    /// Those that are not signed by the key that they name, or by a certificate that has ended.
+    /// Descriptors not signed by the key that they name, or signed by an expired certificate.
     pub unsigned: u64,
-    /// Those that are not newer than what is kept.
+    /// Descriptors no newer than the one that is kept.
     pub not_newer: u64,
     /// Requests that were answered with a descriptor.
     pub found: u64,
@@ -70,10 +70,10 @@ pub struct HsDirCounts {
     pub pruned: u64,
 }
 
-/// What a directory holds, in bytes.
+/// Memory of a directory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HsDirMemory {
-    /// What [`HsDir::relieve`] would free.
+    /// Bytes that [`HsDir::relieve`] would free.
     pub spare: usize,
     /// All else.
     pub fixed: usize,
@@ -123,7 +123,7 @@ impl HsDir {
         self.inner().limits = limits;
     }
 
-    /// Whether a descriptor of so many bytes that is about to come is too long. It is counted as refused then.
+    /// True if a descriptor of `length` bytes is too long. It is then counted as refused.
     pub fn refuses_length(&self, length: usize) -> bool {
         let mut inner = self.inner();
         let too_long = length >= inner.limits.descriptor;
@@ -202,7 +202,7 @@ impl HsDir {
         freed
     }
 
-    /// What is held now.
+    /// Memory held now.
     pub fn memory(&self) -> HsDirMemory {
         let inner = self.inner();
         let spare = inner.spare();
@@ -233,7 +233,7 @@ impl HsDir {
         inner.counted.clear();
     }
 
-    /// How many have been counted (`hidserv-dir-v3-onions-seen`, before it is rounded and blurred).
+    /// Number of onion services counted (`hidserv-dir-v3-onions-seen`, before rounding and noise).
     pub fn onions_seen(&self) -> usize {
         self.inner().counted.len()
     }

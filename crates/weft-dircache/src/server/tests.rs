@@ -98,12 +98,12 @@ fn open(server: &CacheServer, peer: IpAddr) -> (DuplexStream, tokio::task::JoinH
     open_by(server, PreviousHop::at(peer))
 }
 
-/// The same, by a hop.
+/// Opens a stream of a client that comes by `hop`.
 fn open_by(server: &CacheServer, hop: PreviousHop) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     open_as(server, hop, false)
 }
 
-/// The same, of a circuit that a relay has made, or a client.
+/// Opens a stream on a circuit that a relay or a client has made.
 fn open_as(
     server: &CacheServer,
     hop: PreviousHop,

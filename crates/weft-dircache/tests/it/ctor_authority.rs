@@ -180,7 +180,7 @@ const EXPECTED_WARNINGS: &[&str] = &[
     "No available nodes when trying to choose node",
 ];
 
-/// Whether a warning is none about our documents.
+/// True if a warning is not about our documents.
 fn is_expected(line: &str) -> bool {
     let mut expected = EXPECTED_WARNINGS.iter();
     expected.any(|expected| line.contains(expected))

@@ -1,4 +1,4 @@
-//! What directories answered, or did not.
+//! Handling of directories' answers, and of requests that failed.
 
 use std::time::SystemTime;
 
@@ -196,13 +196,13 @@ impl ClientDirectory {
     }
 }
 
-/// Whether something was wrong with what came.
+/// True if the answer led to a warning.
 fn has_warning(news: &[News]) -> bool {
     news.iter()
         .any(|news| matches!(news, News::Message(Severity::Warn, _)))
 }
 
-/// Whether an answer is one.
+/// Classifies an answer.
 fn outcome(result: &Result<Response, HttpError>) -> DirOutcome {
     match result {
         Ok(Response { status: 200, .. }) => DirOutcome::Good,

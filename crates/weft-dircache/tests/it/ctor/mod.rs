@@ -77,7 +77,8 @@ fn fingerprint(text: &str, keyword: &str) -> RsaIdentity {
     RsaIdentity::from_hex(&line.replace(' ', "")).unwrap()
 }
 
-/// Whether this C tor is 0.4.9.12 or newer, which takes descriptors without TAP keys unless torrc says otherwise.
+/// True if this C tor is 0.4.9.12 or newer, which accepts descriptors without TAP keys unless its
+/// torrc forbids it.
 pub(crate) fn can_do_without_tap() -> bool {
     let options = output("tor", &["--list-torrc-options"], "");
     options.lines().any(|name| name == WITH_TAP)
@@ -92,7 +93,7 @@ impl CTor {
         Self::with_params("")
     }
 
-    /// The same, with these parameters more in its consensus. It wants TAP keys.
+    /// Starts an authority with these additional consensus parameters. It requires TAP keys.
     pub(crate) fn with_params(params: &str) -> Self {
         match can_do_without_tap() {
             true => Self::with(params, &format!("{WITH_TAP} 1\n")),
@@ -100,7 +101,7 @@ impl CTor {
         }
     }
 
-    /// The same, with these lines of torrc.
+    /// Starts an authority with these additional consensus parameters and lines of torrc.
     pub(crate) fn with(params: &str, lines: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).to_string_lossy().into_owned();
