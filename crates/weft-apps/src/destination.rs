@@ -218,7 +218,8 @@ fn check_onion(name: &str, host: &str, connect: bool, flags: &StreamFlags) -> Re
     ))
 }
 
-/// Whether a label is an onion service's address: key, checksum and version in base32 (rend-spec-v3 6).
+/// True if a label is the address of an onion service: key, checksum and version in base32
+/// (rend-spec-v3 6).
 #[must_use]
 pub fn is_onion_address(label: &str) -> bool {
     let mut bytes = [0; ONION_BYTES];

@@ -46,7 +46,7 @@ enum Code {
     Refused = 5,
 }
 
-/// What the caller has to do with a query.
+/// The caller's next step for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsStep {
     /// Send this reply.
@@ -55,7 +55,7 @@ pub enum DnsStep {
     Ask {
         /// The query's number.
         id: u64,
-        /// What to look up.
+        /// The name or address to resolve.
         request: AppRequest,
     },
     /// Nothing: the datagram is no query.
@@ -118,13 +118,13 @@ impl DnsPort {
         std::mem::take(&mut self.notices)
     }
 
-    /// How many queries wait.
+    /// Number of queries waiting for an answer.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether a query waits still.
+    /// True while a query waits for its answer.
     #[must_use]
     pub fn is_waiting(&self, id: u64) -> bool {
         self.waiting.contains_key(&id)
@@ -246,7 +246,8 @@ impl DnsPort {
         Some((waiting.from, waiting.question.found(&found)))
     }
 
-    /// The same for an answer that no exit has given: a virtual address is a private one.
+    /// Like [`answer`](Self::answer), for an answer that no exit has given. It is not filtered: a
+    /// virtual address is a private one.
     pub fn answer_own(&mut self, id: u64, resolved: &Resolved) -> Option<(SocketAddr, Vec<u8>)> {
         let waiting = self.waiting.remove(&id)?;
         Some((waiting.from, waiting.question.found(resolved)))

@@ -8,7 +8,7 @@ use crate::notice::Notice;
 /// beyond is data for the destination.
 pub const MAX_HANDSHAKE: usize = 8192;
 
-/// What the caller has to do next.
+/// The caller's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Read more.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What name and password have at most (RFC 1929), in bytes.
+/// Longest name and longest password, in bytes (RFC 1929).
 const MAX_LEN: usize = 255;
 
 /// Name and password for a SOCKS5 proxy, 1 to 255 bytes each.

@@ -44,9 +44,9 @@ pub enum ProxyError {
     /// Its answer is not of the protocol.
     #[error("the proxy's answer is not {protocol}: {what}")]
     Malformed {
-        /// What was expected.
+        /// The protocol that was expected.
         protocol: &'static str,
-        /// What is wrong.
+        /// The violation.
         what: &'static str,
     },
     /// More than [`MAX_ANSWER`] bytes.

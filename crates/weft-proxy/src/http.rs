@@ -7,7 +7,7 @@ use base64ct::{Base64, Encoding as _};
 use crate::credentials::Secret;
 use crate::error::ProxyError;
 
-/// What ends the head of an answer.
+/// End of the head of an answer.
 const END: &[u8] = b"\r\n\r\n";
 /// Characters of a reason that are repeated in messages.
 const REASON: usize = 80;

@@ -41,7 +41,7 @@ pub use error::{ANSWER, MAX_ANSWER, ProxyError};
 pub struct Proxy {
     /// Where it listens.
     pub addr: SocketAddr,
-    /// What it speaks.
+    /// Protocol for connection requests.
     pub protocol: Protocol,
 }
 
@@ -66,7 +66,7 @@ impl Proxy {
     }
 }
 
-/// What a proxy speaks.
+/// Protocol of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// SOCKS4, which knows IPv4 addresses only, with a user id for pluggable transports.
@@ -111,7 +111,7 @@ impl HttpProxy {
     }
 }
 
-/// How a node opens its own connections to relays and directories.
+/// Local address and proxies of a node's own connections to relays and directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     /// The local address to connect from.
@@ -139,7 +139,7 @@ impl Route {
             .filter(|bind| bind.is_ipv4() == first.is_ipv4() && !local)
     }
 
-    /// What to ask the proxy once the socket is connected to it.
+    /// The request to send to the proxy once the socket is connected to it.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl Route {
     }
 }
 
-/// What is waited for.
+/// The answer that is expected next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
     Socks4,
@@ -167,7 +167,7 @@ enum State {
 pub struct Request {
     target: SocketAddr,
     state: State,
-    /// What is to be sent next.
+    /// Bytes that are not sent yet.
     out: Vec<u8>,
     /// The part of an answer that has arrived.
     answer: Vec<u8>,
@@ -217,7 +217,8 @@ impl Request {
         self.out.drain(..count.min(self.out.len()));
     }
 
-    /// Whether the proxy has connected, and has got all that is for it: the next byte belongs to the target.
+    /// True if the proxy has connected and all bytes for it are sent: the next byte is the
+    /// target's.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.state == State::Connected && self.out.is_empty()

@@ -12,7 +12,7 @@ const METHOD_NONE: u8 = 0;
 const METHOD_PASSWORD: u8 = 2;
 const METHOD_UNACCEPTABLE: u8 = 0xff;
 
-/// How a SOCKS5 proxy wants its client to authenticate.
+/// Authentication method chosen by a SOCKS5 proxy.
 pub(crate) enum Method {
     None,
     Password,

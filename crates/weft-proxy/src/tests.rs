@@ -210,7 +210,7 @@ fn secrets_are_not_shown_and_have_bounds() {
 }
 
 proptest! {
-    /// How an answer is cut into pieces changes nothing.
+    /// The result does not depend on how an answer is cut into pieces.
     #[test]
     fn pieces_do_not_matter(
         which in 0..4_usize,

@@ -60,10 +60,10 @@ use records::{RecordError, Records};
 use secrets::SessionSecrets;
 use verifier::AnyCertificate;
 
-/// How long a relay uses one TLS key for new links: C tor's `MAX_SSL_KEY_LIFETIME_INTERNAL`.
+/// Lifetime of a relay's TLS key for new links: C tor's `MAX_SSL_KEY_LIFETIME_INTERNAL`.
 pub const LINK_KEY_LIFETIME: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// How long what a relay makes for its links is good.
+/// Lifetimes of a relay's link certificates, and how early each is renewed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkLifetimes {
     /// Of the certificates.
@@ -107,7 +107,7 @@ pub enum LinkTlsError {
     NotARelay,
 }
 
-/// How this node encrypts links, and what it proves itself with on them.
+/// Settings of this node's links: how it encrypts them, and the identity that it proves on them.
 #[derive(Debug)]
 pub struct LinkTls {
     client: Arc<ClientConfig>,
@@ -116,7 +116,7 @@ pub struct LinkTls {
     connects_as_client: bool,
 }
 
-/// What only a relay has.
+/// The state that only a relay has.
 #[derive(Debug)]
 struct RelaySide {
     server: Arc<ServerConfig>,
@@ -166,7 +166,7 @@ impl LinkTls {
         self
     }
 
-    /// What this node proves itself with on links; `None` for a client.
+    /// The identity that this node proves on links; `None` for a client.
     pub fn identity(&self) -> Option<Arc<LinkIdentity>> {
         self.relay.as_ref().map(|relay| relay.identity.clone())
     }

@@ -53,7 +53,7 @@ const APPLICATION_DATA: u8 = 23;
 const CLOSE_NOTIFY: u8 = 0;
 const USER_CANCELED: u8 = 90;
 
-/// What a record held.
+/// Contents of a record.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     /// Application data.
@@ -64,7 +64,7 @@ pub enum Content<'a> {
     Closed,
 }
 
-/// How far the keys of a session are used up that never gets others.
+/// Records sealed or opened under keys that are never updated, and those that still may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyUse {
     /// Records that went under them.
@@ -189,7 +189,7 @@ impl Direction {
         self.most.saturating_sub(self.sequence)
     }
 
-    /// Whether each record carries a part of its nonce.
+    /// True if each record carries the explicit part of its nonce (TLS 1.2 with AES-GCM).
     fn nonce_is_explicit(&self) -> bool {
         !self.is_tls13() && self.key.algorithm() != &CHACHA20_POLY1305
     }
@@ -204,7 +204,7 @@ impl Direction {
         nonce
     }
 
-    /// What is authenticated besides the content: the header itself (RFC 8446 5.2), or number, type,
+    /// The additional authenticated data: the header itself (RFC 8446 5.2), or number, type,
     /// version and length of the plaintext (RFC 5246 6.2.3.3).
     fn additional(&self, header: [u8; HEADER], plaintext: usize) -> Additional {
         let mut bytes = [0; 13];
@@ -257,7 +257,7 @@ fn make_key(algorithm: &'static Algorithm, key: &[u8]) -> Result<LessSafeKey, Re
 #[repr(C, align(64))]
 pub struct Records {
     rx: Direction,
-    /// What the peer's handshake messages and small records may still cost.
+    /// Remaining credit for the peer's handshake messages and small records.
     overhead: Overhead,
     /// These messages.
     messages: Messages,
@@ -279,7 +279,7 @@ impl Records {
         black_box(self.rx.sequence);
     }
 
-    /// The same for what sealing one needs.
+    /// Reads the state that sealing a record needs, so that it is in the processor's cache.
     #[inline]
     pub fn touch_tx(&self) {
         black_box(self.tx.sequence);
@@ -339,8 +339,8 @@ impl Records {
         Ok((client, server))
     }
 
-    /// How far the keys are used up, as records sent and records that may still be sent under them, in the
-    /// direction that is nearer to its end. `None`: new keys replace them in time (TLS 1.3).
+    /// Records sent and records that may still be sent under the current keys, in the direction
+    /// that is nearer to its limit. `None` if new keys replace them in time (TLS 1.3).
     pub fn key_use(&self) -> Option<KeyUse> {
         if self.tx.is_tls13() {
             return None;

@@ -70,7 +70,7 @@ fn move_one_way(from: &mut LinkSession, to: &mut LinkSession) -> Result<bool, ru
     Ok(!records.is_empty())
 }
 
-/// What has arrived inside TLS.
+/// Plaintext received so far.
 fn plaintext(session: &mut LinkSession) -> Vec<u8> {
     let mut bytes = Vec::new();
     // Ends with WouldBlock, as a socket would.

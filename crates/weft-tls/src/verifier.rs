@@ -1,4 +1,4 @@
-//! What an initiator asks of a responder's TLS certificate: only that the responder holds its key.
+//! The initiator's check of a responder's TLS certificate: only that the responder holds its key.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};

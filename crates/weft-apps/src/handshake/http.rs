@@ -25,8 +25,8 @@ fn header<'a>(request: &Request<'_, 'a>, name: &str) -> Option<&'a [u8]> {
     Some(header.value)
 }
 
-/// Whether a Host header names this machine. A web page can reach this port by a name of its own that
-/// resolves to this machine, and must not learn that it is an HTTPTunnelPort.
+/// True if a Host header names this machine. A web page can reach this port by a name of its own
+/// domain that resolves to this machine, and must not learn that it is an HTTPTunnelPort.
 fn is_localhost(host: &[u8]) -> bool {
     let Ok(host) = std::str::from_utf8(host) else {
         return false;

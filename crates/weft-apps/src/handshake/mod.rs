@@ -97,14 +97,15 @@ impl Handshake {
         step
     }
 
-    /// Whether an exit may claim to have connected to this address: where it may not, the stream is
-    /// to end with TORPROTOCOL (relay.c, `connection_edge_process_relay_cell_not_open`).
+    /// True if an exit may report that it connected to this address. Otherwise the stream ends with
+    /// TORPROTOCOL (relay.c, `connection_edge_process_relay_cell_not_open`).
     #[must_use]
     pub fn may_be_connected_to(&self, addr: IpAddr) -> bool {
         !(addr.is_unspecified() || self.rules.reject_internal_answers && !is_public(addr))
     }
 
-    /// Whether each of [`take_notices`](Self::take_notices) is wanted (`TestSocks`).
+    /// True if every one of [`take_notices`](Self::take_notices) is to be logged, without a rate
+    /// limit (`TestSocks`).
     #[must_use]
     pub fn tests(&self) -> bool {
         self.rules.test_socks

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::transports::text::escape;
 
-/// What a program gets beside our own environment.
+/// Environment variables that a program gets in addition to our own environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     /// The folder that it may keep its state in.
@@ -13,13 +13,13 @@ pub struct Environment {
     pub transports: Vec<String>,
     /// The addresses from which it must connect (OutboundBindAddressPT).
     pub outbound_v4: Option<Ipv4Addr>,
-    /// The same for IPv6.
+    /// The IPv6 address from which it must connect.
     pub outbound_v6: Option<Ipv6Addr>,
     /// Whose transports they are.
     pub role: Role,
 }
 
-/// What only one side's program gets.
+/// Variables for one side's program only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A client's.

@@ -151,7 +151,7 @@ impl Client {
     }
 }
 
-/// How far the connection is.
+/// Progress of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes are needed.
@@ -236,7 +236,7 @@ impl ExtOr {
         }
     }
 
-    /// What we send first.
+    /// The first bytes that we send: the authentication types.
     #[must_use]
     pub fn greeting(&self) -> [u8; 2] {
         AUTH_TYPES
@@ -405,7 +405,7 @@ mod tests {
         [&command.to_be_bytes(), &length.to_be_bytes(), body].concat()
     }
 
-    /// What a program that knows `cookie` sends to authenticate.
+    /// The authentication message of a program that knows `cookie`.
     fn login(cookie: &[u8]) -> Vec<u8> {
         let mut mac = Hmac::<Sha256>::new_from_slice(cookie).unwrap();
         mac.update(b"ExtORPort authentication client-to-server hash");

@@ -57,7 +57,7 @@ impl Lines {
     }
 }
 
-/// What a program prints.
+/// A line that a program prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// `VERSION 1`: it speaks this version, the only one that there is.
@@ -86,7 +86,7 @@ pub enum Message {
     },
     /// `LOG`.
     Log {
-        /// How much it matters.
+        /// Its severity.
         severity: Severity,
         /// The text.
         message: String,
@@ -184,11 +184,11 @@ pub struct Transport {
     pub name: String,
     /// Where it listens.
     pub address: SocketAddr,
-    /// What it speaks there.
+    /// The protocol that it speaks there.
     pub offer: Offer,
 }
 
-/// What a transport speaks where it listens.
+/// The protocol that a transport speaks at its listening address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// SOCKS 4, for a client.
@@ -205,7 +205,7 @@ pub enum Offer {
 /// A line that is not what its first word says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// What is wrong, in C tor's words where it has some.
+    /// The reason, in C tor's words where C tor has a message for it.
     pub why: String,
     /// The program has failed, not only the line.
     pub fatal: bool,
@@ -280,7 +280,7 @@ fn ignored(why: String) -> BadLine {
     BadLine { why, fatal: false }
 }
 
-/// What follows a word and one character.
+/// The text after a keyword and the one character that follows it.
 fn after_space(text: &str) -> String {
     let mut rest = text.chars();
     rest.next();

@@ -21,7 +21,7 @@ const MOST_ODD: u32 = 64;
 const LINES_PER_TURN: usize = 256;
 /// Memory of lines that wait, at most, in bytes. What is printed beyond it is thrown away.
 const MOST_WAITING: usize = 256 << 10;
-/// What a line that waits takes beside its text.
+/// Overhead of a waiting line beside its text, in bytes.
 const LINE_OVERHEAD: usize = 64;
 /// Lines of a program's own that are logged in [`LOG_EVERY`]; the others are counted.
 const LOGGED_AT_ONCE: u32 = 64;
@@ -46,7 +46,7 @@ impl Side {
     }
 }
 
-/// What is to be started.
+/// The program to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Whose transports it has.
@@ -67,7 +67,7 @@ impl Program {
     }
 }
 
-/// How far a program is.
+/// Phase of a program's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is not running: it is to be started.
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-/// How many lines of one kind a program may have logged.
+/// Rate limit for the log lines of one kind from one program.
 #[derive(Debug, Default)]
 struct LogBudget {
     since: Option<Instant>,
@@ -134,11 +134,11 @@ impl LogBudget {
 pub enum Stream {
     /// The protocol.
     Output,
-    /// What it writes for people.
+    /// Its standard error, for people.
     Error,
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Start the process; then call [`Managed::launched`] or [`Managed::failed_to_launch`].
@@ -173,7 +173,7 @@ pub struct Managed {
     waiting_bytes: usize,
     /// Lines of no use while it is configuring.
     odd: u32,
-    /// What it prints, and its messages for the log.
+    /// Budgets for the lines that it prints, and for its LOG messages.
     shown: LogBudget,
     logged: LogBudget,
     unknown: RateLimit,
@@ -210,13 +210,13 @@ impl Managed {
         }
     }
 
-    /// What it was made of.
+    /// The settings that it was created with.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// How far it is.
+    /// Its current phase.
     #[must_use]
     pub fn state(&self) -> State {
         self.state
@@ -238,7 +238,7 @@ impl Managed {
         !self.waiting.is_empty()
     }
 
-    /// What can be used now.
+    /// The transports that are usable now.
     #[must_use]
     pub fn transports(&self) -> &[Transport] {
         match self.state {

@@ -1,13 +1,13 @@
 //! Names and arguments of transports, as torrc, programs and SOCKS have them.
 
-/// Whether `name` is a C identifier, as names of transports are.
+/// True if `name` is a C identifier, as names of transports must be.
 #[must_use]
 pub fn is_identifier(name: &str) -> bool {
     let named = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     name.bytes().all(named) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
-/// Whether `text` is a key, an equals sign and perhaps a value.
+/// True if `text` is a key, an equals sign and an optional value.
 #[must_use]
 pub fn is_key_value(text: &str) -> bool {
     text.find('=').is_some_and(|at| at > 0)

@@ -13,7 +13,7 @@ pub(super) const KEY_UPDATE: u8 = 24;
 /// The longest ticket. OpenSSL's have some 250 bytes.
 const MAX_TICKET: usize = 1 << 14;
 
-/// Which messages this end of a session may get.
+/// Post-handshake messages that this end of a session accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Allowed {
     /// TLS 1.2: none. A HelloRequest or ClientHello begins a renegotiation, which Tor forbids
@@ -25,7 +25,7 @@ pub(super) enum Allowed {
     KeyUpdatesAndTickets,
 }
 
-/// What a KeyUpdate asks for.
+/// A received KeyUpdate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyUpdate {
     /// New keys in return.

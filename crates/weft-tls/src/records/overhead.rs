@@ -1,23 +1,24 @@
-//! What a peer's records may cost beyond the data in them.
+//! Bounds the cost of a peer's records beyond the data in them.
 //!
-//! A KeyUpdate of 27 bytes on the wire costs some 700 times as much CPU as 27 bytes of cells, and an
-//! empty record costs as much as one with a cell in it. So everything but data is paid for: with a
-//! credit that begins with a burst, and that only bytes of application data fill again. The rule
-//! depends on bytes alone, neither on time nor on the order of records, so no order of them gets more
-//! out of it.
+//! A KeyUpdate of 27 bytes on the wire costs some 700 times as much CPU as 27 bytes of cells, and
+//! an empty record costs as much as one with a cell in it. So the peer pays for everything but data
+//! with a credit. The credit begins with a burst, and only bytes of application data refill it. The
+//! rule depends on bytes alone, neither on time nor on the order of records, so reordering records
+//! gains nothing.
 
 use super::error::RecordError;
 
 /// The most credit, which a new link has, in bytes of application data.
 const MOST: usize = 1 << 20;
-/// What each record of application data costs: a peer that sends less in a record than this on average
-/// uses credit up. Cells are 514 bytes, and no honest peer sends them in small pieces for long.
+/// Credit that each record of application data costs, in bytes: a peer that sends less in a record
+/// than this on average uses credit up. Cells are 514 bytes, and no honest peer sends them in small
+/// pieces for long.
 const DATA_RECORD: usize = 64;
-/// What each other record costs: an alert, a session ticket or a part of one, a record without data.
-/// An honest peer sends a few in the life of a link.
+/// Credit that each other record costs, in bytes: an alert, a session ticket or a part of one, a
+/// record without data. An honest peer sends a few in the life of a link.
 const OTHER_RECORD: usize = 1 << 12;
-/// What each KeyUpdate costs, besides its record. Honest peers send one for each 2^23 records or more
-/// (RFC 8446 5.5), most never.
+/// Credit that each KeyUpdate costs besides its record, in bytes. Honest peers send one for each
+/// 2^23 records or more (RFC 8446 5.5), most never.
 const KEY_UPDATE: usize = 1 << 16;
 
 /// See the module.

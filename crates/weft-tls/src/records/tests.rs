@@ -104,7 +104,7 @@ impl Pair {
         assert!(got == data);
     }
 
-    /// What rustls has to send, record by record.
+    /// Opens all records that rustls has to send: their data, and true if the peer closed.
     fn take(&mut self) -> Result<(Vec<u8>, bool), RecordError> {
         let mut wire = Vec::new();
         while self.peer.wants_write() {
@@ -348,8 +348,8 @@ fn a_key_update_in_pieces_is_one() {
     send(&mut client, &mut server, APPLICATION_DATA, b"data").unwrap();
 }
 
-/// How many records of this kind one end may send to the other before the link ends, `data` bytes of
-/// application data after each; `None` if 100,000 do not end it.
+/// Number of records of this kind that one end may send before the other ends the link, with `data`
+/// bytes of application data after each; `None` if 100,000 do not end it.
 fn taken(to_server: bool, kind: u8, content: &[u8], data: usize) -> Option<usize> {
     let (mut client, mut server) = mirrored();
     let (from, to) = if to_server {

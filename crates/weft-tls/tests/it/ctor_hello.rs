@@ -1,4 +1,5 @@
-//! What an observer sees of a link first: Weft's ClientHello beside the real C tor's, field by field.
+//! The first bytes of a link that an observer sees: Weft's ClientHello beside the real C tor's,
+//! field by field.
 //!
 //! These tests need the `tor` program and fail without it. Everything is on loopback. The numbers
 //! are those of IANA's registries for TLS. docs/client.md explains them.
@@ -194,13 +195,13 @@ fn is_decoy(name: &str) -> bool {
         })
 }
 
-/// What is in `all` and `other`, as `all` has it.
+/// Values that are in both lists, in the order of `all`.
 fn shared(all: &[u16], other: &[u16]) -> Vec<u16> {
     let both = all.iter().filter(|one| other.contains(one));
     both.copied().collect()
 }
 
-/// What is in `all` and not in `other`.
+/// Values that are in `all` and not in `other`.
 fn only(all: &[u16], other: &[u16]) -> Vec<u16> {
     let one_sided = all.iter().filter(|one| !other.contains(one));
     one_sided.copied().collect()
