@@ -40,7 +40,7 @@ const READ_BY: [(&str, &[&str]); 9] = [
 /// The experiments are run where one of these is touched: what they are, and what starts and drives their networks.
 const EXPERIMENTS_USE: [&str; 3] = ["weft-lab", "weft-load", "weft-testnet"];
 
-/// What `cargo metadata` prints, as far as it is read here.
+/// The parts of `cargo metadata`'s output that are used here.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,

@@ -36,7 +36,7 @@ const COUNTED: [&str; 8] = [
 const ABOVE: [&str; 3] = ["weft", "weft-node", "weft-virtual"];
 /// The variable that says where a program writes what it reaches.
 const PROFILE: &str = "LLVM_PROFILE_FILE";
-/// How often each line of a file was reached, by its number.
+/// Times that each line of a file was reached, by line number.
 type Lines = BTreeMap<usize, u64>;
 
 /// `cargo xtask coverage`.
@@ -193,7 +193,8 @@ fn read(lcov: &str) -> BTreeMap<PathBuf, Lines> {
     files
 }
 
-/// What is counted of it: crates that decide, without their tests. Paths begin at the folder `crates`.
+/// The files that count: those of crates that decide, without their tests. Paths begin at the
+/// folder `crates`.
 fn counted(files: &BTreeMap<PathBuf, Lines>) -> Result<BTreeMap<PathBuf, Lines>> {
     let crates = machine::root().join("crates");
     let mut kept = BTreeMap::new();
@@ -213,7 +214,7 @@ fn counted(files: &BTreeMap<PathBuf, Lines>) -> Result<BTreeMap<PathBuf, Lines>>
     Ok(kept)
 }
 
-/// Whether a file, named from the folder of crates on, is one whose lines count.
+/// True if the lines of a file count; its path begins at the folder of crates.
 fn is_counted(inside: &Path) -> bool {
     let words: Vec<String> = inside
         .components()
@@ -256,7 +257,7 @@ fn table(files: &BTreeMap<PathBuf, Lines>) -> String {
     text
 }
 
-/// What is not reached, as `FILE:FIRST-LAST`, a line each.
+/// Lines that were not reached, one `FILE:FIRST-LAST` per line.
 fn gaps(files: &BTreeMap<PathBuf, Lines>) -> String {
     let mut text = String::new();
     for (path, lines) in files {

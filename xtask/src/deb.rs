@@ -20,7 +20,7 @@ pub(crate) struct DebArgs {
     dev: bool,
 }
 
-/// What the unit of `examples/systemd` starts Weft with, and what the package's does.
+/// Replacements in the unit of `examples/systemd` that make the package's unit.
 const UNIT: [(&str, &str); 3] = [
     ("/usr/local/bin/", "/usr/bin/"),
     (
@@ -33,7 +33,7 @@ const UNIT: [(&str, &str); 3] = [
     ),
 ];
 
-/// What is packed, each in a package of its name.
+/// Programs to pack, each in a package of its name.
 const PROGRAMS: [&str; 2] = ["weft", "weft-lab"];
 
 /// `cargo xtask deb`.

@@ -20,7 +20,7 @@ use crate::{interrupt, machine};
 /// Run all tests again and again, and list those that fail now and then.
 #[derive(clap::Args, Debug)]
 pub(crate) struct FlakyArgs {
-    /// How many times
+    /// Number of runs
     #[arg(long, default_value_t = 10)]
     repeat: u32,
     /// Keep every core busy with something else at the same time

@@ -20,13 +20,13 @@ use crate::passed::{self, Passed};
 const RSS_LIMIT_MIB: u32 = 2048;
 /// Time for a single input past which a target has failed, in seconds.
 const INPUT_TIMEOUT_S: u32 = 10;
-/// How much of a failed target's log is printed, in lines.
+/// Lines of a failed target's log that are printed.
 const LOG_TAIL_LINES: usize = 40;
 
 /// Fuzz the parsers and state machines.
 #[derive(clap::Args, Debug)]
 pub(crate) struct FuzzArgs {
-    /// How long to run each target, in seconds; 0 runs the corpus only
+    /// Time to run each target, in seconds; 0 runs the corpus only
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Where libFuzzer's randomness starts, to have the same inputs again (default:
@@ -55,7 +55,7 @@ pub(crate) fn run_all(effort: Effort, seed: u32, passed: &Passed) -> Result<()> 
     run_each(effort, Some(seed), None, Some(passed))
 }
 
-/// How long a target is fuzzed at most.
+/// Limits on the fuzzing of one target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     /// Seconds; 0: the corpus only.
@@ -276,7 +276,7 @@ fn run_one(target: &str, effort: Effort, seed: Option<u32>) -> Result<String> {
     ))
 }
 
-/// What a person needs to know of a failed target.
+/// The report of a failed target: the end of its log, and the command that reproduces the failure.
 fn failure(target: &str, status: ExitStatus, log: &str, program: &Path) -> String {
     let input = log
         .lines()

@@ -37,8 +37,8 @@ pub(crate) struct InstructionsArgs {
     functions: usize,
 }
 
-/// How `bench/instructions` is called, with how many turns that are not counted, in which pools and queues fill, and with
-/// how many that are.
+/// Arguments of `bench/instructions`, each with two numbers of turns: those that are not counted,
+/// in which pools and queues fill, and those that are.
 const CASES: [(&str, [u32; 2]); 20] = [
     ("forward 1 few", [4, 32]),
     ("forward 1 many", [2, 6]),
@@ -61,7 +61,7 @@ const CASES: [(&str, [u32; 2]); 20] = [
     ("up conflux", [25, 50]),
     ("up mtor", [25, 50]),
 ];
-/// What is counted, in `bench/instructions`.
+/// The program whose instructions are counted, in `bench/instructions`.
 const PROGRAM: &str = "weft-instructions";
 /// The crates that a cell passes through are compiled as for a release, without optimization across crates. All others
 /// are those of the tests: compiling a few hundred crates anew took ten times as long as counting.
@@ -92,7 +92,7 @@ const COUNTED_PART: &str = "2";
 /// Functions that are named when a bound is passed.
 const FUNCTIONS_ON_FAILURE: usize = 12;
 
-/// What is in the file, beside the sources.
+/// The recorded numbers, `recorded.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Recorded {
     /// Percent above the recorded number that still pass.
@@ -106,7 +106,7 @@ struct Recorded {
 /// The tolerance of a new file.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
-/// What relaying a cell costs in one case.
+/// The cost of relaying a cell in one case.
 struct Cost {
     /// Instructions.
     total: f64,
@@ -328,7 +328,7 @@ fn count(folder: &Path, case: &str, [first, turns]: [u32; 2]) -> Result<Cost> {
     cost(cells, functions)
 }
 
-/// What each of so many cells costs.
+/// The cost of each of `cells` cells.
 fn cost(cells: u64, functions: BTreeMap<String, u64>) -> Result<Cost> {
     ensure!(cells > 0, "the counted turns relayed no cells");
     let each = |(name, count): (String, u64)| (name, count as f64 / cells as f64);
@@ -418,7 +418,7 @@ fn print_functions(case: &str, cost: &Cost, count: usize) {
     }
 }
 
-/// How much more than before, in percent.
+/// Increase over the recorded cost, in percent.
 fn percent(cost: &Cost, before: f64) -> f64 {
     100.0 * (cost.total / before - 1.0)
 }

@@ -30,7 +30,7 @@ pub(crate) struct Program {
     /// The folder of its crate.
     pub(crate) folder: PathBuf,
     pub(crate) path: PathBuf,
-    /// Whether it runs tests.
+    /// True if it is a program of tests.
     pub(crate) is_test: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What the machine must have besides rustup's Rust: installed by package name, with a line of output
-//! for each.
+//! Installs what the machine needs besides rustup's Rust. Missing packages are installed with apt;
+//! each is announced.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,7 +63,7 @@ const STRIP: Need = Need {
     package: "binutils",
     what_for: "a program without the names of its functions",
 };
-/// What is installed with Weft, and what uses it.
+/// Programs that use what Weft installs: its examples, manual pages and completions.
 const AROUND: [Need; 6] = [
     Need {
         program: "curl",
@@ -92,7 +92,7 @@ const AROUND: [Need; 6] = [
     },
     STRIP,
 ];
-/// What makes and looks into a Debian package.
+/// Programs that make and inspect a Debian package.
 const PACKAGING: [Need; 5] = [
     Need {
         program: "dpkg-buildpackage",
@@ -241,7 +241,7 @@ pub(crate) fn prepare_python(python: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether this Python makes virtual environments; Debian has that in a package of its own.
+/// True if this Python makes virtual environments, which Debian packages separately.
 fn makes_environments(python: &str) -> bool {
     let tried = Command::new(python)
         .args(["-c", "import ensurepip, venv"])
@@ -270,7 +270,7 @@ fn have(needs: &[&Need]) -> Result<()> {
     Ok(())
 }
 
-/// Those of these that the machine lacks.
+/// The programs of `needs` that the machine lacks.
 fn missing<'a>(needs: &[&'a Need]) -> Vec<&'a Need> {
     let missing = needs.iter().filter(|need| find(need.program).is_none());
     missing.copied().collect()
@@ -283,8 +283,8 @@ fn packages<'a>(needs: &[&'a Need]) -> Vec<&'a str> {
     packages
 }
 
-/// Whether this is root, who needs no sudo, and the command to install these packages by hand. Fails where there is no
-/// way to install them from here.
+/// True if this user is root and needs no sudo, and the command to install these packages by hand.
+/// Fails if there is no way to install them from here.
 fn ways_to_install(packages: &[&str]) -> Result<(bool, String)> {
     let by_hand = format!("apt-get install {}", packages.join(" "));
     if find("apt-get").is_none() {

@@ -1,4 +1,5 @@
-//! What developers run: `cargo xtask demo | bench | roles | chaos | test | check | flaky | coverage | fuzz | instructions | wheel | deb | pack`.
+//! The developers' commands: `cargo xtask demo | bench | roles | chaos | test | check | flaky |
+//! coverage | fuzz | instructions | wheel | deb | pack`.
 
 mod check;
 mod coverage;
@@ -49,7 +50,8 @@ enum Command {
     Chaos(measure::MeasureArgs),
     /// Everything that must pass before a change lands.
     Test(test::TestArgs),
-    /// What a change can have broken, in minutes: formatting, clippy, tests of the crates that it touches.
+    /// Check in minutes what a change can have broken: formatting, clippy, tests of the crates that
+    /// it touches.
     Check(check::CheckArgs),
     /// Run all tests again and again, and list those that fail now and then.
     Flaky(flaky::FlakyArgs),

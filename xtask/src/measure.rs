@@ -18,7 +18,7 @@ pub(crate) struct MeasureArgs {
     args: Vec<OsString>,
 }
 
-/// What is built and run.
+/// The measurement to build and run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Demo,

@@ -24,10 +24,11 @@ pub(crate) const PROGRAM: &str = "networks";
 
 /// In the command line of the shells that end what a test started, if it does not (`weft_testnet::guardian`).
 const GUARDIAN: &str = "weft-lab-guardian";
-/// How long a test may take; the longest, Stem's own suite, ends itself after 400 s. It only ends what would never end.
+/// Longest time for one test. Stem's own suite is the longest test and ends itself after 400 s, so
+/// this only ends tests that hang.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How long the rest of what a process wrote may take once it has ended.
+/// Longest wait for the rest of a process's output after it has ended.
 const PIPE: Duration = Duration::from_secs(5);
 
 /// Runs the tests of each module, as many modules at once as there are cores.
@@ -153,15 +154,15 @@ fn module(program: &Path, names: &[String], run: &Run) -> Result<Vec<Ended>> {
     Ok(ended)
 }
 
-/// What tests printed.
+/// Output of a process of tests.
 struct Printed {
     text: String,
-    /// How long each took, by its name.
+    /// Seconds that each test took, by name.
     seconds: BTreeMap<String, f64>,
     ending: Ending,
 }
 
-/// How a process of tests ended.
+/// The end of a process of tests.
 enum Ending {
     /// By itself: its status, and what it wrote to its standard error.
     Ended(String),
@@ -277,7 +278,7 @@ fn end(test: &mut Child) -> Result<String> {
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// What libtest prints of a failed test at the end of all.
+/// The section that libtest prints about a failed test after all tests have run.
 fn printed_by<'a>(name: &str, text: &'a str) -> &'a str {
     let title = format!("---- {name} stdout ----");
     let Some((_, section)) = text.split_once(&title) else {
@@ -288,7 +289,7 @@ fn printed_by<'a>(name: &str, text: &'a str) -> &'a str {
     section.get(..end).unwrap_or(section).trim()
 }
 
-/// How a test ended.
+/// Result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Passed,

@@ -169,7 +169,7 @@ impl Pack {
         Ok(needs)
     }
 
-    /// The same files make the same archive.
+    /// Packs the files into a reproducible archive: the same files make the same bytes.
     fn archive(&self, most: u64) -> Result<PathBuf> {
         let archive = self.parent.join(format!("{}.tar.gz", self.name));
         machine::succeed(

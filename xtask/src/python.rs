@@ -112,7 +112,7 @@ impl Environment {
     }
 }
 
-/// Which Python this is, on one line.
+/// Path and version of this Python, on one line.
 fn version(python: &str) -> Result<String> {
     let output = Command::new(python)
         .args(["-c", "import sys; print(sys.executable, sys.version_info)"])

@@ -1,4 +1,4 @@
-//! Which tests are run, how they ended, and what is shown and kept of those that failed.
+//! Selects and runs tests, and shows and keeps the output of those that failed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-/// How many lines of a failed test's output are shown, and how much of each.
+/// Lines of a failed test's output that are shown, and the longest of them in characters.
 const REASON: usize = 6;
 const REASON_WIDTH: usize = 240;
 
-/// Which tests are run, and how.
+/// The selection of tests to run, and the settings of the run.
 #[derive(Default)]
 pub(crate) struct Run {
     /// nextest's expression of the tests, in its own language; empty: none.

@@ -12,9 +12,9 @@ use anyhow::{Context, Result, ensure};
 use crate::python::Environment;
 use crate::{linted, machine};
 
-/// What builds a wheel, as in the package's pyproject.toml.
+/// The build backend of the wheel, as in the package's pyproject.toml.
 const MATURIN: &str = "maturin>=1.8,<2";
-/// What the package needs; versions up to the next that may break something.
+/// The package's dependency at run time, up to the next version that may break something.
 const NUMPY: &str = "numpy>=1.26";
 
 /// Build the Python package of the simulator, as a wheel.

@@ -22,12 +22,12 @@ pub enum Place {
     Exit,
 }
 
-/// What is moved.
+/// Settings of a bulk transfer.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     /// Where the target stands.
     pub place: Place,
-    /// How many circuits, spread over clients, guards and exits.
+    /// Number of circuits, spread over clients, guards and exits.
     pub circuits: usize,
     /// Payload bytes over each circuit, in each direction.
     pub bytes: u64,
@@ -38,13 +38,13 @@ pub struct Load {
 /// One direction of a load.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
     /// All transfers, every one with equal hashes.
     pub transfers: Vec<Transfer>,
     /// From the first request to the last byte.
     pub wall: Duration,
-    /// What the target used in that time.
+    /// Processor time and memory of the target during the phase.
     pub used: Usage,
 }
 

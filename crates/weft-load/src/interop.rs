@@ -1,4 +1,4 @@
-//! What a target must do among C tor nodes, as scenarios that a test states and runs.
+//! Requirements on a target among C tor nodes, as scenarios that a test names and runs.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::thread;
@@ -11,7 +11,7 @@ use weft_testnet::traffic::{self, Direction, Far, NameServer, Request, transfer}
 use crate::bulk::{self, Circuits, Load, Phase, Place};
 use weft_cli::print::note;
 
-/// How long a controller's event may be later than what it reports.
+/// Longest delay of a controller's event after the change that it reports.
 const EVENT: Duration = Duration::from_secs(10);
 
 /// Runs a load, fails unless all of it arrived whole, and prints in a line what it cost.

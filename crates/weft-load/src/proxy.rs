@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest request head of HTTP.
 const MAX_HEAD: usize = 4096;
 
-/// What a proxy does with requests.
+/// A proxy's behaviour toward requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behaviour {
     /// Connects and carries bytes.
@@ -74,7 +74,7 @@ impl TestProxy {
         self.addr
     }
 
-    /// What it was asked for so far, in order.
+    /// Requests received so far, in order.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
         lock(&self.asked).clone()

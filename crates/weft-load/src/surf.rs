@@ -1,4 +1,4 @@
-//! What a user of a client's SOCKS port sees and pays: the time to the first bytes, and processor
+//! Measures a client's SOCKS port from its user's side: the time to the first bytes, and processor
 //! time and memory for each byte.
 
 use std::net::SocketAddr;
@@ -14,11 +14,11 @@ use weft_testnet::traffic::{Direction, Request, Server, Transfer, transfer};
 /// Streams at once, each isolated from the others by its SOCKS user name.
 #[derive(Clone, Copy, Debug)]
 pub struct Surf {
-    /// How many.
+    /// Number of streams.
     pub streams: usize,
     /// Payload bytes of each.
     pub bytes: u64,
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
     /// Payloads are functions of this.
     pub seed: u64,
@@ -31,7 +31,8 @@ pub struct Surfed {
     pub transfers: Vec<Transfer>,
     /// From the first request to the last byte.
     pub wall: Duration,
-    /// What each watched node used in that time, in the order asked for.
+    /// Processor time and memory of each watched node during the transfer, in the order of the
+    /// arguments.
     pub used: Vec<Usage>,
 }
 

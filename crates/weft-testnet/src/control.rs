@@ -18,15 +18,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// How long C tor may take to answer a command.
+/// Longest wait for C tor's reply to a command.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// How many troubles an [`Attacher`] remembers.
+/// Number of failures that an [`Attacher`] remembers.
 const TROUBLES: usize = 100;
 
-/// What a control connection is made of.
+/// A socket that carries a control connection.
 trait Wire: Read + Write + AsFd + Send + std::fmt::Debug {
-    /// Whether there are bytes, or the end, within this time. Not a timeout of reads: the simulator Shadow has none.
+    /// Returns true if bytes or the end arrive within this time. It polls instead of setting a read
+    /// timeout, because the simulator Shadow has none.
     fn is_readable(&self, within: Duration) -> io::Result<bool> {
         let within = u32::try_from(within.as_millis()).unwrap_or(u32::MAX).max(1);
         let within = PollTimeout::try_from(within).unwrap_or(PollTimeout::MAX);
@@ -323,7 +324,7 @@ impl Attacher {
         Attacher::with(Control::connect(path)?)
     }
 
-    /// The same over a connection that is open already.
+    /// Like [`start`](Self::start), over a connection that is already open.
     ///
     /// # Errors
     ///
@@ -399,8 +400,8 @@ fn attach(control: &mut Control, event: &str) {
     }
 }
 
-/// Whether an event reports that a circuit or stream failed, or was closed for another reason than that
-/// it was finished or that we asked for it.
+/// True if an event reports that a circuit or stream failed, or was closed for another reason than
+/// that it had finished or that we requested it.
 fn is_trouble(event: &str) -> bool {
     let state = event.split_whitespace().nth(2);
     let ended = matches!(state, Some("FAILED" | "CLOSED" | "DETACHED"));

@@ -17,7 +17,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// What the guardian runs. `$1` is the folder to remove, empty for none.
+/// The guardian's shell script. `$1` is the folder to remove, empty for none.
 const SCRIPT: &str = r#"
 trap '' HUP INT TERM
 groups=" "
@@ -48,7 +48,7 @@ pub fn temporary_folder() -> Result<PathBuf> {
     Ok(folder.keep())
 }
 
-/// Whether folders are to stay, for those who want to read logs afterwards.
+/// True if folders are to be kept, for people who want to read logs afterwards.
 pub fn keep_folders() -> bool {
     std::env::var_os("WEFT_LAB_KEEP").is_some()
 }

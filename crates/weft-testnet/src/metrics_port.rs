@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// How long the target may take to answer: it is as busy as it can be.
+/// Longest wait for the target's answer: it may be as busy as it can be.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// The most that an answer may have, in bytes; C tor's has some ten thousand.

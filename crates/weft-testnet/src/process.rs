@@ -1,4 +1,4 @@
-//! What a process has used so far, read from `/proc`, and what ours may use.
+//! Resource usage of a process, read from `/proc`, and the limits of ours.
 //!
 //! The process's own user and system time, never the machine's counters: those of virtual machines
 //! undercount.
@@ -19,7 +19,7 @@ pub struct Usage {
     pub voluntary_switches: u64,
     /// Times that a processor was taken from a living thread.
     pub involuntary_switches: u64,
-    /// The same for each living thread, in the order of their ids (the main thread first).
+    /// Usage of each living thread, in the order of their ids (the main thread first).
     pub threads: Vec<ThreadUsage>,
     /// Resident memory, bytes.
     pub rss: u64,
@@ -82,7 +82,7 @@ impl Usage {
         })
     }
 
-    /// What was used since `earlier`. Memory is that of now.
+    /// Usage since `earlier`. Memory is the current value.
     pub fn since(&self, earlier: &Usage) -> Usage {
         let before = |id| {
             let thread = earlier.threads.iter().find(|thread| thread.id == id);

@@ -27,7 +27,7 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Whether the end was requested.
+    /// True if the end was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)

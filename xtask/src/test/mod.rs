@@ -32,7 +32,7 @@ pub(crate) struct TestArgs {
     /// Run also what passed before and is unchanged: fuzz targets, counts of instructions, tests that do the same each time
     #[arg(long)]
     again: bool,
-    /// How long to fuzz each target at most, in seconds
+    /// Longest time to fuzz each target, in seconds
     #[arg(long, default_value_t = 5)]
     fuzz_seconds: u64,
     /// Run only the tests whose names contain one of these, and no other step
@@ -485,7 +485,7 @@ fn loom() -> Result<Outcome> {
     )
 }
 
-/// What cargo-deny knows of vulnerabilities is a database that it loads from the network: that check is left out.
+/// Runs cargo-deny without its check for vulnerabilities, which downloads a database.
 fn deny() -> Result<Outcome> {
     check(
         Command::new(tools::deny()?)

@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::tested::{Ended, keep_logs, reason};
 
-/// How many of the slowest tests are listed.
+/// Number of slowest tests that are listed.
 const SLOWEST: usize = 10;
 
-/// How a step ended.
+/// Result of a step.
 pub(crate) enum Outcome {
     Passed,
     /// Not run, and why.
@@ -30,7 +30,7 @@ impl Outcome {
     }
 }
 
-/// What has ended so far. Steps that run at the same time share it.
+/// Results so far, shared by the steps that run at the same time.
 pub(crate) struct Summary {
     start: Instant,
     /// Folder of failed tests' output.
@@ -43,7 +43,7 @@ pub(crate) struct Summary {
 struct AllEnded {
     steps: Vec<(String, Duration, String)>,
     tests: Vec<Ended>,
-    /// What failed, and the command that runs it alone.
+    /// Failures, each with the command that runs it alone.
     failures: Vec<(String, String)>,
 }
 
@@ -71,7 +71,7 @@ impl Summary {
         self.step(name, alone, start.elapsed(), outcome);
     }
 
-    /// How many tests have ended.
+    /// Number of tests that have ended.
     pub(crate) fn ended(&self) -> usize {
         self.all().tests.len()
     }

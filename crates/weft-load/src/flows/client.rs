@@ -38,7 +38,7 @@ struct Stream {
     is_ready: bool,
 }
 
-/// What a timer is for, in the order of `BTreeSet`.
+/// The owner of a timer, in the order of `BTreeSet`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Client(usize),
@@ -122,7 +122,7 @@ impl<'a> Driver<'a> {
         Ok(self.records)
     }
 
-    /// Whether nothing can happen any more before the time is over.
+    /// True if nothing can happen any more before the time is over.
     fn is_idle(&self) -> bool {
         let next = self.timers.first();
         self.streams.is_empty() && next.is_none_or(|(at, _)| *at >= self.duration)

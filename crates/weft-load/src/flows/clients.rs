@@ -6,7 +6,7 @@ use std::time::Duration;
 use weft_model::traffic::Model;
 use weft_testnet::net::Host;
 
-/// How often threads look whether they are to stop.
+/// Interval at which threads check whether to stop.
 pub(super) const BEAT: Duration = Duration::from_millis(100);
 
 /// A user of a model, and how it reaches its server.
@@ -16,7 +16,7 @@ pub struct FlowClient {
     pub name: String,
     /// The name of its model in records.
     pub model_name: String,
-    /// What it does.
+    /// Its behaviour.
     pub model: Model,
     /// When it begins.
     pub start: Duration,
@@ -29,14 +29,14 @@ pub struct FlowClient {
     pub servers: Vec<SocketAddr>,
 }
 
-/// How clients are driven.
+/// Settings of the client threads.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowSettings {
-    /// How long, from the first action.
+    /// Length of the run, from the first action.
     pub duration: Duration,
     /// Payloads, pauses and sizes are functions of it.
     pub seed: u64,
-    /// How many threads drive clients, at least 1.
+    /// Number of threads that drive clients, at least 1.
     pub threads: usize,
 }
 

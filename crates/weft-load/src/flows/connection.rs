@@ -26,7 +26,7 @@ enum Phase {
     Open,
 }
 
-/// What a turn of a connection left.
+/// The state of a connection after its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The socket has nothing and takes nothing, or nothing is due.
@@ -102,7 +102,7 @@ impl Connection {
         Ok(Turn::Goes)
     }
 
-    /// Whether there is a TCP connection.
+    /// Returns true once TCP is connected.
     fn connect(&mut self, now: Duration) -> Result<bool, Failure> {
         let Phase::Connecting(request) = &mut self.phase else {
             return Ok(true);

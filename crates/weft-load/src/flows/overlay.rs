@@ -16,9 +16,9 @@ use super::server::FlowServer;
 pub struct User {
     /// A host of a client.
     pub host: String,
-    /// What its model is called in records.
+    /// Its model's name in records.
     pub model_name: String,
-    /// What it does.
+    /// Its behaviour.
     pub model: Model,
 }
 

@@ -4,12 +4,12 @@ use std::io::{self, ErrorKind, Read as _, Write as _};
 
 use mio::net::TcpStream;
 
-/// How much is read at a time.
+/// Bytes read at a time.
 pub(super) const CHUNK: usize = 64 * 1024;
-/// How many reads or writes one connection has in a turn, so that all have theirs.
+/// Reads or writes of one connection in a turn, so that every connection gets its turn.
 pub(super) const TURNS: usize = 4;
 
-/// What a read gave.
+/// The result of a read.
 pub(super) enum Reading {
     /// So many bytes.
     Bytes(usize),
@@ -31,7 +31,7 @@ pub(super) fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Read
     }
 }
 
-/// How many bytes the socket took; `None` if it takes none now.
+/// Number of bytes that the socket took; `None` if it takes none now.
 pub(super) fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<Option<usize>> {
     loop {
         return match stream.write(bytes) {

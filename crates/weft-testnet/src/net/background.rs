@@ -17,7 +17,7 @@ use super::host::Host;
 
 /// The port of the first link's streams; the next link has the next one.
 const FIRST_PORT: u16 = 5_001;
-/// How often a thread that waits looks whether it should end.
+/// Interval at which a waiting thread checks whether it should end.
 const LOOK: Duration = Duration::from_millis(200);
 const BUFFER: usize = 64 << 10;
 

@@ -31,20 +31,20 @@ const LATE: Duration = Duration::from_micros(500);
 const WAKE: Token = Token(usize::MAX);
 const TIMER: Token = Token(usize::MAX - 1);
 
-/// What the emulator did so far.
+/// Counters of the emulator so far.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// What became of all packets.
+    /// Packets by result.
     pub totals: Totals,
     /// Each direction of each link, in the order of the topology's links, first from the first end.
     pub links: Vec<Counters>,
-    /// How late packets were delivered.
+    /// Delay of deliveries.
     pub lateness: Lateness,
     /// Processor time of the emulator's thread.
     pub cpu: Duration,
 }
 
-/// How long after their time packets were delivered.
+/// Delay of packets after the time at which they were due.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Lateness {
     /// Seconds, on average.
@@ -91,7 +91,7 @@ impl Emulator {
         })
     }
 
-    /// What it did so far.
+    /// Returns its counters so far.
     pub(super) fn snapshot(&self) -> Result<Snapshot> {
         let (answer, snapshot) = sync_channel(1);
         self.request(Request::Report(answer))?;
@@ -107,7 +107,7 @@ impl Emulator {
         Ok(changed.recv().map_err(|_| anyhow!(ended))??)
     }
 
-    /// Whether it still runs.
+    /// True while its thread runs.
     pub(super) fn is_running(&self) -> bool {
         self.thread
             .as_ref()

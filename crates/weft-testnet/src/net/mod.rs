@@ -54,7 +54,7 @@ pub fn topology(named: &str) -> Result<Topology> {
     }
 }
 
-/// What is wrong with the name of a topology that is not there.
+/// Error message for the name of a topology that does not exist.
 #[must_use]
 pub fn unknown_topology(named: &str) -> String {
     format!(

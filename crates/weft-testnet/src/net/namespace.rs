@@ -30,7 +30,7 @@ impl Namespace {
         PathBuf::from(FOLDER).join(&self.name)
     }
 
-    /// Whether there is one.
+    /// True if the namespace exists.
     pub(super) fn is_there(&self) -> bool {
         self.path().exists()
     }

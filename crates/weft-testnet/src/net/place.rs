@@ -19,13 +19,13 @@ use super::namespace::Namespace;
 
 /// Where the folders are.
 const FOLDER: &str = "/run/weft-net";
-/// What the name of each namespace begins with.
+/// Prefix of every namespace's name.
 const PREFIX: &str = "weft-";
 /// A testbed that was asked to end takes no longer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A testbed whose process has ended is removed by its guardian within this.
 const CLEANING: Duration = Duration::from_secs(10);
-/// How often that is checked.
+/// Interval at which that is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The folder of one testbed.
@@ -77,14 +77,14 @@ impl Place {
     }
 }
 
-/// What the namespace of a host is named.
+/// The namespace of a host.
 pub(super) fn namespace(testbed: &str, host: &str) -> Namespace {
     Namespace {
         name: format!("{PREFIX}{testbed}-{host}"),
     }
 }
 
-/// What [`clean`] found.
+/// Testbeds found by [`clean`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     /// Testbeds of which a crash had left something; it is removed.
@@ -167,7 +167,7 @@ pub fn down(name: &str) -> Result<()> {
     }
 }
 
-/// What the lock of a folder is.
+/// State of a folder's lock.
 enum Lock {
     /// It was free, and is ours while this file is open.
     Free(File),
@@ -214,8 +214,8 @@ fn process(folder: &Path) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// Whether the process of a testbed whose lock is held has ended, so that only its guardian has the lock; or the
-/// testbed is about to end, or to begin, and names no process.
+/// True if the process of a testbed whose lock is held has ended, so that only its guardian holds
+/// the lock. Also true if the folder names no process: the testbed is about to begin or to end.
 fn is_ending(folder: &Path) -> bool {
     let Some(pid) = process(folder) else {
         return true;

@@ -1,4 +1,4 @@
-//! What the machine lacks for a testbed.
+//! Finds the privileges and devices that a testbed needs and this machine lacks.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,8 @@ pub(super) fn check() -> Result<()> {
     }
 }
 
-/// What is missing for a testbed on this machine, and what to do about it.
+/// The first requirement of a testbed that this machine does not meet, with its remedy; `None` if
+/// all are met.
 #[must_use]
 pub fn missing() -> Option<String> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

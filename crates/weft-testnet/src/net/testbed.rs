@@ -15,12 +15,12 @@ use crate::guardian::Guardian;
 /// The longest name of a testbed: it is a part of the namespaces' names.
 const MAX_NAME: usize = 40;
 
-/// What a testbed is started with, beside its topology.
+/// Settings of a testbed, beside its topology.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Its name, of lower-case letters, digits and hyphens; none: the topology's.
     pub name: Option<String>,
-    /// What losses and jitter follow from.
+    /// Seed of losses and jitter.
     pub seed: u64,
 }
 
@@ -99,7 +99,7 @@ impl Testbed {
         &self.name
     }
 
-    /// What joins its hosts.
+    /// The topology that joins its hosts.
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.topology
@@ -138,7 +138,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// What its links did so far.
+    /// Counters of its links so far.
     ///
     /// # Errors
     ///

@@ -76,8 +76,8 @@ fn a_delay_of_50_ms_is_kept_to_half_a_millisecond() {
     assert_eq!(snapshot.links[0].packets + snapshot.links[1].packets, sent);
 }
 
-/// What the model's own test shows of losses, over many more packets, holds for real ones: each is lost that
-/// the model loses.
+/// The losses that the model's own test checks over many more packets are also those of real
+/// packets: exactly the packets that the model loses are lost.
 #[test]
 fn exactly_those_packets_are_lost_that_the_seed_loses() {
     const PACKETS: u32 = 20_000;

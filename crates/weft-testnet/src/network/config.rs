@@ -1,4 +1,4 @@
-//! How large a network is, and how patient its start.
+//! Size of a network, and time limits of its start.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use weft_cli::print;
 use super::program::Program;
 use crate::stop::Stop;
 
-/// How large a network, and how patient its start.
+/// Size of a network, and time limits of its start.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Directory authorities.
@@ -23,7 +23,7 @@ pub struct Config {
     /// Seconds from one consensus to the next, once there is one; C tor's least is 10. Every node
     /// fetches each, so that many nodes want a longer time.
     pub voting_interval: u32,
-    /// How long one wait of the start may take.
+    /// Longest duration of one wait during the start.
     pub patience: Duration,
     /// C tor nodes and targets log at `info` instead of `notice`; so if `WEFT_LAB_VERBOSE` is set in
     /// the environment, by default.

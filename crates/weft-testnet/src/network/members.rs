@@ -14,7 +14,7 @@ pub struct Relay {
     pub(super) node: Node,
     pub(super) or: Port,
     pub(super) fingerprint: Fingerprint,
-    /// Whether it lets streams out.
+    /// True if its exit policy allows streams.
     pub(super) exit: bool,
 }
 

@@ -17,11 +17,12 @@ use super::program::{Program, TORRC};
 use crate::guardian::Guardian;
 use crate::process::Usage;
 
-/// How long a node may take to end after it was asked to (its torrc has `ShutdownWaitLength 0`). A Weft that takes longer
-/// is an error. C tor's relays hang now and then after "exiting cleanly", which is not ours to find: they are killed.
+/// Longest time for a node to end after it was asked to (its torrc has `ShutdownWaitLength 0`). A
+/// Weft that takes longer is an error. C tor's relays sometimes hang after "exiting cleanly", which
+/// is no fault of Weft: they are killed.
 const FAREWELL: Duration = Duration::from_secs(60);
 
-/// How long a node may take to print its statistics.
+/// Longest wait for a node to print its statistics.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// A node of the network, running or not.
@@ -30,7 +31,7 @@ pub struct Node {
     nickname: String,
     folder: PathBuf,
     child: Option<Child>,
-    /// What each start printed, oldest first, with the program that did.
+    /// Output of each start, oldest first, with the program that printed it.
     logs: Vec<(Program, Output)>,
 }
 
@@ -72,7 +73,7 @@ impl Node {
         self.folder.join("control")
     }
 
-    /// Whether the consensus in its DataDirectory, of either flavour, lists all these relays.
+    /// True if the consensus in its DataDirectory, of either flavour, lists all these relays.
     #[must_use]
     pub fn knows(&self, nicknames: &[&str]) -> bool {
         let data = self.folder.join("data");
@@ -125,7 +126,7 @@ impl Node {
         self.child.as_ref().map(Child::id)
     }
 
-    /// What it has used since it started.
+    /// Processor time and memory since it started.
     pub fn usage(&self) -> Result<Usage> {
         let pid = self
             .pid()
@@ -204,7 +205,7 @@ impl Node {
         Ok(Some(status))
     }
 
-    /// What it wrote in each of its lives: the program and the text, oldest first.
+    /// Its output in each run: the program and the text, oldest first.
     pub fn logs(&self) -> Result<Vec<(Program, String)>> {
         let read = |(program, output): &(Program, Output)| Ok((program.clone(), output.text()?));
         self.logs.iter().map(read).collect()

@@ -1,9 +1,9 @@
-//! What a process prints: all of it in a file, and the end of it in memory.
+//! Output of a process: all of it in a file, and the end of it in memory.
 //!
-//! A program that cannot write to its log may drop it without a word: C tor gives a log up for good
-//! after the first write that fails, so that on a full disk it can end with status 1 and an empty
-//! log. Here it writes into a pipe, and what it prints about the disk is in the error that explains why it
-//! ended, whether or not there is room for the file.
+//! A program that cannot write to its log may drop it silently: C tor stops logging after the first
+//! write that fails, so on a full disk it can end with status 1 and an empty log. Here it writes
+//! into a pipe. The error that explains its end then includes what it printed about the disk, even
+//! if the file has no room.
 
 use std::fs::{self, File};
 use std::io::{PipeReader, Read as _, Write as _};
@@ -17,9 +17,9 @@ use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::statvfs::statvfs;
 
-/// How much of the end is kept in memory, bytes.
+/// Bytes of the end that are kept in memory.
 const TAIL: usize = 64 * 1024;
-/// How many lines of the end are shown.
+/// Lines of the end that are shown.
 const SHOWN_LINES: usize = 30;
 
 /// Standard output and standard error of one process, in the order in which it wrote them.
@@ -152,7 +152,7 @@ fn wait(pipe: &PipeReader, time: PollTimeout) -> bool {
     }
 }
 
-/// How full the file system is, in words.
+/// Free space of the file system, in words.
 fn room(path: &Path) -> String {
     match statvfs(path) {
         Ok(stat) => format!(

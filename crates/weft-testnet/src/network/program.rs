@@ -13,7 +13,7 @@ use crate::control::Fingerprint;
 use crate::net::Host;
 use crate::programs::{check_program, find, lab_program};
 
-/// What to run for a node, and with which words besides those that name its configuration.
+/// The program of a node, and its arguments besides those that name its configuration.
 #[derive(Clone, Debug)]
 pub struct Program {
     name: String,
@@ -60,7 +60,7 @@ impl Program {
         })
     }
 
-    /// The same, with an option on its command line.
+    /// Adds an option to its command line.
     #[must_use]
     pub fn with_option(mut self, name: &str, value: &str) -> Program {
         self.overrides
@@ -68,7 +68,7 @@ impl Program {
         self
     }
 
-    /// The same, with a profiler that waits for orders at a socket in the node's folder.
+    /// Adds a profiler that waits for orders at a socket in the node's folder.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Program {
         })
     }
 
-    /// The same in a host of a testbed.
+    /// The program, set to run in a host of a testbed.
     pub(crate) fn on(&self, host: &Host) -> Program {
         Program {
             host: Some(host.clone()),
@@ -113,13 +113,13 @@ impl Program {
         &self.name
     }
 
-    /// Whether it is Weft.
+    /// True if it is Weft.
     pub fn is_weft(&self) -> bool {
         self.name.starts_with("weft")
     }
 
-    /// The same, if it is a client that would spread a stream over two circuits (Conflux), with that off. Arti
-    /// does not.
+    /// A client that would spread a stream over two circuits (Conflux), with Conflux off. `None`
+    /// for Arti, which has none.
     pub fn without_conflux(&self) -> Option<Program> {
         (self.name == TOR || self.is_weft()).then(|| {
             let mut program = self.clone();
@@ -129,7 +129,7 @@ impl Program {
         })
     }
 
-    /// Whether it is Arti, which reads no torrc.
+    /// True if it is Arti, which reads no torrc.
     pub(crate) fn is_arti(&self) -> bool {
         self.name == ARTI
     }
@@ -180,7 +180,7 @@ impl Program {
         }
     }
 
-    /// Whether SIGUSR1 makes it print what it does. Others are ended by it.
+    /// True if SIGUSR1 makes it log statistics. The signal ends other programs.
     pub(crate) fn logs_statistics(&self) -> bool {
         !self.is_arti()
     }
@@ -224,7 +224,7 @@ impl Program {
 pub const PROFILER: &str = "profile";
 /// The name of Arti's client.
 const ARTI: &str = "arti";
-/// What C tor is called.
+/// C tor's program.
 const TOR: &str = "tor";
 /// The file that the others read.
 pub(super) const TORRC: &str = "torrc";

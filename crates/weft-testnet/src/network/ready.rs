@@ -62,7 +62,7 @@ pub(super) fn wait(
     wait_for(config.patience, &config.stop, config.progress, what, ready)
 }
 
-/// The same without a [`Config`].
+/// Like [`wait`], without a [`Config`].
 pub(crate) fn wait_for(
     patience: Duration,
     stop: &Stop,

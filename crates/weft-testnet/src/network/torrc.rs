@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// What every node of one network has in common.
+/// Lines that every node's torrc of one network shares.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     /// `DirAuthority` lines.
@@ -15,7 +15,7 @@ pub(crate) struct Common {
     pub(crate) voting_interval: u32,
 }
 
-/// What differs between a target relay's torrc and another's.
+/// Options of a target relay's torrc.
 #[derive(Clone, Debug)]
 pub struct TargetOptions {
     /// `AssumeReachable 1`: publish without a reachability test of one's own.
@@ -36,8 +36,8 @@ impl Default for TargetOptions {
     }
 }
 
-/// How fast the authorities vote: as fast as C tor lets them, because starting a network means
-/// waiting for votes. C tor's minimum is 5 s before the first consensus and 10 s after it.
+/// Voting times: the shortest that C tor allows, because starting a network means waiting for
+/// votes. C tor's minimum is 5 s before the first consensus and 10 s after it.
 const VOTING: &str = "\
 TestingV3AuthInitialVotingInterval 5
 TestingV3AuthInitialVoteDelay 2

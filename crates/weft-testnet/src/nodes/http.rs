@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// How long the authority may be silent.
+/// Longest silence of the authority.
 const STALL: Duration = Duration::from_secs(10);
 /// The longest answer that is read, in bytes.
 const MOST: u64 = 32 << 20;

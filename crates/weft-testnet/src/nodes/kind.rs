@@ -1,8 +1,8 @@
-//! Which program runs nodes.
+//! Programs that run nodes.
 
 use clap::ValueEnum;
 
-/// Which program runs nodes.
+/// Programs that run nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Weft.
@@ -14,7 +14,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Which of the two runs the node of this number.
+    /// The program of the node with this number.
     pub(crate) fn of(self, number: usize) -> Kind {
         match self {
             Kind::Mixed if number.is_multiple_of(2) => Kind::Weft,
@@ -23,7 +23,7 @@ impl Kind {
         }
     }
 
-    /// Whether nodes that Weft runs, or does not, are meant.
+    /// True if this includes nodes that Weft runs, or with `weft` false, those that it does not.
     pub(crate) fn includes(self, weft: bool) -> bool {
         match self {
             Kind::Weft => weft,

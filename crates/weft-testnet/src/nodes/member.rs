@@ -11,7 +11,7 @@ use crate::control::{Control, Fingerprint};
 use crate::net::Host;
 use crate::network::{Node, Program};
 
-/// What nodes have used.
+/// Resources that nodes have used.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// Processor time since they started.
@@ -47,7 +47,7 @@ impl Relay {
         &self.node
     }
 
-    /// What runs it.
+    /// Its program.
     pub(crate) fn program(&self) -> &Program {
         &self.program
     }
@@ -66,7 +66,7 @@ impl Relay {
         Fingerprint::parse(digits)
     }
 
-    /// What it has used.
+    /// Resources that it has used.
     pub(crate) fn load(&self) -> Result<Load> {
         let usage = self.node.usage()?;
         let pid = self.node.pid().context("it has ended")?;
@@ -105,7 +105,7 @@ impl Client {
         self.control
     }
 
-    /// Whether Weft runs it.
+    /// True if Weft runs it.
     pub fn is_weft(&self) -> bool {
         self.is_weft
     }
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// Whether a circuit of three hops is built.
+    /// True if a circuit of three hops is built.
     pub fn has_circuit(&self) -> bool {
         let circuits = self
             .controller()
@@ -128,7 +128,7 @@ impl Client {
         circuits.is_ok_and(|circuits| circuits.lines().any(is_usable))
     }
 
-    /// Whether it has the documents that circuits need.
+    /// True if it has the documents that circuits need.
     pub fn knows_network(&self) -> bool {
         let enough = self
             .controller()
@@ -141,7 +141,7 @@ impl Client {
         close_circuits(&mut self.controller()?)
     }
 
-    /// How long each of `count` circuits through these relays takes to be built, one after another.
+    /// Build times of `count` circuits through these relays, built one after another.
     pub(crate) fn build_times(&self, path: &[Fingerprint], count: usize) -> Result<Vec<Duration>> {
         let mut control = self.controller()?;
         let mut built = Vec::new();
@@ -165,7 +165,7 @@ pub fn close_circuits(control: &mut Control) -> Result<()> {
     Ok(())
 }
 
-/// Whether a line of `circuit-status` is of a circuit that streams can use.
+/// True if a line of `circuit-status` describes a circuit that streams can use.
 fn is_usable(line: &str) -> bool {
     let mut words = line.split(' ');
     let (state, path) = (words.nth(1), words.next());

@@ -32,9 +32,9 @@ pub const SERVER_PORT: u16 = 8_080;
 /// Who plays in the network.
 #[derive(Clone, Debug)]
 pub struct Cast {
-    /// What runs relays, exits and clients.
+    /// Program of relays, exits and clients.
     pub program: Program,
-    /// What runs the authority.
+    /// Program of the authority.
     pub weft: Program,
     /// Lines that are added to the torrc of relays and exits.
     pub relays: Vec<String>,
@@ -139,8 +139,8 @@ impl Overlay {
         self.nodes.wait_clients(patience, stop, Client::has_circuit)
     }
 
-    /// How long the client on this host takes for each of `count` circuits, one after another, all of which are
-    /// open until the last is built.
+    /// Build times of `count` circuits of the client on this host, built one after another. All
+    /// stay open until the last is built.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl Overlay {
         &self.server
     }
 
-    /// What relays and exits have used so far, all together.
+    /// Resources that all relays and exits together have used so far.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What runs on which host of a topology.
+//! Assigns nodes to the hosts of a topology.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -17,7 +17,7 @@ pub const SOCKS_PORT: u16 = 9_050;
 /// ControlPort of every client.
 pub const CONTROL_PORT: u16 = 9_051;
 
-/// What a host does in the network.
+/// Role of a host in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A client, and its users.
@@ -28,7 +28,7 @@ pub enum Role {
     Middle,
     /// The last relay.
     Exit,
-    /// What users talk to; no node.
+    /// The server that users contact; no node.
     Server,
     /// The directory authority.
     Authority,
@@ -124,8 +124,8 @@ pub fn find(topology: &Topology) -> Result<Vec<Place>> {
     Ok(places)
 }
 
-/// What the node of this place does at the host's address, and the lines of its torrc that follow from the other places;
-/// a server is no node.
+/// The duty of this place's node at the host's address, and the lines of its torrc that depend on
+/// the other places; `None` for a server, which is no node.
 ///
 /// # Errors
 ///

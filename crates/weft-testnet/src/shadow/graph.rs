@@ -41,7 +41,7 @@ pub(super) fn rates(topology: &Topology, host: HostId) -> Rates {
     rates
 }
 
-/// What the links of a host do to what it sends, and to what it gets.
+/// Settings of each link of a host: those of the direction from it, and of the direction to it.
 fn links_of(
     topology: &Topology,
     host: HostId,
@@ -101,7 +101,7 @@ pub fn gml(topology: &Topology) -> Result<String> {
     Ok(text)
 }
 
-/// What of the topology Shadow cannot have, each in a sentence.
+/// Properties of the topology that Shadow cannot represent, each in a sentence.
 pub fn losses(topology: &Topology) -> Vec<String> {
     let mut lost = Vec::new();
     let several = topology.hosts().filter_map(|host| {

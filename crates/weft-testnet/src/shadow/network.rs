@@ -27,7 +27,7 @@ pub const CONFIGURATION: &str = "shadow.yaml";
 pub const DATA: &str = "shadow.data";
 /// The folder of folders, one for each host, in [`DATA`] and in [`template`].
 pub const HOSTS: &str = "hosts";
-/// What hosts have in their folders at the start.
+/// Folder whose contents hosts start with.
 pub(crate) const TEMPLATE: &str = "template";
 /// Simulated time begins at the beginning of 2000.
 pub const EPOCH: Duration = Duration::from_secs(946_684_800);

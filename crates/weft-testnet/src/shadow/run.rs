@@ -16,11 +16,11 @@ use super::network::CONFIGURATION;
 use crate::guardian::Guardian;
 use crate::programs::{check_program, find};
 
-/// What Shadow prints.
+/// File of Shadow's output.
 pub const LOG: &str = "shadow.log";
-/// What to do where it is not installed.
+/// Error message for a machine without Shadow.
 pub const MISSING: &str = "Shadow is not installed (https://shadow.github.io; docs/shadow.md has how to get it; --shadow FILE names one elsewhere)";
-/// How often the end and the progress are looked at.
+/// Interval at which the end and the progress are checked.
 const LOOK: Duration = Duration::from_millis(200);
 /// So much of the end of a log has its last line.
 const TAIL: u64 = 16 << 10;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use weft_cell::stream_msg::reverse_name;
 
-/// How often the server looks whether it should end.
+/// Interval at which the server checks whether it should end.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Head of a DNS message (RFC 1035 4.1.1), in bytes.
 const HEAD: usize = 12;
-/// How long its answers are good, in seconds.
+/// Time to live of its answers, in seconds.
 const TTL: u32 = 60;
 /// The port of DNS.
 const DOMAIN: u16 = 53;
@@ -38,7 +38,7 @@ pub struct NameServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is known: the addresses of each name, and the name of each reversed address.
+/// The known records: the addresses of each name, and the name of each reversed address.
 #[derive(Debug, Default)]
 struct Zone {
     addresses: BTreeMap<String, Vec<IpAddr>>,
@@ -105,7 +105,7 @@ impl NameServer {
         }
     }
 
-    /// How many questions came.
+    /// Number of questions received.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
@@ -185,7 +185,7 @@ fn answer(packet: &[u8], zone: &Zone) -> Option<(Vec<u8>, Duration)> {
     Some((answer, after))
 }
 
-/// Whether there is anything of this name, and the data of its records of one kind (RFC 1035 3.3).
+/// True if the zone has this name, and the data of its records of one kind (RFC 1035 3.3).
 fn records(zone: &Zone, name: &str, kind: u16) -> (bool, Vec<Vec<u8>>) {
     const A: u16 = 1;
     const PTR: u16 = 12;

@@ -4,7 +4,7 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use sha2::Digest as _;
 
-/// How many bytes are made, sent or read at a time.
+/// Bytes made, sent or read at a time.
 pub(super) const CHUNK: usize = 64 * 1024;
 
 /// A SHA-256 hash.

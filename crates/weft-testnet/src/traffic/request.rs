@@ -1,4 +1,4 @@
-//! What a client asks of the server.
+//! A client's request to the server.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// that it does not.
 pub(super) const STALL: Duration = Duration::from_secs(180);
 
-/// Which way the bytes go, seen from the client.
+/// Direction of the bytes, seen from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the server.
@@ -30,14 +30,14 @@ impl Direction {
     }
 }
 
-/// What a client asks of the server: 17 bytes, a code and two big-endian numbers.
+/// A client's request to the server: 17 bytes, a code and two big-endian numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which way.
+    /// Direction of the bytes.
     pub direction: Direction,
-    /// How many bytes, at most [`Request::MOST`].
+    /// Number of bytes, at most [`Request::MOST`].
     pub bytes: u64,
-    /// What the bytes are.
+    /// Seed of the payload.
     pub seed: u64,
 }
 

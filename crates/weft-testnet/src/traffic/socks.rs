@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What a proxy is asked to reach.
+/// Destination that a proxy is asked to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Far<'a> {
     /// An address.

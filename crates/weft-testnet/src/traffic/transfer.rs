@@ -14,7 +14,7 @@ use super::socks::{self, Far};
 /// A transfer whose hashes were equal.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer {
-    /// What was asked for.
+    /// The request that it answered.
     pub request: Request,
     /// From the connection to the proxy to the first byte that came back: payload of a download,
     /// the receipt of an upload.

@@ -52,7 +52,7 @@ pub struct Up {
     _owner: Option<Owner>,
 }
 
-/// What becomes of a plan: nodes, and the ports that are held for them.
+/// Nodes of a plan, and the ports that are reserved for them.
 struct Specs<'a> {
     plan: &'a Plan,
     programs: &'a Programs,
@@ -287,7 +287,7 @@ impl Up {
         Ok(self.nodes.relay(nickname)?.or())
     }
 
-    /// What a node has logged.
+    /// Log of a node, over all its starts.
     pub(crate) fn log_of(&self, nickname: &str) -> Result<String> {
         let logs = self.node(nickname)?.logs()?;
         Ok(logs.into_iter().map(|(_, text)| text).collect())
@@ -361,7 +361,7 @@ impl Up {
         self.nodes.folder()
     }
 
-    /// How long the start took.
+    /// Duration of the start.
     pub fn took(&self) -> Duration {
         self.took
     }

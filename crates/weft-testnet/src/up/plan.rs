@@ -1,4 +1,4 @@
-//! What to start, with which programs, and where.
+//! The nodes to start, their programs, and the folder.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -16,28 +16,29 @@ use crate::stop::Stop;
 /// The file that marks a folder as made by `weft lab up`.
 const OWNER: &str = "weft-lab.pid";
 
-/// What to start.
+/// The nodes to start.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Relays that are no exits: guards and middles.
     pub relays: usize,
-    /// What runs them.
+    /// Program of the relays.
     pub relays_run: Kind,
     /// Relays that let streams leave.
     pub exits: usize,
-    /// What runs them.
+    /// Program of the exits.
     pub exits_run: Kind,
     /// Clients with a SOCKS port.
     pub clients: usize,
-    /// What runs them.
+    /// Program of the clients.
     pub clients_run: Kind,
-    /// What runs the authority: Weft, or C tor.
+    /// Program of the authority: Weft, or C tor.
     pub authority: Kind,
     /// The `weft` program.
     pub weft: PathBuf,
     /// Weft's nodes profile themselves when they are asked to (`weft_lab::hops::profile`), and have a MetricsPort.
     pub profiled: bool,
-    /// Which program's relays C tor's authority lists as directories of onion services (HSDir); mixed: all.
+    /// The program whose relays C tor's authority lists as directories of onion services (HSDir);
+    /// mixed: all.
     pub hs_dirs: Kind,
     /// Parameters of the consensus, `name=value`.
     pub params: Vec<String>,
@@ -47,7 +48,7 @@ pub struct Plan {
     pub folder: Option<PathBuf>,
     /// Nodes log at `info` instead of `notice`.
     pub verbose: bool,
-    /// How long one wait of the start may take.
+    /// Longest duration of one wait during the start.
     pub patience: Duration,
     /// The request to give up while waiting.
     pub stop: Stop,
