@@ -16,7 +16,7 @@ pub(crate) enum Switch {
 }
 
 impl Switch {
-    /// Those that are asked for, each once: off, then on.
+    /// The selected switches, each once: off, then on.
     pub(crate) fn each(asked: &[Switch]) -> Vec<bool> {
         let both = [(Switch::Off, false), (Switch::On, true)];
         let wanted = both
@@ -35,18 +35,18 @@ impl fmt::Display for Switch {
     }
 }
 
-/// How often something is measured.
+/// Number of repetitions.
 pub(crate) const REPETITIONS: Bounds<u32> = Bounds::new(1, 1000);
 /// Jobs, or threads of this program, at once.
 pub(crate) const THREADS: Bounds<usize> = Bounds::new(1, 1024);
 /// Connection threads of a node: as many as Weft has at most, by the table of its options.
 pub(crate) const CONNECTION_THREADS: Bounds<u32> = Bounds::new(0, 256);
-/// What is measured for so long, in real time or simulated: up to 30 days.
+/// Length of a measurement, in real or simulated time: up to 30 days.
 pub(crate) const LASTS: Bounds<Duration> = Bounds::new(Duration::from_millis(1), MONTH);
-/// What may be left out, by 0.
+/// Length of a pause, which 0 leaves out.
 pub(crate) const PAUSE: Bounds<Duration> = Bounds::new(Duration::ZERO, MONTH);
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
-/// What one step may take.
+/// Longest duration of one step.
 pub const PATIENCE: Bounds<Duration> =
     Bounds::new(Duration::from_millis(100), Duration::from_secs(86_400));
 /// Streams at once.
@@ -88,7 +88,7 @@ pub(crate) fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{BYTES}, or a number and one of B, kB, MB, KiB, MiB"))
 }
 
-/// What was asked for, each once; or the default.
+/// The selection without duplicates, or the default if it is empty.
 pub(crate) fn chosen<T: Copy + PartialEq>(asked: &[T], default: &[T]) -> Vec<T> {
     let asked = if asked.is_empty() { default } else { asked };
     let mut once = Vec::new();

@@ -29,7 +29,7 @@ pub struct Args {
     /// The file of the cookie for --port: control_auth_cookie in the client's DataDirectory.
     #[arg(long, value_name = "FILE")]
     cookie: Option<PathBuf>,
-    /// How it is printed.
+    /// Format of the output.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -27,7 +27,7 @@ pub struct Args {
     /// Also put Weft among C tor nodes, and C tor in the same place.
     #[arg(long)]
     with_tor: bool,
-    /// What to put in the middle of C tor's circuits.
+    /// Program in the middle of C tor's circuits.
     #[arg(long, value_enum, default_value_t = Which::Both, requires = "with_tor")]
     target: Which,
     /// Connection threads of Weft in the middle, one row for each.
@@ -53,7 +53,7 @@ pub struct Args {
 /// Up to a week.
 const MINUTES: Bounds<u64> = Bounds::new(1, 10_080);
 
-/// What stands in the middle.
+/// Program in the middle.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     /// Weft alone.
@@ -305,7 +305,7 @@ fn busiest(phase: &Phase) -> String {
     shares.join(", ")
 }
 
-/// The same transfers again and again, with memory by the minute.
+/// Repeats the transfers, and prints the memory every minute.
 fn soak(network: &Network, nickname: &str, args: &Args, time: Duration) -> Result<()> {
     say!(
         "\nTransfers through {nickname} for {} minutes:",

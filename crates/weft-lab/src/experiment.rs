@@ -1,12 +1,13 @@
-//! What all experiments of `weft lab` share: arguments, repetitions, progress, an early end that keeps
-//! what was measured, the report and the folder of the results.
+//! The frame that all experiments of `weft lab` share: arguments, repetitions, progress, an early
+//! end that keeps what was measured, the report and the folder of the results.
 //!
-//! An [`Experiment`] has a name, reads its arguments, and runs; [`perform`] does the
-//! rest. Its [`Session`] has all that a run needs of the outside: [`Session::progress`] shows how far it is,
-//! [`Session::keep`] writes what there is so far, [`Session::stop`] is set by Ctrl-C. `experiments.rs` lists
-//! them; CONTRIBUTING.md has the steps to a new one.
+//! An [`Experiment`] has a name, reads its arguments, and runs; [`perform`] does the rest. Its
+//! [`Session`] provides everything else that a run needs: [`Session::progress`] shows its progress,
+//! [`Session::keep`] writes the results so far, Ctrl-C sets [`Session::stop`]. `experiments.rs`
+//! lists the experiments; CONTRIBUTING.md has the steps to a new one.
 //!
-//! Nothing here knows a terminal: the program hands in a [`Watcher`], and prints the [`Conclusion`].
+//! Nothing here depends on a terminal: the program passes a [`Watcher`], and prints the
+//! [`Conclusion`].
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
@@ -29,15 +30,15 @@ use crate::report::{self, Ending, Invocation, Plot, Run, Setting, Table};
 
 /// An experiment, with its settings.
 pub trait Experiment: Sized {
-    /// What the name of the results' folder begins with, unless another is given.
+    /// Prefix of the results' folder, unless another is given.
     const FOLDER: &'static str;
-    /// What its report is called; empty: as the folder.
+    /// Title of its report; empty: that of the folder.
     const TITLE: &'static str = "";
-    /// What it answers, in one sentence.
+    /// The question that it answers, in one sentence.
     const QUESTION: &'static str = "";
     /// The arguments of its command; the comment on them is its help.
     type Args: clap::Args;
-    /// What it finds.
+    /// Its results.
     type Report: Report;
 
     /// Reads the arguments and checks them. Nothing is started or written here.
@@ -55,8 +56,8 @@ pub trait Experiment: Sized {
     fn run(&self, session: &mut Session<'_>) -> Result<Self::Report>;
 }
 
-/// What an experiment finds: printed by `Display` as a table, and kept as JSON. The frame writes what all
-/// experiments have in common, `run.json`, `raw.jsonl`, `raw.csv` and `report.html`, by
+/// Results of an experiment: printed by `Display` as a table, and kept as JSON. The frame writes
+/// the files that all experiments share, `run.json`, `raw.jsonl`, `raw.csv` and `report.html`, from
 /// [`tables`](Report::tables) and the methods after it.
 pub trait Report: Serialize + fmt::Display {
     /// Nothing was measured yet.
@@ -70,7 +71,7 @@ pub trait Report: Serialize + fmt::Display {
         None
     }
 
-    /// What was measured, for the report and for comparisons: as many rows as there are by now.
+    /// Tables for the report and for comparisons, with the rows measured so far.
     fn tables(&self) -> Vec<Table> {
         Vec::new()
     }
@@ -92,7 +93,7 @@ pub trait Report: Serialize + fmt::Display {
         None
     }
 
-    /// What a plot shows, by its name without `.svg`; may be empty.
+    /// Caption of a plot, by its name without `.svg`; may be empty.
     fn caption(&self, _plot: &str) -> String {
         String::new()
     }
@@ -125,7 +126,7 @@ pub fn json(report: &(impl Serialize + ?Sized)) -> Result<String> {
     Ok(serde_json::to_string_pretty(report).context("writing JSON")? + "\n")
 }
 
-/// What arguments ask for.
+/// The request that the arguments make.
 #[derive(Debug)]
 pub enum Prepared<E> {
     /// A run.
@@ -139,9 +140,9 @@ pub enum Prepared<E> {
 pub struct Output {
     /// Where they are kept.
     pub place: Place,
-    /// What is printed.
+    /// Format of the printed results.
     pub format: Format,
-    /// How plots look.
+    /// Style of the plots.
     pub style: Style,
 }
 
@@ -156,7 +157,7 @@ pub enum Place {
     Report(Option<PathBuf>),
 }
 
-/// What is printed at the end.
+/// Output at the end.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Format {
     /// A table.
@@ -180,7 +181,7 @@ pub struct FolderArgs {
         hide_default_value = true
     )]
     within: PathBuf,
-    /// What to print at the end.
+    /// Output at the end.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
     #[command(flatten)]
@@ -202,14 +203,14 @@ impl FolderArgs {
     }
 }
 
-/// How far an experiment is.
+/// Progress of an experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     /// Done of the whole, from 0 to 1.
     pub done: f64,
     /// The step that is under way, such as a run; a log has one line for each. Empty: it has none.
     pub step: String,
-    /// What changes within the step.
+    /// State that changes within the step.
     pub detail: String,
 }
 
@@ -244,7 +245,7 @@ impl Watcher for () {
     fn note(&mut self, _: &str) {}
 }
 
-/// What one run of an experiment has of the outside.
+/// Environment of one run of an experiment.
 pub struct Session<'a> {
     /// The experiment's name, title and question.
     about: [&'static str; 3],
@@ -252,7 +253,7 @@ pub struct Session<'a> {
     since: Instant,
     machine: OnceCell<Machine>,
     versions: RefCell<Option<Versions>>,
-    /// Those that were drawn.
+    /// Plots drawn so far.
     plots: RefCell<Vec<Plot>>,
     stop: Stop,
     folder: Option<Folder>,
@@ -303,7 +304,7 @@ impl Session<'_> {
         self.noted(Versions::here(weft, Path::new("."), false))
     }
 
-    /// The same for a `weft` that was built from this checkout.
+    /// Like [`versions`](Self::versions), for a `weft` that was built from this checkout.
     #[must_use]
     pub fn versions_built_from(&self, weft: &Path, checkout: &Path) -> Versions {
         self.noted(Versions::here(weft, checkout, true))
@@ -422,7 +423,7 @@ impl Session<'_> {
         }
     }
 
-    /// How a run that has returned this report ended.
+    /// The ending of a run that has returned this report.
     fn ending(&self, report: &impl Report) -> Ending {
         match (report.is_complete(), self.stop.is_requested()) {
             (Some(true), _) | (None, false) => Ending::Complete,
@@ -432,12 +433,12 @@ impl Session<'_> {
     }
 }
 
-/// How an experiment ended.
+/// Conclusion of an experiment.
 #[derive(Debug)]
 pub struct Conclusion {
-    /// What is to be printed.
+    /// Text to print.
     pub text: String,
-    /// Whether the exit status is 0.
+    /// True if the exit status is 0.
     pub is_passed: bool,
     /// Why not, where the text does not show that.
     pub failure: Option<String>,
@@ -581,11 +582,11 @@ impl Drop for NewFile {
 pub struct Turn {
     /// Counted from 1.
     pub number: usize,
-    /// How many there are.
+    /// Number of measurements.
     pub of: usize,
     /// Counted from 1.
     pub repetition: u32,
-    /// What is measured: the place in the list, from 0.
+    /// Index of what is measured in its list, from 0.
     pub subject: usize,
 }
 

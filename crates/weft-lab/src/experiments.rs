@@ -7,7 +7,7 @@ use weft_testnet::stop::Stop;
 use crate::experiment::{Conclusion, Watcher, perform};
 use crate::{attack, cci, hops, mtor, relay, roles, run, selection, throughput, traffic};
 
-/// Which one, with its arguments.
+/// An experiment, with its arguments.
 #[derive(Debug, Subcommand)]
 #[allow(
     missing_docs,

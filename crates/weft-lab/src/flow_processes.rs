@@ -16,7 +16,8 @@ use weft_testnet::stop::Stop;
 
 use crate::args::LASTS;
 
-/// How often the server looks whether it is to end: seldom, as each look is an event of the simulation.
+/// Interval at which the server checks whether it should end: long, as each check is an event of
+/// the simulation.
 const LOOK: Duration = Duration::from_secs(1);
 /// Users of one client.
 const USERS: Bounds<u32> = Bounds::new(1, 1000);
@@ -27,10 +28,10 @@ pub struct ClientArgs {
     /// The user's name in records, and for the SOCKS port.
     #[arg(long)]
     name: String,
-    /// What it does; without this, downloads that never end.
+    /// Its traffic model; without this, downloads that never end.
     #[arg(long)]
     model: Option<ModelName>,
-    /// How many such users there are.
+    /// Number of such users.
     #[arg(long, default_value_t = 1, value_parser = USERS.parser())]
     users: u32,
     /// The SOCKS port to go through.
@@ -42,7 +43,7 @@ pub struct ClientArgs {
     /// For so long.
     #[arg(long, value_parser = LASTS.parser(), value_name = "SECONDS")]
     seconds: Duration,
-    /// What payloads and pauses follow from.
+    /// Seed of payloads and pauses.
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// The file for the records, JSON on each line.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use weft_testnet::stop::Stop;
 
-/// How often progress is shown.
+/// Interval at which progress is shown.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The outside of a job that runs: shows how far it is, and knows when it is to end early.
@@ -34,14 +34,14 @@ impl Meter<'_> {
     }
 }
 
-/// How far all jobs together are.
+/// Progress of all jobs together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     /// Jobs that are over.
     pub(crate) finished: usize,
     /// The time of all jobs.
     pub(crate) at: Duration,
-    /// The same at their ends.
+    /// Sum of all jobs' durations.
     pub(crate) whole: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Clock {
     }
 }
 
-/// What is to be done, and how.
+/// Jobs to run, and their settings.
 pub(crate) struct Jobs<'a, J> {
     pub(crate) jobs: &'a [J],
     /// Of each.
@@ -130,7 +130,7 @@ impl<J: Clone + Send + Sync> Jobs<'_, J> {
     }
 }
 
-/// What a panic has to say.
+/// Message of a panic.
 fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())

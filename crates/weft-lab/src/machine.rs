@@ -10,12 +10,12 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use weft_testnet::programs::find;
 
-/// What numbers depend on.
+/// Properties of the machine that numbers depend on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// Its name in the results' file name: not the host's, but the processor's, or as given.
     pub name: String,
-    /// What the processor calls itself.
+    /// The processor's model name.
     pub cpu: String,
     /// Cores that may be used; those that two threads share count once.
     pub cores: usize,
@@ -43,7 +43,7 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Those of this machine.
+    /// Processors of this machine that may be used.
     pub fn here() -> Cpus {
         let allowed = sched_getaffinity(Pid::from_raw(0)).ok();
         let is_allowed = |cpu: usize| match &allowed {
@@ -125,12 +125,12 @@ impl Machine {
     }
 }
 
-/// What was measured, by version.
+/// Versions of the measured programs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Versions {
-    /// What Weft calls itself.
+    /// Weft's version, as it prints it.
     pub weft: Option<String>,
-    /// What C tor calls itself.
+    /// C tor's version, as it prints it.
     pub tor: Option<String>,
     /// The compiler that is here.
     pub rustc: Option<String>,

@@ -25,7 +25,7 @@ use crate::machine::Machine;
 /// Probes for the delay of each direction, and the time between two.
 const PROBES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(2);
-/// How long packets are sent to measure a rate.
+/// Duration of sending packets to measure a rate.
 const RATE_TIME: Duration = Duration::from_millis(500);
 /// Bytes of headers before those of a UDP packet.
 const UDP_HEADERS: usize = 28;
@@ -47,7 +47,7 @@ const SECONDS: Bounds<u32> = Bounds::new(1, 3600);
 pub struct Args {
     /// A topology: a TOML file, or the name of a built-in one.
     topology: String,
-    /// What losses and jitter follow from.
+    /// Seed of losses and jitter.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// Packets for the loss of each direction.
@@ -59,12 +59,12 @@ pub struct Args {
     /// Write the report to this new file instead of printing it.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// What to print at the end.
+    /// Output at the end.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
 }
 
-/// What is measured.
+/// Settings of the measurement.
 #[derive(Debug)]
 pub struct Probe {
     topology: Topology,
@@ -98,7 +98,7 @@ impl Experiment for Probe {
     }
 }
 
-/// What was measured.
+/// Measurements of all links.
 #[derive(Debug, Serialize)]
 pub struct Results {
     topology: String,

@@ -40,7 +40,7 @@ pub(super) struct Circuit {
     pub(super) window: i32,
     /// DATA cells received since the last circuit SENDME was sent.
     unacknowledged: i32,
-    /// Whether circuit SENDMEs are sent.
+    /// True if it sends circuit SENDMEs.
     pub(super) acknowledges: bool,
 }
 

@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long)]
     list: bool,
 
-    /// What is attacked.
+    /// Program to attack.
     #[arg(long, value_enum, default_value_t = Victim::Weft)]
     target: Victim,
     /// Start the program at this path, not this weft or the tor that is installed.
@@ -57,22 +57,23 @@ pub struct Args {
     /// The target's ConnectionThreads; C tor has one anyway.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = CONNECTION_THREADS.parser())]
     threads: u32,
-    /// How long is measured, without and with each attack, in seconds.
+    /// Length of a measurement, without and with each attack, in seconds.
     #[arg(long, value_name = "S", default_value = "2", value_parser = LASTS.parser())]
     seconds: Duration,
-    /// How long the loads are on before that, in seconds.
+    /// Length of the load before each measurement, in seconds.
     #[arg(long, value_name = "S", default_value = "0.5", value_parser = PAUSE.parser())]
     warm_up: Duration,
-    /// How long the target may take afterwards to give back what it held, in seconds; it ends when it has.
+    /// Longest time that the target may take afterwards to free what it held, in seconds; the wait
+    /// ends when it has.
     #[arg(long, value_name = "S", default_value = "5", value_parser = PAUSE.parser())]
     settle: Duration,
-    /// How often each attack is measured.
+    /// Measurements of each attack.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// The most that an attack sends, in Mbit/s.
     #[arg(long, value_name = "MBIT/S", default_value_t = 100.0, value_parser = MBITS.parser())]
     mbits: f64,
-    /// What honest circuits carry together, in Mbit/s of payload.
+    /// Load of all honest circuits together, in Mbit/s of payload.
     #[arg(long, value_name = "MBIT/S", default_value_t = 100.0, value_parser = MBITS.parser())]
     honest: f64,
     /// Keys and contents are functions of this.

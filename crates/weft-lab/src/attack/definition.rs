@@ -1,4 +1,4 @@
-//! What an attack is.
+//! Definition of an attack.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ pub(super) const NO_LEAD: Duration = Duration::ZERO;
 /// One attack.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it does, in one sentence without a full stop.
+    /// Its action, in one sentence without a full stop.
     pub what: &'static str,
-    /// What bounds it besides `--mbits`.
+    /// Its bound besides `--mbits`.
     pub bound: &'static str,
-    /// What it needs of its target.
+    /// Its requirements on the target.
     pub needs: Needs,
-    /// What it may take from honest users.
+    /// The request of honest users that it may hinder.
     pub want: Want,
     /// The server at which its streams end.
     pub(super) destination: Option<Behaviour>,
-    /// How long it goes on before anything is measured.
+    /// Time that it runs before anything is measured.
     pub(super) lead: Duration,
     pub(super) run: fn(&Scene<'_>) -> Result<()>,
 }

@@ -1,4 +1,4 @@
-//! How attacks are measured.
+//! Settings of a measurement.
 
 use std::time::Duration;
 
@@ -8,33 +8,33 @@ use weft_testnet::process::raise_file_limit;
 use crate::machine::Cpus;
 use crate::relay::program::Program;
 
-/// How attacks are measured.
+/// Settings of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is attacked.
+    /// Program to attack.
     pub program: Program,
-    /// How long is measured, without and with each attack.
+    /// Length of a measurement, without and with each attack.
     pub seconds: Duration,
-    /// How long the honest load, and then the attack, is on before that.
+    /// Time that the honest load, and then the attack, runs before it is measured.
     pub warm_up: Duration,
-    /// How long the target may take afterwards to give back what it held.
+    /// Longest time that the target may take afterwards to free what it held.
     pub settle: Duration,
     /// Memory that it may hold more than before when it has settled, bytes: what an allocator keeps.
     pub memory_left: u64,
-    /// How often each attack is measured.
+    /// Measurements of each attack.
     pub repetitions: u32,
     /// The most that attackers send, 10⁶ bits a second.
     pub mbits: f64,
-    /// What honest circuits carry together, 10⁶ bits of payload a second.
+    /// Load of all honest circuits together, 10⁶ bits of payload a second.
     pub honest_mbits: f64,
-    /// How long an attack goes on at most before it is measured, however long it needs to build up.
+    /// Longest time that an attack runs before it is measured, however long it needs to build up.
     pub max_lead: Duration,
     /// Connections that an attack holds at a time at most ([`max_connections`]).
     pub max_connections: usize,
-    /// How long the target may take to start, or to answer while nobody attacks it.
+    /// Longest time that the target may take to start, or to answer while nobody attacks it.
     pub patience: Duration,
-    /// Whether an attack goes on, for `patience` at most, until an honest request is granted: a test of
-    /// whether that is possible, not of how often.
+    /// True if an attack goes on, for `patience` at most, until an honest request is granted. It
+    /// tests that this is possible, not how often.
     pub until_granted: bool,
     /// Keys and contents are functions of this.
     pub seed: u64,

@@ -16,13 +16,13 @@ use weft_cell::{Cell, ChanCmd};
 use weft_core::handshake::{LinkHandshake, Role};
 use weft_tls::{LinkSession, LinkTls};
 
-/// How long a connection, a handshake or an answer may take.
+/// Longest duration of a connection, a handshake or an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes that one call of [`Peer::pump`] reads at most.
 const READ_AT_ONCE: usize = 256 << 10;
 /// The longest variable-length cell that is accepted.
 const MAX_VARIABLE: usize = 65_535;
-/// How long a wait lasts before the end of the attack is checked again.
+/// Longest wait before the end of the attack is checked again.
 pub(super) const BEAT: Duration = Duration::from_millis(20);
 
 /// A TCP connection from a loopback address of our choice: the target distinguishes its peers by their
@@ -156,7 +156,7 @@ impl Peer {
         Ok(27)
     }
 
-    /// Whether everything that was queued has been given to the kernel.
+    /// True if the kernel has taken all queued bytes.
     pub(super) fn is_clear(&mut self) -> bool {
         !self.session.tls().wants_write()
     }

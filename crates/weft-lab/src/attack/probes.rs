@@ -23,12 +23,12 @@ use weft_stats::Summary;
 
 /// Time between the beginnings of two probes.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long a probe waits for what it asked for.
+/// Longest wait of a probe for its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of the answer on a stream.
 const ANSWER: usize = 10_000;
 
-/// What an honest user wants.
+/// Request of an honest user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Want {
@@ -51,7 +51,7 @@ pub enum Want {
 }
 
 impl Want {
-    /// What a table calls it.
+    /// Its name in tables.
     pub fn words(self) -> &'static str {
         match self {
             Want::Circuit => "circuit",
@@ -66,16 +66,16 @@ impl Want {
     }
 }
 
-/// How honest users fared.
+/// Results of honest users' requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Fared {
     /// Requests.
     pub asked: u64,
-    /// Those that were granted within 2 s.
+    /// Requests granted within 2 s.
     pub granted: u64,
     /// Circuits that the target closed under them.
     pub circuits_closed: u64,
-    /// How long the granted took, milliseconds.
+    /// Duration of the granted requests, milliseconds.
     pub took_ms: Option<Summary>,
     /// Why the first was not granted.
     pub first_failure: Option<String>,

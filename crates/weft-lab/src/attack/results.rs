@@ -1,4 +1,4 @@
-//! What attacks took from honest users, and what they left at the target: the shape of `results.json`.
+//! Effects of attacks on honest users and on the target: the shape of `results.json`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,13 +29,13 @@ pub struct Results {
     pub machine: Machine,
     /// Of what.
     pub versions: Versions,
-    /// How.
+    /// Its settings.
     pub setting: Setting,
     /// The attacks that were asked for.
     pub attacks: Vec<String>,
     /// All rounds were made.
     pub finished: bool,
-    /// What was measured.
+    /// The measurements.
     pub rounds: Vec<Round>,
     /// Rounds that could not be made.
     pub failed: Vec<Failed>,
@@ -43,24 +43,24 @@ pub struct Results {
     pub summaries: Vec<AttackSummary>,
 }
 
-/// How attacks are measured.
+/// Settings of the measurements.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// `weft` or `tor`.
     pub target: String,
     /// Its ConnectionThreads, if they were set.
     pub threads: Option<u32>,
-    /// How long is measured, without and with the attack.
+    /// Length of a measurement, without and with the attack, seconds.
     pub seconds: f64,
-    /// How long loads are on before that.
+    /// Time that loads run before they are measured, seconds.
     pub warm_up_s: f64,
-    /// How long the target may take to give back what it held.
+    /// Longest time that the target may take to free what it held, seconds.
     pub settle_s: f64,
-    /// How often each attack is measured.
+    /// Measurements of each attack.
     pub repetitions: u32,
     /// The most that attackers send, 10⁶ bits a second.
     pub mbits: f64,
-    /// What honest circuits carry, 10⁶ bits of payload a second.
+    /// Load of all honest circuits together, 10⁶ bits of payload a second.
     pub honest_mbits: f64,
     /// The target's processors; empty: all.
     pub target_cpus: Vec<usize>,
@@ -93,11 +93,11 @@ impl Setting {
 pub struct Phase {
     /// Payload that arrived, bits per second of the time that was to be measured.
     pub goodput_bits_per_s: f64,
-    /// How long cells took, microseconds: half of them at most so long.
+    /// Median latency of cells, microseconds.
     pub p50_us: f64,
     /// 99 of 100.
     pub p99_us: f64,
-    /// What honest users who wanted something new got.
+    /// Results of honest users' requests for something new.
     pub fared: Fared,
     /// The target's processor time, divided by the time.
     pub target_cpu: f64,
@@ -137,7 +137,7 @@ impl Phase {
 /// One attack, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// Which.
+    /// Name of the attack.
     pub attack: String,
     /// From 1.
     pub repetition: u32,
@@ -145,19 +145,19 @@ pub struct Round {
     pub without: Phase,
     /// Under it.
     pub with: Phase,
-    /// What the target held before the attack.
+    /// Resources that the target held before the attack.
     pub before: Held,
     /// The most that it held.
     pub peak: Held,
-    /// What it held when it had settled, or time was up.
+    /// Resources that it held once it had settled, or time was up.
     pub after: Held,
-    /// How long that took, seconds.
+    /// Time until then, seconds.
     pub settled_s: f64,
-    /// How long the attack's phase lasted, seconds.
+    /// Length of the attack's phase, seconds.
     pub attack_s: f64,
-    /// What the attacker sent, bytes of cells or of what takes their place.
+    /// Bytes that the attacker sent: of cells, or of whatever it sends in their place.
     pub attack_bytes: u64,
-    /// What it counts: streams, circuits, connections, cells.
+    /// Number of its acts: streams, circuits, connections, cells.
     pub deeds: u64,
     /// Links, circuits and connections that the target closed or refused.
     pub setbacks: u64,
@@ -196,7 +196,7 @@ pub struct Failed {
 /// One attack over its repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttackSummary {
-    /// Which.
+    /// Name of the attack.
     pub attack: String,
     /// Honest payload without it, bits per second.
     pub without_bits_per_s: Summary,
@@ -208,7 +208,7 @@ pub struct AttackSummary {
     pub without_p99_ms: Summary,
     /// Under it.
     pub with_p99_ms: Summary,
-    /// What new honest requests were granted without it, of 1.
+    /// Fraction of new honest requests that were granted without it.
     pub without_granted: Summary,
     /// Under it.
     pub with_granted: Summary,
@@ -224,7 +224,7 @@ pub struct AttackSummary {
     pub target_cpu: [Summary; 2],
     /// The generator had hardly any processor time left in some round.
     pub generator_busy: bool,
-    /// What falls short of the bars; empty: nothing.
+    /// Bars that it misses.
     pub missed: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ use super::target::honest_load;
 use super::target::{Held, Target, complaints};
 use crate::relay::{self, MEASURING, WARMING_UP, pin};
 
-/// How often the target is looked at.
+/// Interval at which the target is sampled.
 const SAMPLE: Duration = Duration::from_millis(50);
 /// Honest circuits, and the links that they go over: half of them ours, half the target's.
 const CIRCUITS: usize = 8;

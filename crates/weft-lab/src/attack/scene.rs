@@ -1,4 +1,4 @@
-//! What an attack sees: the target, the peers that it may play, how fast it may send, and when it must end.
+//! An attack's environment: the target, the peers that it may play, its rate limit, and its end.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::relay::aim::Aim;
 /// Bytes that may be sent at once after a pause, in seconds of the rate.
 const BURST_S: f64 = 0.02;
 
-/// What an attack has done, for those who watch it.
+/// Counters of an attack, for the threads that watch it.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     /// Bytes that it sent, those of TLS's records not counted.
@@ -127,7 +127,8 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// The same without decrypting what comes, for a caller that needs no answer.
+    /// Like [`send`](Self::send), without decrypting what arrives, for a caller that needs no
+    /// answer.
     pub(super) fn send_blindly(&self, peer: &mut Peer, bytes: &[u8]) -> Result<()> {
         for some in bytes.chunks(31 * weft_cell::CELL_LEN) {
             if !self.spend(some.len()) {

@@ -13,7 +13,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use socket2::{Domain, SockRef, Socket, Type};
 
-/// What a server does with everybody who connects.
+/// Behaviour of a server toward everybody who connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behaviour {
     /// Answers the first byte with so many, and closes.
@@ -37,12 +37,11 @@ struct Shared {
     read_now: AtomicBool,
 }
 
-/// How often the server looks whether something else is wanted of it.
+/// Interval at which the server checks for a new order.
 const LOOK: Duration = Duration::from_millis(20);
 /// Connections that a server keeps at most; the next are closed at once.
 const MAX_CONNECTIONS: usize = 18_000;
-/// What the kernel may hold of one connection for us, in bytes: little, so that what is held is the
-/// target's.
+/// Socket buffer of one connection, in bytes: small, so that the target holds the data.
 const BUFFER: usize = 16 << 10;
 const LISTENER: Token = Token(usize::MAX);
 
@@ -220,7 +219,8 @@ fn read(connection: &mut Connection, behaviour: Behaviour, scratch: &mut [u8]) -
     }
 }
 
-/// Whether the other end has closed or reset, as far as it shows without reading what it sent.
+/// True if the other end has closed or reset the connection, as far as that shows without reading
+/// what it sent.
 fn has_ended(connection: &Connection) -> bool {
     match connection.socket.peek(&mut [0]) {
         Ok(0) => true,

@@ -7,7 +7,7 @@ use super::definition::Attack;
 use super::results::{AttackSummary, FILES_LEFT, Results, Round};
 use super::target::LITTLE_MEMORY;
 
-/// What honest circuits must keep of their throughput.
+/// Fraction of their throughput that honest circuits must keep.
 const KEPT: f64 = 0.97;
 /// The share of new requests that must be granted, of those that are granted without the attack.
 const GRANTED: f64 = 0.9;
@@ -29,7 +29,7 @@ impl Results {
     }
 }
 
-/// What these rounds of one attack add up to, if there are any.
+/// Summary of these rounds of one attack; `None` if there are none.
 fn summary(attack: &str, rounds: &[&Round], generator_cpus: usize) -> Option<AttackSummary> {
     let of = |number: &dyn Fn(&Round) -> f64| Summary::of(rounds.iter().map(|round| number(round)));
     let mut one = AttackSummary {

@@ -68,7 +68,7 @@ impl Results {
         }
     }
 
-    /// How it was measured, in sentences.
+    /// Method of the measurement, in sentences.
     pub fn how(&self) -> String {
         let setting = &self.setting;
         let cpus = |cpus: &[usize]| match cpus.is_empty() {

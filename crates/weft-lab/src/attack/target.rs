@@ -27,7 +27,7 @@ pub(super) const LITTLE_MEMORY: u64 = 64 << 20;
 /// File descriptors of a relay whose operator left the limit as it was.
 const FEW_FILES: u32 = 1050;
 
-/// What an attack needs of its target, besides an ORPort.
+/// Requirements of an attack on its target, besides an ORPort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// It is an exit to loopback, with a name server of the generator's.
@@ -96,7 +96,7 @@ pub(super) fn name(number: usize) -> String {
     format!("honest-{number}.example")
 }
 
-/// What an authority's torrc has.
+/// Lines of an authority's torrc.
 const AUTHORITY: &str = "AuthoritativeDirectory 1\n\
      V3AuthoritativeDirectory 1\n\
      V3AuthVotingInterval 20\n\
@@ -247,17 +247,17 @@ impl Target {
         self.running.check()
     }
 
-    /// What it holds now.
+    /// Resources that it holds now.
     pub(super) fn held(&self) -> Result<Held> {
         Held::of(self.pid())
     }
 
-    /// What it has logged so far.
+    /// Its log so far.
     pub(super) fn log(&self) -> String {
         self.running.log()
     }
 
-    /// How much that is, in bytes.
+    /// Size of its log, in bytes.
     pub(super) fn log_bytes(&self) -> u64 {
         self.running.log_bytes()
     }
@@ -276,7 +276,7 @@ pub(super) fn complaints(log: &str) -> BTreeMap<String, u64> {
     complaints
 }
 
-/// What a process holds at one moment.
+/// Resources that a process holds at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Held {
     /// Resident memory, bytes.

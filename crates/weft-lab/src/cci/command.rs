@@ -29,16 +29,17 @@ use crate::experiment::{Experiment, FolderArgs, Prepared, Session};
 /// the experiment. The exit status is 1 if measurements are missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What the networks are on.
+    /// Testbed of the networks.
     #[arg(long, value_enum, default_value_t = On::Netns)]
     testbed: On,
     /// Scenarios [default: all; of --quick: no-dropping,shared-dropping].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
     scenarios: Vec<Scenario>,
-    /// What those users do that are measured; the others download in bulk [default: all; of --quick: bulk,web].
+    /// Traffic of the measured users; the others download in bulk [default: all; of --quick:
+    /// bulk,web].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
     traffic: Vec<Traffic>,
-    /// What runs the nodes [default: all; of --quick: tor,weft,weft-pctls].
+    /// Programs that run the nodes [default: all; of --quick: tor,weft,weft-pctls].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…")]
     arms: Vec<Arm>,
     /// Without congestion control of circuits, with it, or both.
@@ -58,13 +59,13 @@ pub struct Args {
     /// Circuits whose build times are measured in each network [default: 20; of --quick: 2].
     #[arg(long, value_name = "COUNT", value_parser = CIRCUITS.parser())]
     circuits: Option<u32>,
-    /// How often everything is measured.
+    /// Number of repetitions.
     #[arg(long, default_value_t = 1, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// A few seconds for each cell, for orientation, in under three minutes.
     #[arg(long)]
     quick: bool,
-    /// What losses, payloads and pauses follow from.
+    /// Seed of losses, payloads and pauses.
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// Seconds that a network may take to start.
@@ -81,7 +82,7 @@ pub struct Args {
 /// Circuits whose build times are measured.
 const CIRCUITS: Bounds<u32> = Bounds::new(0, 1000);
 
-/// What networks are on.
+/// Testbed of the networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum On {
     /// Processes in network namespaces, in real time.

@@ -12,7 +12,7 @@ use crate::report::Values;
 const ARMS: [Arm; 4] = [Arm::Tor, Arm::Weft, Arm::WeftPctls, Arm::WeftAuto];
 const TRAFFIC: [Traffic; 4] = [Traffic::Bulk, Traffic::Audio, Traffic::Video, Traffic::Web];
 
-/// What a plot shows.
+/// Caption of a plot.
 pub(super) fn caption(plot: &str) -> &'static str {
     match plot {
         "goodput" => "Goodput of users by scenario (compare Table 4 of Pahl et al. 2023).",

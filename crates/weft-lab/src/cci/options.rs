@@ -9,7 +9,7 @@ use weft_model::links::{Rate, Topology};
 use super::plan::Choice;
 use super::scenario::Scenario;
 
-/// What is measured.
+/// Settings of the experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// In virtual time.

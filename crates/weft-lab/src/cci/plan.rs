@@ -26,7 +26,7 @@ impl Network {
     }
 }
 
-/// What is to be measured.
+/// Cells to measure.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) scenarios: Vec<Scenario>,

@@ -1,4 +1,4 @@
-//! What was measured: the shape of `results.json`.
+//! Results of the experiment: the shape of `results.json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,32 +25,33 @@ pub struct Results {
     pub schema: u32,
     /// When it began, UTC, as RFC 3339 writes it.
     pub started_at: String,
-    /// Whether it came to its planned end.
+    /// True if it reached its planned end.
     pub finished: bool,
-    /// What it ran on.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// What ran.
+    /// Versions of the programs.
     pub versions: Versions,
     /// Losses, payloads and pauses are functions of this.
     pub seed: u64,
     /// Of each cell, seconds.
     pub seconds: f64,
-    /// The same traffic before the first cell of each scenario in a network, seconds.
+    /// Time for which this traffic ran before the first cell of each scenario in a network,
+    /// seconds.
     pub warm_up_s: f64,
-    /// How often each cell is measured, when all goes well.
+    /// Measurements of each cell, if none fails.
     pub repetitions: u32,
-    /// What was measured, over all repetitions.
+    /// The cells, over all repetitions.
     pub cells: Vec<Aggregate>,
     /// Each measurement.
     pub runs: Vec<Cell>,
     /// Build times of circuits without traffic, milliseconds, by links, arm and congestion control.
     pub builds: BTreeMap<String, Vec<f64>>,
-    /// What carried the packets.
+    /// Testbed that carried the packets.
     pub testbed: Testbed,
-    /// What bounds the numbers.
+    /// Limits on the meaning of the numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// What of a run that was measured is missing nevertheless.
+    /// Parts of a measured run that are missing nevertheless.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// Settings that no argument has.
@@ -61,7 +62,7 @@ pub struct Results {
     pub(super) records: Vec<(usize, Record)>,
 }
 
-/// What carries packets between hosts.
+/// Testbed that carries packets between hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Testbed {
@@ -89,13 +90,13 @@ impl Testbed {
 /// One measurement of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cell {
-    /// What ran the nodes.
+    /// Programs of the nodes.
     pub arm: Arm,
     /// The network and its links.
     pub scenario: Links,
-    /// What the measured users did.
+    /// Traffic of the measured users.
     pub traffic: Traffic,
-    /// Whether circuits had congestion control.
+    /// True if circuits had congestion control.
     pub congestion_control: bool,
     /// From 1.
     pub repetition: u32,
@@ -122,7 +123,7 @@ pub struct Cell {
 pub struct Client {
     /// Its host.
     pub host: String,
-    /// What it did.
+    /// Its traffic model.
     pub model: String,
     /// Payload megabits per second of the time in which it had a stream open; `None`: it never had.
     pub goodput_mbit: Option<f64>,
@@ -312,13 +313,13 @@ impl Results {
 /// one).
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Aggregate {
-    /// What ran the nodes.
+    /// Programs of the nodes.
     pub arm: Arm,
     /// The network and its links.
     pub scenario: Links,
-    /// What the measured users did.
+    /// Traffic of the measured users.
     pub traffic: Traffic,
-    /// Whether circuits had congestion control.
+    /// True if circuits had congestion control.
     pub congestion_control: bool,
     /// Streams of measured users that completed.
     pub streams: usize,

@@ -19,7 +19,7 @@ use crate::experiment::{Progress, Session};
 /// After so many networks in a row that did not start the experiment ends: the next would not start either.
 const FAILURES: usize = 3;
 
-/// What a network's start takes about as long as, for the time that is left.
+/// Approximate duration of a network's start, for the estimate of the remaining time.
 const START: Duration = Duration::from_secs(12);
 
 /// Measures all cells, and keeps the results after each network.
@@ -86,7 +86,7 @@ fn in_words(network: &Network) -> String {
     )
 }
 
-/// How much of the whole is done.
+/// Progress of the whole.
 struct Clock {
     whole: Duration,
     done: Duration,
@@ -112,7 +112,7 @@ impl Clock {
     }
 }
 
-/// How long a cell is; `is_new`: it is the first of its scenario.
+/// Duration of a cell; `is_new`: it is the first of its scenario.
 fn takes(options: &Options, is_new: bool) -> Duration {
     match is_new {
         true => options.cell.saturating_add(options.warm_up),

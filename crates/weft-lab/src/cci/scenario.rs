@@ -1,4 +1,4 @@
-//! What is compared: scenarios, traffic, programs.
+//! The compared cases: scenarios, traffic, programs.
 
 use std::fmt;
 
@@ -16,15 +16,16 @@ use weft_model::traffic::Model;
 pub enum Scenario {
     /// Eight clients, 300 Mbit/s, 50 ms, no loss.
     NoDropping,
-    /// The same, and the link between middle and exit loses 0.1 %.
+    /// Eight clients, 300 Mbit/s, 50 ms; the link between middle and exit loses 0.1 %.
     SharedDropping,
-    /// The same, and all links but that one lose 0.1 %.
+    /// Eight clients, 300 Mbit/s, 50 ms; all links but the one between middle and exit lose 0.1 %.
     DroppingRemaining,
     /// Two clients, 300 Mbit/s, 50 ms; the link between middle and exit loses 0.1 %.
     One,
     /// Two clients, 300 Mbit/s, no delay; four TCP streams on the link between middle and exit.
     Two,
-    /// The same with 2 Mbit/s between relays.
+    /// Two clients, 300 Mbit/s, but 2 Mbit/s between relays, no delay; four TCP streams on the link
+    /// between middle and exit.
     Three,
 }
 
@@ -87,7 +88,7 @@ pub enum Links {
 }
 
 impl Links {
-    /// What this topology is.
+    /// The links of this topology.
     #[must_use]
     pub fn of(topology: &Topology) -> Links {
         let mut scenarios = Scenario::value_variants().iter();
@@ -129,7 +130,7 @@ impl fmt::Display for Links {
     }
 }
 
-/// What those users do that are measured.
+/// Traffic of the measured users.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize,
 )]
@@ -198,7 +199,7 @@ pub(crate) fn consensus_params(congestion_control: bool) -> Vec<String> {
     vec![format!("cc_alg={algorithm}")]
 }
 
-/// What runs relays, exit and clients.
+/// Programs of relays, exit and clients.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize,
 )]

@@ -1,4 +1,4 @@
-//! What is printed and reported of the cells.
+//! Tables of the cells, for the terminal and the report.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -23,7 +23,7 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// From the order to build new circuits to the first stream. Circuits are nearly always ready by then. A longer pause
 /// would make TCP shrink its windows.
 const RENEWAL: Duration = Duration::from_secs(1);
-/// How far the world runs before Ctrl-C is looked for.
+/// Virtual time that the world runs between checks for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// One cell.

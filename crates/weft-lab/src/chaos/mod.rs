@@ -17,13 +17,14 @@ use weft_cli::say;
 
 use files::{read, write};
 
-/// How often a line shows how far it is.
+/// Interval between lines that show the progress.
 const SHOWN: Duration = Duration::from_secs(10);
 /// Events of the network: months of this machine's time.
 const EVENTS: Bounds<u64> = Bounds::new(1, 1_000_000_000_000);
 /// Rounds of a seed.
 const ROUND: Bounds<u64> = Bounds::new(0, 1_000_000_000);
-/// The same for a planted fault: there are many, and the round of each is only kept.
+/// Most runs while a planted fault's round is made smaller: there are many faults, and their rounds
+/// are only kept.
 const PLANTED_TRIES: u32 = 40;
 /// Runs while a round is made smaller.
 const TRIES: Bounds<u32> = Bounds::new(0, 1_000_000);
@@ -37,7 +38,7 @@ const BUDGET: Bounds<u64> = Bounds::new(16_384, 1_000_000_000);
 /// all the same (docs/chaos.md).
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// What everything follows from.
+    /// Seed of everything.
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// Events of the network, after which no other round begins.

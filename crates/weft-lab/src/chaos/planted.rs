@@ -93,7 +93,7 @@ pub(super) fn find(faults: &[Fault], settings: Settings<'_>, base: Instant) -> R
     Ok(missed.is_empty())
 }
 
-/// Whether a fault is found. What is found is printed and written at once, so that Ctrl-C loses nothing of it.
+/// Returns true if the fault is found. Prints and writes it at once, so that Ctrl-C loses nothing.
 fn find_one(fault: Fault, settings: Settings<'_>, base: Instant) -> Result<bool> {
     let Settings {
         seed,

@@ -10,7 +10,7 @@ use weft_virtual::chaos::{Quantity, Round, Settings, climb};
 
 use super::files;
 
-/// What a search found, with the moves that show it.
+/// Result of a search, with the moves that show it.
 #[derive(Serialize)]
 struct Worst<'a> {
     quantity: Quantity,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-/// How long something took.
+/// Duration of something, which may not be over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Time {
     /// In the unit of what is measured.

@@ -1,6 +1,7 @@
-//! What experiments share that write a scenario with several arms and compare these repetition by repetition: [`Arm`] and how it is
-//! asked for, [`Quantity`] with its intervals, quantiles of times of which some are not over ([`censored`]), the places of hosts
-//! where no graph is given ([`regions`]).
+//! Code shared by experiments that write a scenario with several arms and compare these repetition
+//! by repetition: [`Arm`] and its argument, [`Quantity`] with its intervals, quantiles of times of
+//! which some are not over ([`censored`]), the places of hosts where no graph is given
+//! ([`regions`]).
 
 mod arm;
 pub(crate) mod censored;

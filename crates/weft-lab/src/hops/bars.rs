@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::results::{Bar, Role, TunnelRole, many};
 
-/// What cryptography and networking together must be of a node's processor time.
+/// Least share of cryptography and networking together in a node's processor time.
 const GROUPS_BAR: f64 = 0.8;
-/// What Weft is held to: so many times the throughput, and so many times less processor time.
+/// Weft's bars: this many times the throughput, and this many times less processor time.
 const THROUGHPUT_BAR: f64 = 2.0;
 const CPU_BAR: f64 = 3.0;
 

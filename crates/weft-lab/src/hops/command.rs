@@ -26,7 +26,7 @@ use weft_plot::Folder;
 /// at any time. Ctrl-C ends the experiment. The exit status is 1 if measurements are missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How often everything is measured [default: 10; of --quick: 3].
+    /// Number of repetitions [default: 10; of --quick: 3].
     #[arg(long, value_parser = REPETITIONS.parser())]
     repetitions: Option<u32>,
     /// Numbers of relays between sink and seeder, from 0 to 3.

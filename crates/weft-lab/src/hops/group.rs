@@ -1,13 +1,14 @@
-//! Which group and which function a sample counts for: a pure function of its stack.
+//! Assigns a sample to a group and a function: a pure function of its stack.
 //!
-//! The rule: from the innermost function outwards, the first one that the table knows decides. So a system call is
-//! networking whichever function called it, a block of AES is cryptography, and what the table does not know, such as a copy of
-//! memory, an allocation or the standard library, counts for the function that called it. Where no function of the
-//! stack is known, the sample is in neither group and counts for the innermost function.
+//! The rule: from the innermost function outwards, the first one in the table decides. So a system
+//! call is networking, whichever function called it, and a block of AES is cryptography. A function
+//! that is not in the table, such as a copy of memory, an allocation or the standard library,
+//! counts for its caller. If no function of the stack is in the table, the sample is in neither
+//! group and counts for the innermost function.
 
 use serde::{Deserialize, Serialize};
 
-/// What processor time is spent on. The paper's three sets.
+/// Use of processor time. The paper's three sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
@@ -45,7 +46,7 @@ pub enum Program {
     Lab,
 }
 
-/// What makes and checks payloads.
+/// Crates that make and check payloads.
 const PAYLOAD: [&str; 5] = ["sha2", "chacha20", "rand", "rand_chacha", "rand_core"];
 
 /// Crates of Rust.
@@ -77,7 +78,7 @@ const CRYPTO_CRATES: [&str; 25] = [
     "x25519_dalek",
 ];
 
-/// How functions of AWS-LC and of assembly begin.
+/// Prefixes of functions of AWS-LC and of assembly.
 const CRYPTO_PREFIXES: [&str; 24] = [
     "AES_",
     "CRYPTO_",
@@ -160,7 +161,7 @@ const NETWORKING_PATHS: [&str; 19] = [
     "weft_tls",
 ];
 
-/// What a stack counts for: group, and the name of the function that decided. `stack` begins with the innermost
+/// Group of a stack, and the name of the function that decided. `stack` begins with the innermost
 /// function.
 #[must_use]
 pub fn classify<'a>(

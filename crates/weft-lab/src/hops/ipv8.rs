@@ -1,4 +1,5 @@
-//! The same data over the tunnels of py-ipv8 with ipv8-rust-tunnels, where these are installed.
+//! Measures the same transfers over the tunnels of py-ipv8 with ipv8-rust-tunnels, if these are
+//! installed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,11 +22,11 @@ use weft_testnet::stop::Stop;
 
 use super::results::{TunnelRole, Tunnels, ci95};
 
-/// What runs the nodes.
+/// Script that runs the nodes.
 const SCRIPT: &str = include_str!("tunnels.py");
-/// How long the nodes may take to find each other, and one transfer may take.
+/// Longest time for the nodes to find each other, and for one transfer.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How often it is seen whether the end was requested.
+/// Interval at which a requested end is noticed.
 const BEAT: Duration = Duration::from_millis(100);
 /// 10⁶ bytes of a transfer at most: tunnels are slower.
 const MOST_MEGABYTES: u64 = 40;
@@ -63,7 +64,7 @@ impl Python {
     }
 }
 
-/// What the script prints of one transfer.
+/// The script's output for one transfer.
 #[derive(Clone, Debug, Deserialize)]
 struct Line {
     hops: usize,
@@ -78,7 +79,7 @@ struct RoleLine {
     cpu_s_per_gb: f64,
 }
 
-/// What to measure.
+/// Measurements to make.
 #[derive(Clone, Debug)]
 pub(super) struct Order {
     pub(super) python: Python,

@@ -15,13 +15,13 @@ pub struct Options {
     pub congestion_control: Vec<bool>,
     /// 10⁶ bytes of one transfer, over all its circuits together.
     pub megabytes: u64,
-    /// How often everything is measured.
+    /// Number of repetitions.
     pub repetitions: u32,
     /// Connection threads of each node.
     pub threads: u32,
     /// Data and the order of measurements are functions of this.
     pub seed: u64,
-    /// Whether py-ipv8's tunnels are measured, where they are installed.
+    /// True if py-ipv8's tunnels are measured, if they are installed.
     pub ipv8: bool,
     /// The Python that has them, if not the one on PATH.
     pub python: Option<PathBuf>,

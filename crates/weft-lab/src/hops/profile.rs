@@ -27,7 +27,7 @@ use super::name::qualified;
 pub const FREQUENCY: i32 = 997;
 /// The thread that takes the orders: its own work is no part of the profile.
 const THREAD: &str = "profiler";
-/// How long a process may take to name the functions of its samples.
+/// Longest time for a process to name the functions of its samples.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Samples by stack. A stack is the names of thread and functions, outermost first, with `;` between them, as flame
@@ -49,7 +49,7 @@ impl Folded {
         }
     }
 
-    /// How many samples there are.
+    /// Number of samples.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.0.values().sum()
@@ -143,7 +143,7 @@ fn plain(name: &str) -> String {
     name.replace(';', ",").replace(['\n', '\r'], " ")
 }
 
-/// Whether this program has the names of its functions; those that are installed are stripped of them.
+/// True if this program has the names of its functions; installed programs are stripped of them.
 #[inline(never)]
 fn has_names() -> bool {
     Backtrace::force_capture().to_string().contains("has_names")

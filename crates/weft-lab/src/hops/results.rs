@@ -29,8 +29,8 @@ pub struct Role {
     pub hops: usize,
     /// Circuits at once.
     pub circuits: usize,
-    /// Whether circuits have congestion control (`cc_alg` of the consensus), or windows that are fixed; none where no
-    /// circuit of a client carries the data.
+    /// True if circuits have congestion control (`cc_alg` of the consensus), false if they have
+    /// fixed windows; none where no circuit of a client carries the data.
     pub congestion_control: Option<bool>,
     /// `sink` (Weft as client), `entry`, `middle`, `exit`, `relay` (the only one of one hop), or `lab`, this
     /// program, which plays all that is not Weft.
@@ -45,9 +45,9 @@ pub struct Role {
     pub kernel: f64,
     /// Part of the samples in cryptography, from 0 to 1.
     pub crypto: f64,
-    /// The same in networking.
+    /// Part in networking.
     pub networking: f64,
-    /// The same in neither.
+    /// Part in neither.
     pub other: f64,
     /// The functions with the most samples.
     pub top_functions: Vec<Function>,
@@ -59,8 +59,8 @@ pub struct Role {
     pub mbit_range: Summary,
     /// Half the 95 % confidence interval of their mean; none of one repetition.
     pub mbit_ci95: Option<f64>,
-    /// How many cells each step of a node's connection threads handles at once; none of this program, and where
-    /// counters did not change.
+    /// Cells that each step of a node's connection threads handles at once; none for this program,
+    /// and where counters did not change.
     pub stages: Option<Stages>,
     #[serde(skip)]
     pub(super) folded: Folded,
@@ -120,31 +120,31 @@ pub struct TunnelRole {
     pub(super) measured: Vec<(f64, f64)>,
 }
 
-/// What was measured of the tunnels.
+/// Measurements of the tunnels.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tunnels {
     /// The packages.
     pub versions: String,
     /// 10⁶ bytes of one transfer.
     pub megabytes: u64,
-    /// What was found.
+    /// Measurements by role.
     pub roles: Vec<TunnelRole>,
 }
 
 /// A bar, and whether it is met.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bar {
-    /// What is compared.
+    /// The compared quantity.
     pub what: String,
-    /// What was found.
+    /// The measured value.
     pub found: f64,
     /// The least that it must be.
     pub at_least: f64,
-    /// Whether it is.
+    /// True if it is met.
     pub met: bool,
 }
 
-/// What was asked for.
+/// The requested settings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
     /// Numbers of relays.
@@ -155,7 +155,7 @@ pub struct Settings {
     pub congestion_control: Vec<bool>,
     /// 10⁶ bytes of payload of one transfer, over all circuits together.
     pub megabytes: u64,
-    /// How often each was measured.
+    /// Number of repetitions.
     pub repetitions: u32,
     /// Connection threads of each node.
     pub threads: u32,
@@ -174,15 +174,15 @@ pub struct Results {
     pub started_at: String,
     /// Everything was measured as often as planned; otherwise these are partial results.
     pub finished: bool,
-    /// What it ran on.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// What ran.
+    /// Versions of the programs.
     pub versions: Versions,
-    /// What was asked for.
+    /// The requested settings.
     pub settings: Settings,
-    /// What was found.
+    /// Measurements by role.
     pub roles: Vec<Role>,
-    /// The same over py-ipv8's tunnels, if they were measured.
+    /// Measurements over py-ipv8's tunnels, if they were made.
     pub tunnels: Option<Tunnels>,
     /// Why they were not.
     pub tunnels_missing: Option<String>,

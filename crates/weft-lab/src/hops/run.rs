@@ -25,12 +25,12 @@ use crate::experiment::{Progress, Session, rotating_turns};
 use crate::relay;
 use crate::relay::aim::Known;
 
-/// How long the load of one hop is on before it is measured, and how long it is measured.
+/// Warm-up of the load of one hop, and length of its measurement.
 const WARM_UP: Duration = Duration::from_millis(500);
 const ONE_HOP: Duration = Duration::from_secs(2);
 /// Bytes over each circuit before it is measured: buffers and windows find their size.
 const WARM_UP_BYTES: u64 = 2_000_000;
-/// How long a node may take.
+/// Longest wait for a node.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The part of the whole that is Weft's, where py-ipv8 is measured after it.
 const WEFT_PART: f64 = 0.8;
@@ -95,7 +95,7 @@ pub(super) fn hops(options: &Options, session: &mut Session<'_>) -> Result<Resul
     Ok(results)
 }
 
-/// The same over py-ipv8's tunnels, where that is wanted and possible.
+/// Measures py-ipv8's tunnels, if that is requested and possible.
 fn tunnels(
     options: &Options,
     session: &mut Session<'_>,
@@ -185,7 +185,7 @@ fn empty(options: &Options, session: &Session<'_>) -> Results {
     }
 }
 
-/// What one measurement is of.
+/// Subject of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Subject {
     hops: usize,

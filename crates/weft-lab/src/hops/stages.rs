@@ -27,7 +27,7 @@ pub(super) struct Counted {
     writes: f64,
 }
 
-/// How many cells each step handles at once, in the mean.
+/// Mean number of cells that each step handles at once.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Stages {
     /// Relay cells that one read of a link's socket brings; none: nothing came.
@@ -63,7 +63,7 @@ impl Counted {
         }
     }
 
-    /// What they grew by since then.
+    /// Increase since `before`.
     pub(super) fn since(self, before: Counted) -> Counted {
         Counted {
             turns: self.turns - before.turns,

@@ -81,7 +81,7 @@ fn in_words(bar: &Bar) -> String {
     )
 }
 
-/// Whether circuits have congestion control, as tables show it.
+/// Congestion control of circuits, as tables show it.
 fn control(on: Option<bool>) -> &'static str {
     match on {
         Some(true) => "on",
@@ -91,7 +91,7 @@ fn control(on: Option<bool>) -> &'static str {
 }
 
 impl Results {
-    /// How many cells the steps of the nodes' threads handle at once.
+    /// Table of the cells that each step of the nodes' threads handles at once.
     fn stages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.roles.iter().all(|one| one.stages.is_none()) {
             return Ok(());

@@ -17,9 +17,9 @@ use weft_testnet::traffic::socks;
 
 /// The length of the block.
 const BLOCK: usize = 1 << 20;
-/// How much is read or written at a time.
+/// Bytes read or written at a time.
 const CHUNK: usize = 64 << 10;
-/// How long a read or a write may make no progress.
+/// Longest time that a read or a write may make no progress.
 const STALL: Duration = Duration::from_secs(30);
 /// The most bytes that a sink may ask for.
 const MOST: u64 = 1_000_000_000_000;
@@ -31,7 +31,7 @@ pub(super) fn block(seed: u64) -> Arc<[u8]> {
     block.into()
 }
 
-/// What comes after the first `at` bytes: up to `most` bytes, to the end of the block at the longest.
+/// Data after the first `at` bytes: up to `most` bytes, at most to the end of the block.
 fn next(block: &[u8], at: u64, most: u64) -> &[u8] {
     // Less than the block's length, and no more than a chunk: nothing is cut.
     let place = (at % BLOCK as u64) as usize;

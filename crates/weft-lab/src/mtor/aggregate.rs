@@ -20,7 +20,7 @@ pub(super) struct Seconds {
     means: Numbers,
     /// Half of the 95 % interval of the mean; `None` for one repetition.
     ci95: Option<f64>,
-    /// The same of all of them.
+    /// Half of the 95 % interval of each of the means.
     intervals: Numbers,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct OfStreams {
     pub(super) goodput_mbit: Option<f64>,
     /// Of `seconds`, against one circuit, in percent of it, paired by repetition.
     pub(super) change_percent: Quantity,
-    /// The same of the time to the first byte.
+    /// Change of the time to the first byte, in percent of one circuit's, paired by repetition.
     pub(super) first_byte_change_percent: Quantity,
 }
 
@@ -132,11 +132,12 @@ pub(super) struct OfArm {
 pub(super) struct OfContention {
     pub(super) web: OfStreams,
     pub(super) bulk: OfStreams,
-    /// What bulk clients' circuits carried together, megabits per second, each byte once: `mean`.
+    /// Throughput of bulk clients' circuits together, megabits per second, each byte once: `mean`.
     pub(super) bulk_mbit: Quantity,
-    /// What bulk clients had of fast relays, in percent: `of_capacity` of their bandwidth, `of_carried` of what they carried.
+    /// Bulk clients' share of fast relays, in percent: `of_capacity` of their bandwidth,
+    /// `of_carried` of the bytes that they carried.
     pub(super) fast_percent: Quantity,
-    /// The same of slow relays.
+    /// Bulk clients' share of slow relays.
     pub(super) slow_percent: Quantity,
     #[serde(flatten)]
     pub(super) tunnels: Tunnels,
@@ -149,7 +150,7 @@ pub(super) const OF_CAPACITY: &str = "of_capacity";
 /// Of what they carried.
 pub(super) const OF_CARRIED: &str = "of_carried";
 
-/// What bulk clients had, over the repetitions in which it is known.
+/// Bulk clients' shares, over the repetitions in which they are known.
 pub(super) fn shares(samples: &Samples, slow: bool) -> Quantity {
     let known = samples.values().filter_map(|sample| sample.shares);
     let numbers = known.map(|[of_fast, of_slow]| {

@@ -31,8 +31,8 @@ use crate::run::testbed::Testbed;
 /// status is 1 if some are missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What the networks are on. Real processes need root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, and a --scale for which this
-    /// machine has processors.
+    /// Testbed of the networks. Real processes need root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, and a
+    /// --scale for which this machine has processors.
     #[arg(long, value_enum, default_value_t = Testbed::Virtual)]
     testbed: Testbed,
     /// Web clients beside 110, 310 or 510 bulk clients, instead of downloads [of --contention without a load: all].
@@ -93,7 +93,7 @@ pub struct Args {
     /// Small and short, for orientation.
     #[arg(long)]
     quick: bool,
-    /// What everything random follows from.
+    /// Seed of everything random.
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// So many jobs run at once; results do not depend on it [default: as many as this machine has cores; with --testbed
@@ -113,16 +113,18 @@ const SIZE: Bounds<u32> = Bounds::new(1, 1000);
 const DOWNLOADS: Bounds<u32> = Bounds::new(1, 10_000);
 /// The part of the relays that are slow; some must be left.
 const SLOW: Bounds<f64> = Bounds::new(0.0, 0.8);
-/// What fast relays have on average, kB/s: so much that a circuit beside other users has some three times what a slow relay has.
+/// Mean bandwidth of fast relays, kB/s. A circuit beside other users then has some three times the
+/// bandwidth of a slow relay.
 const FAST: f64 = 500.0;
-/// What exits have beside the paper's clients, kB/s for each relay of the network: so much that heavy load fills them.
+/// Bandwidth of exits beside the paper's clients, kB/s for each relay of the network: heavy load
+/// fills them.
 const EXITS: f64 = 250.0;
 /// After the last download may have begun.
 const REST: Duration = Duration::from_secs(120);
-/// The same of `--quick`.
+/// Time after the last download may have begun, with `--quick`.
 const SHORT_REST: Duration = Duration::from_secs(60);
 
-/// What is measured.
+/// Settings of the experiment.
 #[derive(Debug)]
 pub struct Options {
     common: Common,
@@ -137,7 +139,7 @@ impl Args {
         !self.contention.is_empty()
     }
 
-    /// What was asked for, or the default of this kind of run.
+    /// The given value, or the default of this kind of run.
     fn pick<T>(&self, given: Option<T>, quick: T, whole: T) -> T {
         given.unwrap_or(if self.quick { quick } else { whole })
     }

@@ -6,7 +6,7 @@ use super::part::{BULK, BULK_MODEL, Common, Kind, Load, WEB, WEB_MODEL};
 use super::relays::Relays;
 use crate::comparison::Arm;
 
-/// How many there are of each.
+/// Number of nodes and users of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) relays: u32,

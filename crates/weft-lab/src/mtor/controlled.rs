@@ -19,7 +19,7 @@ pub(super) const STALL: Duration = Duration::from_secs(29);
 /// One circuit takes 90 s.
 const LASTS: Duration = Duration::from_secs(180);
 
-/// What the one that downloads is called.
+/// Model name of the client that downloads.
 pub(super) const MODEL: &str = "download";
 
 /// When the stall begins, since the beginning of the download, seconds.

@@ -17,7 +17,7 @@ const EXITS: &str = "10 Gbit/s";
 /// Lines of those that download: they bound nothing.
 const LINE: &str = "100 Mbit/s";
 
-/// How many there are of each.
+/// Number of nodes and users of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) relays: u32,
@@ -58,7 +58,7 @@ impl Size {
     }
 }
 
-/// What is downloaded.
+/// Downloads of a network.
 #[derive(Clone, Debug)]
 pub(super) struct Downloads {
     pub(super) size: Size,
@@ -70,13 +70,13 @@ pub(super) struct Downloads {
     pub(super) rest: Duration,
 }
 
-/// What those that download so many megabytes are called.
+/// Model name of the clients that download so many megabytes each.
 pub(super) fn model(megabytes: u32) -> String {
     format!("download-{megabytes}-mb")
 }
 
 impl Downloads {
-    /// How long a network runs.
+    /// Duration of a network's run.
     pub(super) fn lasts(&self, common: &Common) -> Duration {
         common.warm_up + common.counted + self.rest
     }

@@ -22,7 +22,7 @@ type Of = fn(&Streams) -> &[Time];
 /// Points of a distribution.
 const POINTS: u32 = 400;
 
-/// What a plot shows.
+/// Caption of a plot.
 pub(super) fn caption(plot: &str) -> &'static str {
     match plot {
         "figure5" => {

@@ -1,4 +1,4 @@
-//! What one job measured, as far as it is needed.
+//! Measurements of one job, as far as they are needed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::comparison::censored::Time;
 pub(super) struct Sample {
     /// Streams that began after the warm-up, by the name of their users' model.
     pub(super) streams: BTreeMap<String, Streams>,
-    /// What bulk clients had of fast relays, and of slow ones. `None`: nobody noted it.
+    /// Bulk clients' shares of fast relays, and of slow ones. `None` if they were not recorded.
     pub(super) shares: Option<[Share; 2]>,
-    /// What bulk clients' circuits carried, megabits per second, each byte once.
+    /// Throughput of bulk clients' circuits, megabits per second, each byte once.
     pub(super) bulk_mbit: Option<f64>,
     pub(super) tunnels: Tunnels,
 }
@@ -37,7 +37,7 @@ pub(super) struct Streams {
     pub(super) counts: Counts,
 }
 
-/// How many there were.
+/// Streams by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     /// Complete ones.
@@ -56,7 +56,7 @@ impl Counts {
     }
 }
 
-/// What clients' tunnels did; `None`: nobody counted that.
+/// Counters of clients' tunnels; `None` if they were not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Tunnels {
     /// Legs that were launched.

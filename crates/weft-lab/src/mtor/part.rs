@@ -12,9 +12,9 @@ use crate::comparison::{Arm, quoted, regions};
 use crate::run::source::Source;
 use crate::run::testbed::Testbed;
 
-/// What users are called in results: those that browse.
+/// Model name of the users that browse.
 pub(super) const WEB: &str = "web";
-/// Those that download without a pause.
+/// Model name of the users that download without a pause.
 pub(super) const BULK: &str = "bulk";
 /// Users of the paper: pages of 320 KB with pauses (V.B; it has them from 1 s to a minute).
 pub(super) const WEB_MODEL: &str = "{ download = \"320 kB\", pause = [\"1 s\", \"60 s\"] }";
@@ -33,13 +33,13 @@ pub(super) enum Kind {
     Downloads,
     /// Five equal slow circuits.
     Equal,
-    /// The same, of which one stalls.
+    /// Five equal slow circuits, of which one stalls.
     Stall,
     /// Web clients beside bulk clients.
     Contention(Load),
 }
 
-/// How many bulk clients there are beside the web clients (Yang and Li 2015, V.B).
+/// Number of bulk clients beside the web clients (Yang and Li 2015, V.B).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Load {
@@ -82,7 +82,7 @@ impl Kind {
     }
 }
 
-/// What the scenarios have in common.
+/// Settings that the scenarios share.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     pub(super) testbed: Testbed,
@@ -91,7 +91,7 @@ pub(super) struct Common {
     pub(super) repetitions: u32,
     /// After which streams and bytes are counted.
     pub(super) warm_up: Duration,
-    /// How long users are counted, or begin.
+    /// Time during which users are counted, or begin.
     pub(super) counted: Duration,
 }
 
@@ -129,7 +129,7 @@ impl Common {
         ))
     }
 
-    /// How long clients learn.
+    /// Time during which clients learn.
     fn learning(&self) -> Duration {
         match self.testbed {
             Testbed::Virtual => LEARNING,

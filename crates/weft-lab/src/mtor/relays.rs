@@ -41,7 +41,7 @@ pub(super) struct Relays {
     pub(super) capacity: f64,
 }
 
-/// How relays are drawn.
+/// Parameters of the drawing of relays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) relays: u32,
@@ -50,7 +50,7 @@ pub(super) struct Wanted {
     pub(super) bandwidth: Bandwidth,
 }
 
-/// What the relays' weights are in kB/s.
+/// Meaning of the relays' weights in kB/s.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bandwidth {
     /// Each unit is so much.

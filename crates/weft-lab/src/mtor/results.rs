@@ -1,4 +1,4 @@
-//! What was measured: the shape of `results.json`.
+//! Results of the experiment: the shape of `results.json`.
 
 use std::collections::BTreeMap;
 
@@ -45,13 +45,13 @@ pub struct Results {
     /// Downloads over five equal slow circuits, by arm.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) equal: BTreeMap<String, OfStreams>,
-    /// The same where one stalls.
+    /// Downloads over five equal slow circuits of which one stalls, by arm.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) stall: BTreeMap<String, OfStreams>,
     /// Web clients beside bulk clients, by load, then by arm.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) contention: BTreeMap<Load, BTreeMap<String, OfContention>>,
-    /// What is known of them.
+    /// Bars of the arms, as far as they were measured.
     pub(super) bars: BTreeMap<&'static str, Bar>,
     /// Jobs without results.
     pub(super) failures: Vec<Failed>,
@@ -74,13 +74,13 @@ pub(super) struct Failed {
     pub(super) failed: FailedJob,
 }
 
-/// What one part measured.
+/// Measurements of one part.
 #[derive(Clone, Debug)]
 pub(super) struct OfPart {
     pub(super) kind: Kind,
     /// The scenario's text.
     pub(super) text: String,
-    /// How many jobs there are.
+    /// Number of jobs.
     pub(super) planned: usize,
     /// One circuit first, where it is there.
     pub(super) samples: Vec<(Arm, Samples)>,
@@ -105,16 +105,16 @@ impl OfPart {
     }
 }
 
-/// What is to be reached.
+/// A goal, and the measured value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Bar {
     /// The mean over repetitions.
     pub(super) value: Option<f64>,
     /// Half of its 95 % interval.
     pub(super) ci95: Option<f64>,
-    /// What it should be at least, or at most.
+    /// The least value that passes, or the greatest.
     pub(super) bar: f64,
-    /// What would be good.
+    /// A good value.
     pub(super) goal: f64,
     /// It is.
     pub(super) met: Option<bool>,
@@ -205,7 +205,7 @@ impl Results {
         self.parts.iter().find(|part| part.kind == kind)
     }
 
-    /// What there is of the bars.
+    /// The bars that these results have values for.
     fn reached(&self) -> BTreeMap<&'static str, Bar> {
         let mut bars = BTreeMap::new();
         let arm = |kind: Kind, name: &str| self.part(kind).and_then(|part| part.arm(name));
@@ -287,7 +287,7 @@ fn contention(part: &OfPart) -> BTreeMap<String, OfContention> {
     arms.collect()
 }
 
-/// The same in another unit: means by a function, intervals by its slope.
+/// Converts a quantity to another unit: means by a function, intervals by its slope.
 fn scale(quantity: &mut Quantity, of: impl Fn(f64) -> f64, slope: f64) {
     for mean in quantity.means.values_mut().flatten() {
         *mean = of(*mean);
@@ -297,7 +297,7 @@ fn scale(quantity: &mut Quantity, of: impl Fn(f64) -> f64, slope: f64) {
     }
 }
 
-/// What is known before anything is measured.
+/// Settings known before anything is measured.
 pub(super) struct About {
     pub(super) testbed: Testbed,
     pub(super) seed: u64,

@@ -1,4 +1,4 @@
-//! What is printed and reported.
+//! Tables for the terminal and the report.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -32,7 +32,7 @@ pub(crate) fn progress_bar() -> ProgressBar {
     bar
 }
 
-/// How long the rest takes if it goes on as until now; `None` while that is unknown.
+/// Remaining time at the speed so far; `None` while it is unknown.
 fn time_left(done: f64, elapsed: Duration) -> Option<Duration> {
     let is_known = (0.005..1.0).contains(&done) && elapsed >= EARLIEST;
     let seconds = elapsed.as_secs_f64() * (1.0 - done) / done;

@@ -1,4 +1,4 @@
-//! How an experiment is shown: its progress, and what it found.
+//! Shows an experiment's progress and results on a terminal.
 
 use std::process::ExitCode;
 use std::time::Instant;

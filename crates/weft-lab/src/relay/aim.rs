@@ -1,4 +1,4 @@
-//! Which relay is measured: its address, identities and ntor onion key.
+//! The relay to measure: its address, identities and ntor onion key.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ pub struct Aim {
     pub ntor: [u8; 32],
 }
 
-/// What is at the address of the target.
+/// The peer at the address of the target.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Peer {
     /// A relay.
@@ -37,7 +37,7 @@ impl Peer {
     }
 }
 
-/// What is known of a relay so far. Sources are merged: what came first stays.
+/// Known facts about a relay. Sources are merged; the first value of each fact stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// Its ORPort.

@@ -52,7 +52,7 @@ pub(super) fn config(address: SocketAddr) -> String {
     )
 }
 
-/// Whether Arti keeps its state in a folder.
+/// True if Arti keeps its state in this folder.
 pub(super) fn is_state(folder: &Path) -> bool {
     folder.join(KEYS).is_dir()
 }

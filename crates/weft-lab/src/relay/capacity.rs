@@ -2,14 +2,15 @@
 
 use weft_stats::bounds::Bounds;
 
-/// What a target must do, and how exactly its limit is looked for.
+/// Requirements on a target, and precision of the search for its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
     /// The p99 that it must stay under, in milliseconds.
     pub p99_ms: f64,
-    /// How often a rate is tried at most.
+    /// Most rates to try.
     pub steps: u32,
-    /// How far apart the highest rate that passed and the lowest that failed may be, in percent.
+    /// Largest distance between the highest rate that passed and the lowest that failed, in
+    /// percent.
     pub resolution: f64,
 }
 
@@ -61,7 +62,7 @@ impl Search {
         }
     }
 
-    /// Whether the target bore the rate that [`next`](Self::next) gave.
+    /// Notes whether the target sustained the rate that [`next`](Self::next) gave.
     pub(super) fn note(&mut self, rate: f64, passed: bool) {
         self.left = self.left.saturating_sub(1);
         match passed {

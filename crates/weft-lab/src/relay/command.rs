@@ -74,17 +74,17 @@ pub struct Args {
     #[arg(long, value_parser = PID.parser())]
     pid: Option<u32>,
 
-    /// What to measure.
+    /// Quantity to measure.
     #[arg(long, value_enum, default_value_t = Mode::Cells)]
     mode: Mode,
-    /// How cells are spread over circuits and time. The live loads are those of a relay of the public
-    /// network, as far as they are published: most circuits carry a handful of cells and most links are
-    /// idle, circuits live for minutes and are made anew, links close and open; and the relay that is
-    /// started gets the public consensus's KISTSchedRunInterval 3.
+    /// Distribution of cells over circuits and time. The live loads are those of a relay of the
+    /// public network, as far as they are published: most circuits carry a handful of cells and
+    /// most links are idle, circuits live for minutes and new ones replace them, links close and
+    /// open. The relay that is started gets the public consensus's KISTSchedRunInterval 3.
     #[arg(long, value_enum, default_value_t = LoadKind::Even)]
     load: LoadKind,
-    /// Which way cells go: up is forward, from the circuit's origin [default: download]. The live
-    /// loads have both ways.
+    /// Direction of cells: up is forward, from the circuit's origin [default: download]. The live
+    /// loads have both directions.
     #[arg(long, value_enum)]
     direction: Option<Direction>,
     /// Circuits through the relay [default: 20; live: 12500, live-guard 4000].
@@ -117,7 +117,8 @@ pub struct Args {
     /// Rates that are tried at most.
     #[arg(long, value_name = "N", default_value_t = 12, requires = "capacity", value_parser = STEPS.parser())]
     capacity_steps: u32,
-    /// How far apart the highest rate that passed and the lowest that failed may be, in percent.
+    /// Largest distance between the highest rate that passed and the lowest that failed, in
+    /// percent.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, requires = "capacity", value_parser = RESOLUTION.parser())]
     resolution: f64,
     /// Have the weft that is started count its turns, and how often it reads and writes sockets, for each
@@ -127,14 +128,14 @@ pub struct Args {
     /// Threads that answer onionskins, of the relay that is started (its NumCPUs); without it, as many as it chooses.
     #[arg(long, value_name = "N", requires = "target", value_parser = WORKERS.parser())]
     workers: Option<u32>,
-    /// How long to measure, in seconds.
+    /// Length of the measurement, in seconds.
     #[arg(long, value_name = "S", default_value = "10", value_parser = LASTS.parser())]
     seconds: Duration,
-    /// How long the load is on before that, in seconds; how long to let memory settle with --mode
-    /// idle-links and idle-circuits.
+    /// Length of the load before the measurement, in seconds; with --mode idle-links and
+    /// idle-circuits, time to let memory settle.
     #[arg(long, value_name = "S", default_value = "2", value_parser = PAUSE.parser())]
     warm_up: Duration,
-    /// How long to wait for a sign of life from the relay, in seconds.
+    /// Longest wait for a sign of life from the relay, in seconds.
     #[arg(long, value_name = "S", default_value = "20", value_parser = PATIENCE.parser())]
     timeout: Duration,
     /// Threads of the generator.
@@ -152,7 +153,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
 
-    /// What to print.
+    /// Output at the end.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
     /// Write there and not to standard output; a file that exists is left alone.
@@ -160,7 +161,7 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// How cells are spread.
+/// Distribution of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LoadKind {
     /// Every circuit carries as much as the next, at full speed or at --rate

@@ -22,23 +22,23 @@ use super::report::{Idle, Measured, Report};
 use super::start::Running;
 use super::world::{Counters, News, Plan, SharedStage, Stage, Timed, World};
 
-/// How often the conductor looks at everything.
+/// Interval at which the conductor checks everything.
 const BEAT: Duration = Duration::from_millis(50);
 
 /// Memory that differs by no more has settled, in bytes.
 const SETTLED: u64 = 64 * 1024;
 
-/// What [`Progress::doing`] is while the load is on, before and while it is measured.
+/// Values of [`Progress::doing`] while the load runs, before and while it is measured.
 pub(crate) const WARMING_UP: &str = "warming up";
 /// See [`WARMING_UP`].
 pub(crate) const MEASURING: &str = "measuring";
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Clone, Debug)]
 pub struct Progress {
-    /// What is being done.
+    /// The current activity.
     pub doing: &'static str,
-    /// How much of it is done, 0 to 1.
+    /// Completed fraction of it, 0 to 1.
     pub fraction: f64,
     /// Cells a second (or circuits, or links) of late; 0 while setting up.
     pub per_second: f64,
@@ -460,7 +460,7 @@ impl<'a> Conductor<'a> {
         all
     }
 
-    /// What the target counts, if that was asked for.
+    /// The target's own counters, if they were requested.
     fn counted(&self) -> Result<Option<Counted>> {
         let metrics = self.metrics.as_ref();
         metrics
@@ -476,12 +476,12 @@ impl<'a> Conductor<'a> {
         after.since(before, self.options.mode, self.options.live.is_some())
     }
 
-    /// How long circuits of the live mix live at the rate of the last round.
+    /// Lifetime of circuits of the live mix at the rate of the last round, seconds.
     pub(super) fn circuit_life_s(&self) -> Option<f64> {
         self.report.load.circuit_life_s
     }
 
-    /// What the last round showed, so far.
+    /// Measurements of the last round so far.
     pub(super) fn measured(&self) -> Option<&Measured> {
         self.report.measured.as_ref()
     }

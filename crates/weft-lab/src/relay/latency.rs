@@ -1,4 +1,4 @@
-//! How long cells are on their way: the histogram, and the times at which cells were sent.
+//! Latency of cells: the histogram, and the times at which cells were sent.
 //!
 //! Cells of one circuit and direction arrive in the order in which they were sent, so the number of
 //! a cell in its direction identifies it; the cell itself need not carry anything.
@@ -28,7 +28,7 @@ pub(super) struct Latencies {
     max: u64,
 }
 
-/// Which bucket a number of nanoseconds belongs to.
+/// Index of the bucket of a number of nanoseconds.
 fn bucket(nanoseconds: u64) -> usize {
     let Some(power) = nanoseconds
         .checked_ilog2()
@@ -83,7 +83,7 @@ impl Latencies {
         self.max = self.max.max(other.max);
     }
 
-    /// What so many in a thousand took at most.
+    /// Latency below which so many in a thousand cells are, nanoseconds.
     fn per_mille(&self, share: u64) -> u64 {
         let wanted = (self.count * share).div_ceil(1000);
         let mut seen = 0;
@@ -161,7 +161,7 @@ impl Schedule {
         }
     }
 
-    /// How many cells are due after so many nanoseconds.
+    /// Number of cells that are due after so many nanoseconds.
     pub(super) fn due(self, elapsed: u64) -> u64 {
         let ticks = elapsed / TICK.as_nanos() as u64;
         ((ticks * TICK.as_nanos() as u64) as f64 / self.interval) as u64

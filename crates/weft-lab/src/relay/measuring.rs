@@ -13,7 +13,7 @@ use super::report::{
 };
 use super::world;
 
-/// What all worlds have done.
+/// Sum of all worlds' counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) upload: u64,
@@ -50,7 +50,7 @@ impl Sample {
         })
     }
 
-    /// What happened since `before`, of all that the mode measures.
+    /// Measurements since `before`, of all that the mode measures.
     pub(super) fn since(&self, before: &Sample, mode: Mode, live: bool) -> Measured {
         let after = self;
         let seconds = after.at.duration_since(before.at).as_secs_f64();
@@ -99,7 +99,7 @@ impl Sample {
     }
 }
 
-/// What a Weft counts that matters here, at one moment.
+/// The counters of a Weft that matter here, at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
     relayed: f64,
@@ -137,7 +137,7 @@ impl Counted {
     }
 }
 
-/// What came and went, as the report has it.
+/// Circuits and links that opened and closed, for the report.
 fn churn(after: world::Churn<u64>, before: world::Churn<u64>, seconds: f64, payload: u64) -> Churn {
     let circuits_made = after.circuits_made - before.circuits_made;
     Churn {

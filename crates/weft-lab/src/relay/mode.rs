@@ -1,8 +1,8 @@
-//! What a run measures, and in which direction cells go.
+//! Measured quantities, and the direction of cells.
 
 use clap::ValueEnum;
 
-/// What is measured.
+/// Measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// Cells on circuits that are there.
@@ -30,7 +30,7 @@ impl Mode {
     }
 }
 
-/// Which way cells go.
+/// Direction of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Direction {
     /// From the origin to the next hop: the target removes a layer.

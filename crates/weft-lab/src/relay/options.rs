@@ -1,4 +1,4 @@
-//! What to measure of which relay, and how.
+//! Target, quantity and settings of a measurement.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::live::Preset;
 use super::mode::{Direction, Mode};
 use super::program::Program;
 
-/// What to measure.
+/// Target of the measurement.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// A program that is started for it.
@@ -20,12 +20,12 @@ pub enum Target {
     Relay(Aim, Option<u32>),
 }
 
-/// What to do.
+/// Settings of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to measure.
+    /// Target of the measurement.
     pub target: Target,
-    /// What to measure of it.
+    /// Quantity to measure.
     pub mode: Mode,
     /// The load of a relay of the public network; `None`: every circuit carries as much as the next.
     pub live: Option<Preset>,
@@ -35,7 +35,7 @@ pub struct Options {
     pub counters: bool,
     /// Threads that answer onionskins (NumCPUs) of the relay that is started; `None`: its own choice.
     pub workers: Option<u32>,
-    /// Which way cells go. The live mix goes both ways.
+    /// Direction of cells. The live mix has both.
     pub direction: Direction,
     /// Circuits.
     pub circuits: usize,
@@ -48,9 +48,9 @@ pub struct Options {
     /// Cells per second over all circuits, in each direction, of the live mix in both together; `None` is full speed,
     /// or the mix's own rate. A search begins with it.
     pub rate: Option<f64>,
-    /// How long the load is on before anything is measured.
+    /// Length of the load before anything is measured.
     pub warm_up: Duration,
-    /// How long to measure.
+    /// Length of the measurement.
     pub seconds: Duration,
     /// Threads of the generator; no more are used than there are links on each side.
     pub threads: usize,
@@ -58,7 +58,7 @@ pub struct Options {
     pub target_cpus: Vec<usize>,
     /// Processors for the generator; empty: all.
     pub generator_cpus: Vec<usize>,
-    /// How long to wait for a sign of life from the target.
+    /// Longest wait for a sign of life from the target.
     pub patience: Duration,
     /// The address of our own relays.
     pub own_ip: IpAddr,
@@ -87,7 +87,7 @@ pub(crate) fn default_window(mode: Mode, live: bool, circuits: usize) -> u64 {
     }
 }
 
-/// Whether a load may be put on this address: the generator is for relays of one's own.
+/// True if a load may be put on this address: the generator is for your own relays.
 pub(super) fn is_private(address: SocketAddr) -> bool {
     match address.ip() {
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),

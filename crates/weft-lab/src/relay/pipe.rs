@@ -46,7 +46,7 @@ struct End {
     connected: bool,
     /// Cells to be sent here, encrypted by the pipe but not yet by TLS.
     out: Vec<u8>,
-    /// What of `out` TLS has taken.
+    /// Bytes of `out` that TLS has taken.
     sent: usize,
     /// We accepted it: cells from here lose a layer, cells to it gain one.
     accepted: bool,
@@ -72,7 +72,7 @@ impl End {
         }
     }
 
-    /// Whether a socket that takes bytes is of use.
+    /// True if it has something to write once the socket is writable.
     fn has_to_write(&mut self) -> bool {
         !self.connected || !self.out.is_empty() || self.link.session.tls().wants_write()
     }

@@ -1,4 +1,4 @@
-//! What a run begins with: the options checked, the sizes of everything, the target, an empty report.
+//! Preparation of a run: the options checked, the sizes of everything, the target, an empty report.
 
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use super::start::Running;
 use super::{live, pin, start};
 use crate::args::LASTS;
 
-/// How many of everything there will be.
+/// Numbers of links, circuits and threads.
 pub(super) struct Sizes {
     /// Links of ours to the target.
     pub(super) origins: usize,
@@ -192,7 +192,7 @@ pub(super) fn empty_report(
     })
 }
 
-/// How many links there are on each side. Checks the numbers of the options, too.
+/// Numbers of links on each side. Checks the numbers of the options, too.
 fn sides(options: &Options) -> Result<(usize, usize)> {
     LINKS.check("links", options.links)?;
     CIRCUITS.check("circuits", options.circuits)?;

@@ -1,4 +1,4 @@
-//! What a run of the load generator found: the shape of `--format json`, and the table for people.
+//! Results of a run of the load generator: the shape of `--format json`, and the table for people.
 //!
 //! Units are in the names: `_s` seconds, `_us` microseconds, `_bytes` bytes. A gigabyte is 10⁹
 //! bytes of payload. The payload of a cell is what a version 0 relay cell can carry as data,
@@ -20,22 +20,22 @@ pub const PAYLOAD_PER_CELL: u64 = weft_cell::relay::MAX_DATA as u64;
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Whether the run came to its planned end. If not, what was measured until then is here.
+    /// True if the run reached its planned end. If not, this has the measurements until then.
     pub complete: bool,
     /// Why it did not.
     pub why: Option<String>,
     /// When it began, seconds since 1970.
     pub started_at_s: u64,
-    /// What was measured.
+    /// The measured target.
     pub target: Target,
-    /// What was asked of it.
+    /// The load on it.
     pub load: Load,
-    /// What it took until the load could begin.
+    /// Time until the load could begin.
     pub setup: Setup,
-    /// What was measured; none of it if the run ended before its measuring window began. Of a search, at the
-    /// highest rate that passed.
+    /// The measurements; `None` if the run ended before its measuring window began. Of a search,
+    /// those at the highest rate that passed.
     pub measured: Option<Measured>,
-    /// What a search found, if one was asked for.
+    /// The result of a search, if one was requested.
     pub capacity: Option<Capacity>,
 }
 
@@ -44,7 +44,7 @@ pub struct Report {
 pub struct Capacity {
     /// The bound of p99.
     pub p99_bound_us: f64,
-    /// How far apart the two rates of the bracket may be, in percent.
+    /// Largest distance between the two rates of the bracket, in percent.
     pub resolution_percent: f64,
     /// The highest rate that passed; `None`: none did.
     pub passed_cells_per_s: Option<f64>,
@@ -52,8 +52,8 @@ pub struct Capacity {
     pub failed_cells_per_s: Option<f64>,
     /// Goodput at the highest that passed.
     pub goodput_bits_per_s: Option<f64>,
-    /// What the lowest rate that failed failed by: `target` or `generator`. If it was the generator, the target bears
-    /// at least what passed.
+    /// The side that failed at the lowest rate that failed: `target` or `generator`. If it was the
+    /// generator, the target sustains at least the rate that passed.
     pub limit: Option<String>,
     /// All rates that were tried, in their order.
     pub steps: Vec<Step>,
@@ -64,13 +64,13 @@ pub struct Capacity {
 pub struct Step {
     /// Cells per second, as `rate_cells_per_s` of the load.
     pub rate_cells_per_s: f64,
-    /// Whether the target bore it.
+    /// True if the target sustained it.
     pub passed: bool,
     /// Why not.
     pub why: Option<String>,
     /// If not: `target` or `generator`.
     pub limit: Option<String>,
-    /// What arrived, if it came to that.
+    /// Goodput, if cells were measured.
     pub goodput_bits_per_s: Option<f64>,
     /// Its latency.
     pub p99_us: Option<f64>,
@@ -78,13 +78,13 @@ pub struct Step {
     pub generator_late_p99_us: Option<f64>,
     /// The part of a processor that the busiest thread of the target used, if it is known.
     pub target_busy: Option<f64>,
-    /// The same of the generator.
+    /// The part of a processor that the busiest thread of the generator used.
     pub generator_busy: Option<f64>,
     /// CPU seconds of the target for each gigabyte.
     pub cpu_s_per_gb: Option<f64>,
 }
 
-/// What was measured.
+/// The measured target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Target {
     /// `weft`, `tor`, `arti`, `pipe`, or `attached` for a program that ran already.
@@ -101,14 +101,14 @@ pub struct Target {
     pub cpus: Vec<usize>,
 }
 
-/// What was asked of the target.
+/// The load on the target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// `cells`, `onionskins`, `links`, `idle-links` or `idle-circuits`.
     pub mode: String,
     /// `live-guard`, `live-middle` or `live-exit-side`; `None`: all circuits carry as much.
     pub live: Option<String>,
-    /// How long a circuit of the live mix lives on average, by its rate.
+    /// Mean lifetime of a circuit of the live mix at its rate, seconds.
     pub circuit_life_s: Option<f64>,
     /// `upload` (forward), `download` (backward) or `both`.
     pub direction: String,
@@ -135,7 +135,7 @@ pub struct Load {
     pub generator_cpus: Vec<usize>,
 }
 
-/// What it took until the load could begin.
+/// Time until the load could begin.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// Until all links from us were open.
@@ -144,20 +144,21 @@ pub struct Setup {
     pub circuits_s: f64,
 }
 
-/// What the measuring window showed.
+/// Measurements of the measuring window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// How long it was.
+    /// Its length.
     pub seconds: f64,
     /// Cells that arrived in it and what they come to, if cells were driven.
     pub cells: Option<Cells>,
-    /// How long cells were on their way, if cells were driven.
+    /// Latency of cells, if cells were driven.
     pub latency: Option<Latency>,
-    /// How late the generator noticed that cells were due, if they were to be sent at times: its own part of latency.
+    /// Delay with which the generator noticed that cells were due, if they were sent on a schedule:
+    /// its own part of latency.
     pub generator_late: Option<Latency>,
-    /// What came and went, in the live mix.
+    /// Circuits and links that opened and closed, in the live mix.
     pub churn: Option<Churn>,
-    /// What the target counts of its own work, if that was asked for.
+    /// The target's counters of its own work, if they were requested.
     pub work: Option<Work>,
     /// Circuits that the target made, if the mode is `onionskins`.
     pub onionskins: Option<Events>,
@@ -165,9 +166,9 @@ pub struct Measured {
     pub links: Option<Events>,
     /// Memory of idle things, if that is the mode.
     pub idle: Option<Idle>,
-    /// What the target used, if it is on this machine and known.
+    /// The target's usage, if it is on this machine and known.
     pub usage: Option<Usage>,
-    /// What the generator itself used.
+    /// The generator's own usage.
     pub generator: Usage,
 }
 
@@ -190,8 +191,8 @@ pub struct Cells {
     pub arrived: u64,
 }
 
-/// How long cells were on their way: from the moment that the generator gave them to TLS (at full
-/// speed) or should have given them (at a fixed rate) until it had them back.
+/// Latency of cells: from the moment that the generator gave them to TLS (at full speed) or should
+/// have given them (at a fixed rate) until they returned to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Cells that were timed.
@@ -217,20 +218,20 @@ pub struct Latency {
 pub struct Churn {
     /// Circuits that the target created and extended.
     pub circuits_made: u64,
-    /// The same, per second.
+    /// Their rate.
     pub circuits_made_per_s: f64,
     /// Circuits that ended because their time was over.
     pub circuits_ended: u64,
     /// Links to and from the target.
     pub links_opened: u64,
-    /// The same.
+    /// Links to and from the target that closed.
     pub links_closed: u64,
     /// Payload that arrived for each circuit made.
     pub payload_bytes_per_circuit: Option<f64>,
 }
 
-/// What connection threads of Weft did for each cell that they relayed, by its own counters, in about the measuring
-/// window: Weft publishes them once a second.
+/// Work of Weft's connection threads for each cell that they relayed, by its own counters, in about
+/// the measuring window: Weft publishes them once a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Cells that came and were relayed.
@@ -248,7 +249,7 @@ pub struct Work {
 /// Things that happened in the measuring window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Events {
-    /// How many.
+    /// Number of events.
     pub count: u64,
     /// Per second.
     pub per_s: f64,
@@ -256,13 +257,13 @@ pub struct Events {
     pub cpu_s_each: Option<f64>,
 }
 
-/// What idle things cost the target in memory, taken from the second half of them, when the memory
-/// that its beginning took has been given back or is in use again.
+/// Memory that idle links or circuits cost the target. It is measured over the second half of them,
+/// once the memory of the start has been freed or is in use again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Idle {
     /// `links` or `circuits`.
     pub what: String,
-    /// How many came between the two looks at memory.
+    /// Number of them that were added between the two measurements of memory.
     pub count: u64,
     /// Resident memory of the target before they were there.
     pub rss_before_bytes: u64,
@@ -272,7 +273,7 @@ pub struct Idle {
     pub bytes_each: f64,
 }
 
-/// What a process used in the measuring window.
+/// Processor time and memory of a process in the measuring window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time in the process's own code.
@@ -297,7 +298,7 @@ pub struct Usage {
     pub threads: Vec<Thread>,
 }
 
-/// What one thread used in the measuring window.
+/// Processor time of one thread in the measuring window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
     /// Its name.

@@ -70,7 +70,7 @@ pub fn run(
     }
 }
 
-/// How rounds with one target ended.
+/// End of the rounds with one target.
 enum Round {
     /// The search is over.
     Over,
@@ -78,7 +78,7 @@ enum Round {
     Broke,
 }
 
-/// What the search has found so far.
+/// Results of the search so far.
 struct Found {
     search: Option<Search>,
     steps: Vec<Step>,
@@ -144,7 +144,7 @@ impl Found {
     }
 }
 
-/// Whether the target bore a rate, and if not, what failed.
+/// Judges a rate: whether the target sustained it, and if not, which side failed.
 fn judge(
     capacity: &Capacity,
     rate: f64,

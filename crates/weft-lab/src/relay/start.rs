@@ -26,7 +26,7 @@ use super::aim::{Aim, Known, Peer};
 use super::arti;
 use super::program::Program;
 
-/// How long a target may take to end after SIGTERM.
+/// Longest time for a target to end after SIGTERM.
 const FAREWELL: Duration = Duration::from_secs(10);
 
 /// A target that runs until this is dropped.
@@ -34,7 +34,7 @@ const FAREWELL: Duration = Duration::from_secs(10);
 pub(crate) struct Running {
     child: Child,
     log: PathBuf,
-    /// What is at its address.
+    /// The peer at its address.
     pub(super) peer: Peer,
     _guardian: Guardian,
     _folder: TempDir,
@@ -207,7 +207,7 @@ impl Running {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// How much that is, in bytes.
+    /// Size of its log, in bytes.
     pub(crate) fn log_bytes(&self) -> u64 {
         fs::metadata(&self.log).map_or(0, |log| log.len())
     }
@@ -240,7 +240,7 @@ impl Drop for Running {
     }
 }
 
-/// What the torrc of a target has that only passes cells on.
+/// Torrc of a target that only relays cells.
 pub(crate) const MIDDLE: &str = "ExitRelay 0\nExitPolicy reject *:*\nSocksPort 0\n";
 
 /// A lone relay that extends to loopback, and that no limit meant for strangers slows down.

@@ -12,16 +12,16 @@ use super::model::{Better, Row, Run, Table, Values};
 pub struct Named {
     /// The folder's name.
     pub name: String,
-    /// What it has.
+    /// Its contents.
     pub run: Run,
 }
 
-/// What runs have in common and where they differ.
+/// Common and differing parts of several runs.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The runs, at least two.
     pub runs: Vec<Named>,
-    /// What to know before the numbers are believed.
+    /// Warnings to read before the numbers are believed.
     pub warnings: Vec<String>,
     /// Settings, versions and properties of machines that differ.
     pub differing: Vec<Differing>,
@@ -32,7 +32,7 @@ pub struct Comparison {
 /// Something that is not the same in all runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differing {
-    /// What.
+    /// Its name.
     pub what: String,
     /// For each run.
     pub values: Vec<String>,
@@ -62,18 +62,18 @@ pub struct ComparedRow {
     pub changes: Vec<Option<Change>>,
 }
 
-/// How a number differs from another.
+/// Difference of a number from another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// By so many percent of the first.
     pub percent: f64,
     /// The 95 % interval of that; `None` without repetitions of both.
     pub interval: Option<(f64, f64)>,
-    /// What that means.
+    /// Its meaning.
     pub verdict: Verdict,
 }
 
-/// What a difference means.
+/// Meaning of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The interval is on the good side of 0.

@@ -1,4 +1,5 @@
-//! What one run of any experiment found, in the shape that reports and comparisons read: `run.json`.
+//! Results of one run of any experiment, in the shape that reports and comparisons read:
+//! `run.json`.
 //!
 //! An experiment fills [`Table`]s; the frame (`experiment.rs`) adds the rest.
 
@@ -17,15 +18,15 @@ pub struct Run {
     pub schema: u32,
     /// The experiment's name, as in the names of its folders.
     pub experiment: String,
-    /// The same for people.
+    /// Its title for people.
     pub title: String,
-    /// What it answers, in one sentence.
+    /// The question that it answers, in one sentence.
     pub question: String,
     /// When it began, UTC, RFC 3339.
     pub started_at: String,
-    /// How long it took until this was written, seconds.
+    /// Time from the start until this was written, seconds.
     pub seconds: f64,
-    /// How it ended.
+    /// Its ending.
     pub ending: Ending,
     /// It came to its end and met its bars.
     pub passed: bool,
@@ -41,7 +42,7 @@ pub struct Run {
     pub versions: Versions,
     /// Sentences beside the tables: bars that were missed, what failed.
     pub notes: Vec<String>,
-    /// What was measured.
+    /// The measurements.
     pub tables: Vec<Table>,
     /// Plots in the folder.
     pub plots: Vec<Plot>,
@@ -49,7 +50,7 @@ pub struct Run {
     pub files: Vec<String>,
 }
 
-/// How a run ended.
+/// Ending of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
@@ -77,7 +78,7 @@ pub struct Setting {
 /// Measurements of one kind: rows identified by their labels, and a column for each metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// What is in it. No other table of the run has the same title.
+    /// Its subject. No other table of the run has the same title.
     pub title: String,
     /// A sentence that explains it; may be empty.
     pub note: String,
@@ -96,11 +97,11 @@ pub struct Metric {
     pub name: String,
     /// Its unit; may be empty.
     pub unit: String,
-    /// Which way is good.
+    /// The direction that is better.
     pub better: Better,
 }
 
-/// Which way is good.
+/// The direction of a metric that is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -121,7 +122,7 @@ pub struct Row {
     pub values: Vec<Values>,
 }
 
-/// What was measured of one metric in one row.
+/// Measured values of one metric in one row.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
@@ -130,7 +131,8 @@ pub enum Values {
     None,
     /// One number for each repetition, all of them finite.
     Samples(Vec<f64>),
-    /// What an experiment knows only as mean, half of the 95 % interval, and number of repetitions.
+    /// Mean, half of the 95 % interval, and number of repetitions, of an experiment that has no
+    /// samples.
     Mean {
         /// The mean.
         mean: f64,
@@ -146,7 +148,7 @@ pub enum Values {
 pub struct Plot {
     /// The SVG's name in the folder.
     pub file: String,
-    /// What it shows; may be empty.
+    /// Its subject; may be empty.
     pub caption: String,
 }
 
@@ -163,7 +165,7 @@ impl Metric {
         Metric::new(name, unit, Better::Less)
     }
 
-    /// Which only describes.
+    /// A metric that only describes: no direction is better.
     #[must_use]
     pub fn plain(name: &str, unit: &str) -> Metric {
         Metric::new(name, unit, Better::Neither)
@@ -204,7 +206,7 @@ impl Table {
         }
     }
 
-    /// The same with a sentence that explains it.
+    /// Adds a sentence that explains it.
     #[must_use]
     pub fn note(self, note: &str) -> Table {
         Table {
@@ -292,7 +294,7 @@ impl Ending {
         self == Ending::Complete
     }
 
-    /// What a reader of partial results must know; `None` for complete ones.
+    /// Warning for a reader of partial results; `None` for complete ones.
     #[must_use]
     pub fn warning(self) -> Option<&'static str> {
         match self {

@@ -75,7 +75,7 @@ pub(crate) fn jsonl(run: &Run) -> Result<String> {
     Ok(text)
 }
 
-/// The same as CSV (RFC 4180), with a column for each label of any table.
+/// Measurements as CSV (RFC 4180), with a column for each label of any table.
 pub(crate) fn csv(run: &Run) -> String {
     let mut labels: Vec<&str> = Vec::new();
     for label in run.tables.iter().flat_map(|table| &table.labels) {

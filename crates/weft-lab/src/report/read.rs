@@ -80,7 +80,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Whether what belongs together fits.
+    /// Checks the bounds and the consistency of a run that was read.
     fn check(&self) -> Result<()> {
         let columns = |table: &Table| table.labels.len().saturating_add(table.metrics.len());
         let of = |table: &Table| columns(table).saturating_mul(table.rows.len());
@@ -160,7 +160,7 @@ pub(crate) fn plot(folder: &Path, name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// What a plot for a paper leaves to its caption, if that is there and no longer than one.
+/// Caption that a plot for a paper leaves out, if its file exists and is not too long.
 pub(crate) fn caption(folder: &Path, name: &str) -> Option<String> {
     let name = name.strip_suffix(".svg").unwrap_or(name);
     let text = bounded(&folder.join(format!("{name}{CAPTION}")), LARGEST_CAPTION).ok()?;

@@ -7,7 +7,7 @@ use super::html::escape;
 use super::*;
 use crate::machine::{Machine, Versions};
 
-/// What a file could have in place of any text.
+/// Text that a hostile file could have in any place.
 const HOSTILE: &str = "</td><script src=\"http://example.com/x\">'&\u{7}";
 
 fn run() -> Run {

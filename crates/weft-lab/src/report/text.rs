@@ -10,7 +10,7 @@ use weft_stats::Spread;
 use super::compare::{Change, Comparison};
 use super::model::{Metric, Run, Table, Values};
 
-/// What stands where nothing was measured.
+/// Placeholder for a value that was not measured.
 pub(crate) const NOTHING: &str = "–";
 
 impl Run {

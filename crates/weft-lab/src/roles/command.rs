@@ -22,7 +22,7 @@ use crate::report::Table;
 /// measurements are missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How often everything is measured.
+    /// Number of repetitions.
     #[arg(long, default_value_t = 3, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// Streams at once.

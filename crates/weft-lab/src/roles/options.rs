@@ -1,4 +1,4 @@
-//! What is measured, and how often.
+//! Settings of the experiment.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub struct Options {
     pub bytes: u64,
     /// Small downloads on a client that has circuits.
     pub small: usize,
-    /// How often everything is measured.
+    /// Number of repetitions.
     pub repetitions: u32,
     /// Payloads are functions of this.
     pub seed: u64,

@@ -14,13 +14,13 @@ pub const SCHEMA: u32 = 3;
 /// The programs, as samples name them.
 const PROGRAMS: [&str; 3] = ["tor", "weft", "arti"];
 
-/// What was measured.
+/// Measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
     /// Client, processor seconds for 10⁹ payload bytes, down.
     ClientDown,
-    /// The same, up.
+    /// Client, processor seconds for 10⁹ payload bytes, up.
     ClientUp,
     /// Exit, down.
     ExitDown,
@@ -38,19 +38,20 @@ pub enum Figure {
     /// One download by one stream through C tor relays, in Mbit/s. The clients of C tor and Weft spread it over
     /// two circuits (Conflux).
     OneStream,
-    /// The same in a network in which the program runs every node.
+    /// [`OneStream`](Self::OneStream) in a network in which the program runs every node.
     OneStreamAlone,
     /// One download over one circuit of C tor relays, in Mbit/s: their scheduler and the window of the
     /// exit bound it.
     OneCircuit,
-    /// The same in a network in which the program runs every node.
+    /// [`OneCircuit`](Self::OneCircuit) in a network in which the program runs every node.
     OneCircuitAlone,
     /// [`WarmFirstByte`](Self::WarmFirstByte) in such a network.
     WarmFirstByteAlone,
     /// One download by one stream through guards and middle relays of C tor between a client and an exit of the program, which
     /// spread it over two circuits (Conflux), in Mbit/s.
     OneStreamEnds,
-    /// The same exit, processor seconds for 10⁹ payload bytes down, each stream on one circuit.
+    /// Exit of [`OneStreamEnds`](Self::OneStreamEnds), processor seconds for 10⁹ payload bytes
+    /// down, each stream on one circuit.
     ExitOneCircuit,
     /// Each stream on a conflux set.
     ExitConflux,
@@ -83,7 +84,7 @@ impl Figure {
         Figure::ClientMemory,
     ];
 
-    /// What a table calls it.
+    /// Its name in tables.
     pub fn words(self) -> &'static str {
         match self {
             Figure::ClientDown => "client, CPU s/GB down",
@@ -181,14 +182,14 @@ pub(super) struct Sample {
 /// One figure of all programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
-    /// Which.
+    /// The measured quantity.
     pub figure: Figure,
     /// C tor's, where it has such a thing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tor: Option<Summary>,
     /// Weft's.
     pub weft: Summary,
-    /// How many times better Weft is than C tor, by the medians.
+    /// Factor by which Weft is better than C tor, by the medians.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_better: Option<f64>,
     /// Arti's, of clients only, and only if it was there.
@@ -216,11 +217,11 @@ pub struct Results {
     /// Everything was measured as often as planned. Files of before this was noted have no less.
     #[serde(default = "yes")]
     pub finished: bool,
-    /// What it ran on.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// What ran.
+    /// Versions of the programs.
     pub versions: Versions,
-    /// What Arti's client calls itself, with its optional features, if it was there.
+    /// Version of Arti's client, with its optional features, if it was installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arti: Option<String>,
     /// Weft's connection threads.
@@ -229,11 +230,11 @@ pub struct Results {
     pub streams: usize,
     /// Payload bytes of each.
     pub bytes: u64,
-    /// How often everything was measured.
+    /// Number of repetitions.
     pub repetitions: u32,
     /// Payloads are functions of this.
     pub seed: u64,
-    /// What was found.
+    /// The measurements.
     pub measures: Vec<Measure>,
 }
 

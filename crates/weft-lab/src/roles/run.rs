@@ -22,16 +22,16 @@ use weft_stats::Summary;
 
 /// The relay that programs take turns to run.
 const TARGET: &str = "target";
-/// How long a client may take from nothing to its first byte.
+/// Longest time for a client from nothing to its first byte.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Guards and middle relays between a client and an exit of one program: as many as legs of a tunnel want.
 const BETWEEN: usize = 6;
-/// Those legs.
+/// Legs of a tunnel.
 const LEGS: usize = 5;
 /// A small download.
 const SMALL: u64 = 50 << 10;
 
-/// What is measured at a time.
+/// One step of a repetition.
 enum Step {
     /// A program as exit and as guard.
     Relay(&'static str, Program),
@@ -153,8 +153,7 @@ fn empty(options: &Options, session: &Session<'_>) -> Results {
     }
 }
 
-/// What Arti calls itself, in one line: its version, the runtime and TLS that it was built with, and its
-/// optional features.
+/// Arti's version in one line, with its runtime, its TLS and its optional features.
 fn arti_version(path: &Path) -> Result<String> {
     let doing = || format!("{} --version", path.display());
     let output = Command::new(path)
@@ -430,7 +429,7 @@ impl Lab<'_, '_> {
         Ok(())
     }
 
-    /// How fast one large download is, in Mbit/s.
+    /// Speed of one large download, in Mbit/s.
     fn one_stream(&self, proxy: SocketAddr, server: &Server, seed: u64) -> Result<f64> {
         let load = Surf {
             streams: 1,

@@ -29,7 +29,7 @@ pub struct Args {
     /// The scenario.
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
-    /// What the network is on.
+    /// Testbed of the network.
     #[arg(long, value_enum, default_value_t = Testbed::Virtual)]
     testbed: Testbed,
     /// Arms of the scenario [default: all].
@@ -38,7 +38,7 @@ pub struct Args {
     /// One repetition, counted from 1 [default: all].
     #[arg(long, value_name = "K", value_parser = REPETITIONS.parser())]
     repetition: Option<u32>,
-    /// What everything random follows from.
+    /// Seed of everything random.
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// So many jobs run at once; results do not depend on it [default: as many as this machine has cores; with --testbed
@@ -52,7 +52,7 @@ pub struct Args {
     folder: FolderArgs,
 }
 
-/// What is run.
+/// Jobs to run.
 #[derive(Debug)]
 pub struct Options(Sweep);
 

@@ -16,7 +16,7 @@ const POINTS: usize = 300;
 /// Distinct looks of lines; others are dashed.
 const LOOKS: usize = 6;
 
-/// What a plot shows.
+/// Caption of a plot.
 pub(super) fn caption(plot: &str) -> &'static str {
     match plot {
         "ttfb" => {
@@ -77,7 +77,7 @@ pub(super) fn draw(results: &Results, folder: &Folder) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// How the line of this number looks.
+/// Style of the line with this number.
 fn look(number: usize) -> Look {
     match number / LOOKS % 2 {
         0 => Look::number(number),

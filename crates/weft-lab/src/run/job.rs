@@ -14,10 +14,10 @@ pub struct Job {
     pub arm: String,
 }
 
-/// What a job measured.
+/// Measurements of a job.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
-    /// How many clients there were.
+    /// Number of clients.
     pub(crate) clients: usize,
     pub(crate) results: Results,
 }

@@ -1,4 +1,4 @@
-//! Whether this machine has the memory that a scenario is estimated to need.
+//! Checks that this machine has the memory that a scenario is estimated to need.
 
 use std::fs;
 
@@ -43,7 +43,8 @@ pub(super) fn amount(bytes: u64) -> String {
     }
 }
 
-/// What the kernel calls available, or the limit of this process's control group where that is less.
+/// Memory that the kernel calls available, or the limit of this process's control group if that is
+/// less.
 fn available() -> Option<u64> {
     let memory = fs::read_to_string("/proc/meminfo").ok()?;
     let kibibytes = memory.lines().find_map(|line| {

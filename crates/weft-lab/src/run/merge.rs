@@ -28,18 +28,18 @@ pub struct MergeArgs {
     /// The new folder.
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
-    /// How plots look.
+    /// Style of the plots.
     #[command(flatten)]
     pub style: Style,
 }
 
-/// What is merged.
+/// Runs to merge.
 #[derive(Debug)]
 pub struct Merging {
     folders: Vec<PathBuf>,
 }
 
-/// What a folder has besides its measurements.
+/// Contents of a folder besides its measurements.
 #[derive(Debug)]
 struct Part {
     head: Head,
@@ -47,7 +47,7 @@ struct Part {
     text: String,
 }
 
-/// What is read of a `results.json`.
+/// The parts of a `results.json` that are read.
 #[derive(Debug, Deserialize)]
 struct Head {
     scenario: String,
@@ -61,7 +61,7 @@ struct Head {
     failures: Vec<FailedJob>,
 }
 
-/// Whether these folders are runs of one scenario with one seed, and no job is in two of them.
+/// True if these folders are runs of one scenario with one seed, and no job is in two of them.
 #[must_use]
 pub fn are_parts(folders: &[PathBuf]) -> bool {
     // What is wrong with a folder that is none, a comparison reports.

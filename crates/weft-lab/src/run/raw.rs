@@ -28,7 +28,7 @@ struct Line<'a> {
     record: &'a Record,
 }
 
-/// The same when it is read.
+/// A line of [`STREAMS`] when it is read.
 #[derive(Deserialize)]
 struct OwnLine {
     arm: String,
@@ -71,7 +71,7 @@ fn streams(outcomes: &[Outcome]) -> Result<String> {
     }))
 }
 
-/// What a relay did in each interval, a line for each.
+/// A line for each interval of each relay.
 fn relays(outcomes: &[Outcome]) -> String {
     let mut text =
         "arm,repetition,relay,from_s,to_s,written_bytes,queued_bytes,abra_weight\n".to_owned();

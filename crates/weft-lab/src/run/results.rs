@@ -1,4 +1,4 @@
-//! What was measured: the shape of `results.json`.
+//! Results of a run: the shape of `results.json`.
 
 use std::time::Duration;
 
@@ -23,17 +23,17 @@ pub struct Results {
     pub schema: u32,
     /// The name of its file.
     pub scenario: String,
-    /// What it ran on.
+    /// Its testbed.
     pub testbed: Testbed,
-    /// What everything random follows from.
+    /// Seed of everything random.
     pub seed: u64,
     /// Every job came to its end.
     pub finished: bool,
-    /// How long each job is, seconds.
+    /// Duration of each job, seconds.
     pub duration_s: f64,
     /// The time of all jobs together, seconds.
     pub simulated_s: f64,
-    /// How long that took, seconds.
+    /// Time that the run took, seconds.
     pub elapsed_s: f64,
     /// The most memory that the process had.
     pub peak_rss_bytes: u64,
@@ -51,9 +51,9 @@ pub struct Results {
     pub circuits: Circuits,
     /// So many jobs ran at once, if there were as many.
     pub threads: usize,
-    /// The same by arm.
+    /// Results by arm.
     pub arms: Vec<OfArm>,
-    /// What was to be run, in order.
+    /// The planned jobs, in order.
     pub jobs: Vec<Job>,
     /// Jobs without results.
     pub failures: Vec<FailedJob>,
@@ -68,16 +68,16 @@ pub struct Results {
     pub(super) outcomes: Vec<Outcome>,
 }
 
-/// How many streams went how.
+/// Numbers of streams by result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Streams {
-    /// How many began.
+    /// Streams that began.
     pub count: usize,
-    /// Those of which all bytes arrived.
+    /// Streams of which all bytes arrived.
     pub complete: usize,
-    /// Those that failed.
+    /// Streams that failed.
     pub failed: usize,
-    /// Those that were open at the end.
+    /// Streams that were open at the end.
     pub unfinished: usize,
     /// Payload that arrived at clients.
     pub down_bytes: u64,
@@ -93,14 +93,14 @@ pub struct Streams {
     pub goodput_mbit: Option<Figure>,
 }
 
-/// How circuits of clients went.
+/// Numbers and times of clients' circuits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Circuits {
-    /// How many were launched.
+    /// Circuits that were launched.
     pub count: usize,
-    /// How many of them were built.
+    /// Circuits that were built.
     pub built: usize,
-    /// How long that took.
+    /// Build time.
     pub build_ms: Option<Figure>,
     /// From BEGIN to CONNECTED, over streams.
     pub round_trip_ms: Option<Figure>,
@@ -111,7 +111,7 @@ pub struct Circuits {
 pub struct OfArm {
     /// Its name.
     pub arm: String,
-    /// How many repetitions it has.
+    /// Number of repetitions.
     pub repetitions: usize,
     /// Time of all of them, seconds.
     pub simulated_s: f64,
@@ -127,7 +127,7 @@ pub struct OfArm {
     pub events: u64,
     /// All repetitions together.
     pub circuits: Circuits,
-    /// The same streams by model, in order of names.
+    /// The arm's streams by model, in order of names.
     pub models: Vec<OfModel>,
     /// Streams of each repetition.
     #[serde(skip)]
@@ -185,18 +185,18 @@ impl Circuits {
 /// A job without results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedJob {
-    /// Which.
+    /// The job.
     pub job: Job,
-    /// What happened.
+    /// The error.
     pub why: String,
 }
 
-/// What one job measured.
+/// Results of one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Which.
+    /// The job.
     pub job: Job,
-    /// How many clients there were.
+    /// Number of clients.
     pub clients: usize,
     /// Without its streams.
     pub results: weft_virtual::Results,
@@ -206,9 +206,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// What a folder can hold of it: records have microseconds, and a part of the time has six decimals, a
-    /// weight nine. A run that is
-    /// made of folders then is the same as one that measured all.
+    /// Rounds results to what a folder can hold: records have microseconds, a part of the time has
+    /// six decimals, a weight nine. So a run that is merged from folders equals one that measured
+    /// everything.
     fn of(job: Job, measured: Measured) -> Result<Outcome> {
         let Measured {
             clients,
@@ -237,7 +237,7 @@ impl Outcome {
 }
 
 impl Results {
-    /// What there is so far is kept no more often: the files may be large.
+    /// Shortest interval at which partial results are written: the files may be large.
     pub(super) const KEPT_EVERY: Duration = Duration::from_secs(10);
 
     /// Without measurements.

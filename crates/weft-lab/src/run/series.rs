@@ -1,4 +1,4 @@
-//! What relays of networks wrote and held over time.
+//! Bytes that relays of networks wrote and held over time.
 
 use std::collections::BTreeMap;
 

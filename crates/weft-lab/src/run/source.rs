@@ -26,7 +26,7 @@ pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) text: String,
     pub(crate) scenario: Scenario,
-    /// What the files hold that it names.
+    /// Contents of the files that it names.
     pub(crate) files: Files,
 }
 

@@ -12,7 +12,7 @@ use super::testbed::{Runner, Testbed};
 use crate::experiment::{Progress, Session};
 use crate::jobs::Jobs;
 
-/// What is run, and how.
+/// Jobs of a run, and its settings.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     pub(crate) source: Source,
@@ -25,14 +25,14 @@ pub(crate) struct Sweep {
     pub(crate) simulations: SimulationArgs,
 }
 
-/// Which part of an experiment its jobs are.
+/// Part of an experiment that its jobs belong to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part<'a> {
-    /// How it is called; empty: it is all.
+    /// Its name; empty if it is the only part.
     pub(crate) name: &'a str,
     /// Parts before it.
     pub(crate) number: usize,
-    /// How many there are.
+    /// Number of parts.
     pub(crate) of: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What is printed and reported of a run.
+//! Tables of a run, for the terminal and the report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ const QUANTITIES: [(&str, &str, Quantity); 4] = [
     ("goodput", "Mbit/s", |streams| streams.goodput_mbit),
 ];
 
-/// What all users are called beside models.
+/// Name of all users together, beside those of models.
 const ALL: &str = "all";
 
 /// A number of each repetition.

@@ -1,4 +1,4 @@
-//! What a scenario runs on: one of the testbeds, for every experiment that is a scenario.
+//! Testbeds of a scenario, for every experiment that is one.
 
 use std::num::NonZeroUsize;
 use std::thread;
@@ -14,7 +14,7 @@ use super::{memory, netns, shadow, virtual_time};
 use crate::experiment::Progress;
 use crate::jobs::{Clock, Meter};
 
-/// What a scenario runs on.
+/// Testbed of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Testbed {
@@ -37,7 +37,7 @@ impl Testbed {
         }
     }
 
-    /// How many of these jobs run at once, if the user wants so many.
+    /// Number of these jobs that run at once, if the user wants `wanted`.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Testbed {
         }
     }
 
-    /// How far jobs are, of which there are so many.
+    /// Progress of `jobs` jobs.
     pub(crate) fn progress(self, clock: &Clock, jobs: usize) -> Progress {
         let (doing, of) = match self {
             Testbed::Virtual => ("simulating", " of virtual time"),
@@ -90,7 +90,7 @@ impl Testbed {
     }
 }
 
-/// What jobs are run with.
+/// Environment of jobs.
 pub(crate) struct Runner<'a> {
     pub(crate) testbed: Testbed,
     pub(crate) inputs: Inputs<'a>,

@@ -9,7 +9,7 @@ use super::job::{Job, Measured};
 use super::source::Source;
 use crate::jobs::Meter;
 
-/// How far the world runs before Ctrl-C is looked for, in virtual time.
+/// Virtual time that the world runs between checks for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(100);
 
 /// Runs it to its end, or until Ctrl-C.

@@ -26,7 +26,7 @@ pub(super) struct OfArm {
     /// By the names of [`QUANTITIES`].
     #[serde(flatten)]
     pub(super) quantities: BTreeMap<&'static str, Quantity>,
-    /// The same against the base, in percent of it, paired by repetition.
+    /// Change of each quantity, in percent of the base's, paired by repetition.
     pub(super) change_percent: BTreeMap<&'static str, Quantity>,
     /// At so many of the percentiles 0.5 to 99.5 the time to the first byte is longer than the base's, in percent of those
     /// that are known of either; paired by repetition.

@@ -7,11 +7,11 @@ use crate::comparison::{self, Arm, Planned};
 
 /// A part of the relays.
 pub(super) const PART: Bounds<f64> = Bounds::new(0.0, 1.0);
-/// What the others are compared with.
+/// The arm that the others are compared with.
 pub(super) const BASE: &str = "default";
 
-/// Those that the paper compares, and both of its ways together. Another combination is one more line here, or `--arm
-/// NAME:KEY=VALUE,…`.
+/// Arms of the paper, and both of its ways together. Another combination is one more line here, or
+/// `--arm NAME:KEY=VALUE,…`.
 const PLANNED: [Planned; 4] = [
     (BASE, &[]),
     ("abra", &[("selection", "\"abra\"")]),

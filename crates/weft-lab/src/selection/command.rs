@@ -29,8 +29,8 @@ use crate::run::testbed::Testbed;
 /// missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What the networks are on. Real processes need root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, and a --scale for which this
-    /// machine has processors.
+    /// Testbed of the networks. Real processes need root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, and a
+    /// --scale for which this machine has processors.
     #[arg(long, value_enum, default_value_t = Testbed::Virtual)]
     testbed: Testbed,
     /// An arm by its name, or a new one with keys of a scenario's [[arm]]; may be repeated [default: all four].
@@ -45,10 +45,11 @@ pub struct Args {
     #[arg(long, value_name = "CLIENTS", default_value_t = 0, hide_default_value = true,
           value_parser = MEASURED.parser())]
     measure: u32,
-    /// What these download, in bytes or with a unit.
+    /// Size of their downloads, in bytes or with a unit.
     #[arg(long, value_name = "SIZE", default_value = "5 MB", value_parser = size, requires = "measure")]
     download: u64,
-    /// How long a relay's processor is busy with each handshake of a circuit, such as "2 ms" [default: no time].
+    /// Time that a relay's processor is busy with each handshake of a circuit, such as "2 ms"
+    /// [default: no time].
     #[arg(long, value_name = "TIME", value_parser = handshake)]
     handshake: Option<Duration>,
     /// Keeps the choices that clients of this arm make by weight, with what they could choose from, as pools.jsonl, for weft sim
@@ -85,7 +86,7 @@ pub struct Args {
     /// A small network for a short time, for orientation.
     #[arg(long)]
     quick: bool,
-    /// What everything random follows from.
+    /// Seed of everything random.
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// So many jobs run at once; results do not depend on it [default: as many as this machine has cores; with --testbed
@@ -99,7 +100,7 @@ pub struct Args {
     folder: FolderArgs,
 }
 
-/// What is measured.
+/// Settings of the experiment.
 #[derive(Debug)]
 pub struct Options {
     plan: Plan,
@@ -219,9 +220,9 @@ impl Experiment for Options {
 
 /// Clients that measure.
 const MEASURED: Bounds<u32> = Bounds::new(0, 100_000);
-/// What they download.
+/// Size of a download, in bytes.
 const SIZE: Bounds<u64> = Bounds::new(1, weft_model::traffic::MAX_BYTES).of("bytes");
-/// What a processor may take for one handshake.
+/// Processor time of one handshake.
 const HANDSHAKE: Bounds<Duration> = Bounds::new(Duration::ZERO, Duration::from_secs(1));
 
 fn handshake(text: &str) -> Result<Duration, String> {

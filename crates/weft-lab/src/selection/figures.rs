@@ -32,7 +32,7 @@ const BODY: f64 = 0.95;
 /// The end of the tail, in powers of ten: one stream in 10,000.
 const TAIL: f64 = 4.0;
 
-/// What a plot shows.
+/// Caption of a plot.
 pub(super) fn caption(plot: &str) -> &'static str {
     match plot {
         "ttfb" | "web" | "bulk" => {

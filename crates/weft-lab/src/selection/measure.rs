@@ -1,4 +1,4 @@
-//! What one job measured, as far as the metrics need it.
+//! Measurements of one job, as far as the metrics need them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) struct Sample {
     pub(super) ttfb: Vec<Time>,
     /// To the last byte, of web clients' streams that began after the warm-up and did not fail.
     pub(super) web: Vec<Time>,
-    /// The same of bulk clients'.
+    /// To the last byte, of bulk clients' streams that began after the warm-up and did not fail.
     pub(super) bulk: Vec<Time>,
     pub(super) counts: Counts,
     /// Of the streams whose circuits were built and which were connected, the warm-up included, how many were on circuits that begin and end at
@@ -37,7 +37,7 @@ pub(super) struct Sample {
     pub(super) pools: Option<Pools>,
 }
 
-/// How many there were.
+/// Numbers of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     /// Streams that began after the warm-up.

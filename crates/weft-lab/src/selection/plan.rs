@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result};
 use crate::comparison::{Arm, quoted, regions};
 use crate::run::testbed::Testbed;
 
-/// What users are called in results.
+/// Model name of the users that browse.
 pub(super) const WEB: &str = "web";
-/// Those without pauses.
+/// Model name of the users that download without a pause.
 pub(super) const BULK: &str = "bulk";
-/// Those that measure circuits.
+/// Model name of the users that measure circuits.
 pub(super) const MEASURE: &str = "measure";
 /// Choices that are recorded in each network.
 const CHOICES: u32 = 100_000;
@@ -21,7 +21,7 @@ const RENEWAL: Duration = Duration::from_secs(10);
 /// Bytes that relays move are summed over so long (Schrock 2017, 3.3), seconds.
 pub(super) const INTERVAL_S: u64 = 10;
 
-/// How many there are of each.
+/// Number of nodes and users of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) relays: u32,
@@ -74,7 +74,7 @@ pub(super) struct Plan {
     pub(super) capacity: f64,
     /// After which streams and bytes are counted.
     pub(super) warm_up: Duration,
-    /// How long they are counted.
+    /// Time during which streams are counted.
     pub(super) counted: Duration,
     pub(super) repetitions: u32,
     pub(super) congestion_control: bool,

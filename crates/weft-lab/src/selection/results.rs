@@ -1,4 +1,4 @@
-//! What was measured: the shape of `results.json`.
+//! Results of the experiment: the shape of `results.json`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub struct Results {
     pub(super) arms: BTreeMap<String, OfArm>,
     /// Jobs without results.
     pub(super) failures: Vec<FailedJob>,
-    /// How many jobs there are.
+    /// Number of jobs.
     #[serde(skip)]
     pub(super) planned: usize,
     /// The base first.

@@ -1,4 +1,4 @@
-//! What is printed and reported.
+//! Tables for the terminal and the report.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,13 +15,14 @@ use crate::comparison::{MEAN, PERCENTILES, Quantity, regions};
 use crate::experiment::{Report, json};
 use crate::report::{Metric, Table, Values, table_text};
 
-/// What Schrock 2017 reports of ABRA against the default (section 3.3): quantity, number, and the range of the change in
-/// percent.
+/// Changes that Schrock 2017 reports of ABRA against the default (section 3.3): quantity, number,
+/// and the range of the change in percent.
 const PAPER: [(&str, &str, [f64; 2]); 2] = [
     ("relayed_bytes", MEAN, [14.0, 14.0]),
     ("bulk_ms", "p50", [-10.0, -5.0]),
 ];
-/// The same of percentiles of the time to the first byte that are worse.
+/// Percent of the percentiles of the time to the first byte that are worse with ABRA (Schrock
+/// 2017): from, to.
 const PAPER_WORSE: [f64; 2] = [12.0, 13.0];
 
 impl fmt::Display for Results {
@@ -126,7 +127,7 @@ impl Results {
     }
 }
 
-/// Whether the paper's effect appears.
+/// A sentence that states whether the paper's effect appears.
 fn verdict(what: &str, mean: Option<f64>, ci95: Option<f64>, [low, high]: [f64; 2]) -> String {
     let paper = match low < high {
         true => format!("{low:+} to {high:+} %"),

@@ -1,4 +1,4 @@
-//! Which simulations an experiment has, and the file by which [`super::read`] finds their output again.
+//! The simulations of an experiment, and the file by which [`super::read`] finds their output.
 
 use std::fs;
 use std::path::{Component, Path};
@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The most simulations of one experiment.
 const MAX_SIMULATIONS: usize = 10_000;
 
-/// What an experiment simulates.
+/// Simulations of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub(super) schema: u32,
@@ -29,12 +29,12 @@ pub(super) struct Plan {
     pub(super) seed: u64,
     /// Of each cell.
     pub(super) seconds: f64,
-    /// The same traffic before each cell.
+    /// Time for which this traffic runs before each cell, seconds.
     pub(super) warm_up_s: f64,
     /// From the start of the first node to the first traffic.
     pub(super) settle_s: f64,
     pub(super) repetitions: u32,
-    /// What Shadow cannot have of the topologies.
+    /// Properties of the topologies that Shadow cannot represent.
     pub(super) remarks: Vec<String>,
     pub(super) simulations: Vec<Simulation>,
 }
@@ -53,7 +53,7 @@ pub(super) struct Simulation {
     pub(super) users: Vec<PlannedUser>,
 }
 
-/// What is to be simulated.
+/// Cells to simulate.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) topologies: Vec<Topology>,

@@ -28,7 +28,7 @@ const SETTLE: Bounds<Duration> = Bounds::new(LEAST_SETTLE, LONGEST);
 /// Threads of Shadow.
 const PARALLELISM: Bounds<u32> = Bounds::new(0, 1024);
 
-/// What is simulated.
+/// Cells to simulate.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct CellArgs {
     /// Topologies: TOML files, or names of built-in ones (`weft lab net topology` lists them). Hosts are called
@@ -41,10 +41,10 @@ pub(super) struct CellArgs {
         default_values_t = ["pahl-no-dropping".to_owned(), "pahl-shared-dropping".to_owned()]
     )]
     topologies: Vec<String>,
-    /// What every second user does; the others download in bulk.
+    /// Traffic of every second user; the others download in bulk.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,…", default_values_t = [Traffic::Bulk])]
     traffic: Vec<Traffic>,
-    /// What runs the nodes.
+    /// Programs that run the nodes.
     #[arg(long, alias = "arm", value_enum, value_delimiter = ',', value_name = "NAME,…", default_values_t = [Arm::Weft])]
     arms: Vec<Arm>,
     /// Without congestion control of circuits, with it, or both.
@@ -59,10 +59,10 @@ pub(super) struct CellArgs {
     /// Simulated seconds before the first traffic, in which nodes find each other.
     #[arg(long, value_parser = SETTLE.parser(), value_name = "SECONDS", default_value = "240")]
     settle: Duration,
-    /// How often everything is simulated, each time with another seed.
+    /// Number of repetitions, each with another seed.
     #[arg(long, default_value_t = 1, value_parser = REPETITIONS.parser())]
     repetitions: u32,
-    /// What losses, payloads, pauses and keys follow from.
+    /// Seed of losses, payloads, pauses and keys.
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// Threads of Shadow; 0: as many as the machine has. Results do not depend on it.
@@ -73,7 +73,7 @@ pub(super) struct CellArgs {
     program: Option<PathBuf>,
 }
 
-/// What is written, checked.
+/// Checked settings of the files to write.
 #[derive(Clone, Debug)]
 pub(super) struct Prepare {
     choice: Choice,

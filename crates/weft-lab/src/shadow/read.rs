@@ -1,4 +1,4 @@
-//! What Shadow's hosts wrote, as results of the experiment.
+//! Reads the output of Shadow's hosts as results of the experiment.
 
 use std::path::Path;
 use std::time::Duration;

@@ -33,10 +33,10 @@ const TOR_LINES: &[&str] = &["LogTimeGranularity 1", "DisableDebuggerAttachment 
 /// One thread, so that a simulation is the same on every machine.
 const ONE_THREAD: &[&str] = &["ConnectionThreads 1"];
 
-/// What simulations of one experiment have in common.
+/// Settings that simulations of one experiment share.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
-    /// What runs Weft's nodes and the users.
+    /// The `weft` that runs Weft's nodes and the users.
     pub(super) weft: PathBuf,
     pub(super) seed: u64,
     pub(super) seconds: Duration,
@@ -231,7 +231,7 @@ impl Writing<'_> {
         })
     }
 
-    /// What a host runs because of its role.
+    /// Processes that a host runs because of its role.
     fn of_role(&self, place: &Place, number: usize) -> Result<Vec<Process>> {
         let apart = apart(number);
         let start = match place.role {

@@ -36,8 +36,8 @@ use crate::report::Table;
 /// is missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to put in the middle, with commas between: tor, weft, weft:THREADS [default: tor, and
-    /// weft with 0, 1, 2 … connection threads, up to the cores].
+    /// Programs in the middle, with commas between: tor, weft, weft:THREADS [default: tor, and weft
+    /// with 0, 1, 2 … connection threads, up to the cores].
     #[arg(long, value_delimiter = ',', value_name = "PROGRAM")]
     target: Vec<Which>,
     /// Run the weft at this path, not this one.
@@ -66,7 +66,7 @@ pub struct Args {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     data: Option<u64>,
 
-    /// How often each target is measured.
+    /// Measurements of each target.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// Seconds at the beginning of a run that do not count for throughput.

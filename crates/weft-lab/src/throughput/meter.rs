@@ -13,7 +13,7 @@ use weft_testnet::process::Usage;
 
 use super::sustained::Sample;
 
-/// How often (Engler and Goldberg 2021, 5.3.1).
+/// Interval between samples (Engler and Goldberg 2021, 5.3.1).
 pub const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Readings after the end. The first may lack what a thread of Weft has not reported yet, as it does so every

@@ -1,4 +1,4 @@
-//! What is measured, how often and by which rule.
+//! Targets, repetitions and rule of an experiment.
 
 use std::path::PathBuf;
 
@@ -14,19 +14,19 @@ use super::which::Which;
 /// An experiment to be made.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is put in the middle.
+    /// Programs in the middle.
     pub targets: Vec<Which>,
     /// The `weft` that is run.
     pub weft: PathBuf,
-    /// What Table 1 calls the sizes that were scaled.
+    /// Table 1's name for the sizes that were scaled.
     pub setting: String,
     /// The scale.
     pub scale: f64,
     /// The sizes after scaling.
     pub sizes: Sizes,
-    /// How often each target is measured.
+    /// Measurements of each target.
     pub repetitions: u32,
-    /// How throughput is found.
+    /// Rule for finding the throughput.
     pub rule: Rule,
     /// Payloads are functions of this.
     pub seed: u64,

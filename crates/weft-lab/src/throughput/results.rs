@@ -28,21 +28,21 @@ pub struct Results {
     pub schema: u32,
     /// When it began, UTC, as RFC 3339 writes it.
     pub started_at: String,
-    /// Whether it came to its planned end.
+    /// True if it reached its planned end.
     pub finished: bool,
-    /// What it ran on.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// What ran.
+    /// Versions of the programs.
     pub versions: Versions,
     /// The part of Table 1's proxies and relays that the network has.
     pub scale: f64,
-    /// What Table 1 calls the sizes that were scaled.
+    /// Table 1's name for the sizes that were scaled.
     pub setting: String,
-    /// How large the network was and what it moved.
+    /// Size of the network, and of its streams.
     pub sizes: Sizes,
     /// The targets, in the order of the plots.
     pub targets: Vec<Which>,
-    /// How often each was measured, when all goes well.
+    /// Measurements of each target, if none fails.
     pub repetitions: u32,
     /// Payloads are functions of this.
     pub seed: u64,
@@ -62,7 +62,7 @@ pub struct Results {
 /// One upload of all streams through one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// What was in the middle.
+    /// Program in the middle.
     pub target: Which,
     /// From 1.
     pub repetition: u32,
@@ -70,7 +70,7 @@ pub struct Run {
     pub failure: Option<String>,
     /// From the first byte that was sent until the last that arrived, seconds.
     pub seconds: f64,
-    /// What the target had moved, every 500 ms.
+    /// Bytes that the target had moved, every 500 ms.
     pub bytes: Vec<Sample>,
     /// Every stream that arrived.
     pub streams: Vec<StreamTimes>,
@@ -96,7 +96,7 @@ pub struct StreamTimes {
 /// A target over all its runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetSummary {
-    /// Which.
+    /// The target.
     pub target: Which,
     /// Maximum sustained throughput, bits per second: what it read from its links.
     pub sustained_bits_per_s: Option<Summary>,
@@ -110,7 +110,8 @@ pub struct TargetSummary {
     pub cpu_s_per_gb: Option<Summary>,
     /// The share of the time that its busiest thread worked.
     pub busiest_thread: Option<Summary>,
-    /// The same in the window of the maximum sustained throughput.
+    /// The share of the time that its busiest thread worked, in the window of the maximum sustained
+    /// throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busiest_sustained: Option<Summary>,
     /// Peak resident memory, bytes.
@@ -209,7 +210,7 @@ impl Results {
         table
     }
 
-    /// How large it was, in one line.
+    /// Size of the network, in one line.
     pub(crate) fn size_in_words(&self) -> String {
         let sizes = self.sizes;
         format!(
@@ -228,7 +229,7 @@ impl Results {
         )
     }
 
-    /// How throughput was found, in one line.
+    /// Rule by which throughput was found, in one line.
     pub(crate) fn rule_in_words(&self) -> String {
         let Rule {
             discard_s,
@@ -246,7 +247,7 @@ impl Results {
         }
     }
 
-    /// Whether the targets bounded their throughput, as far as their threads show.
+    /// Busiest thread of each target, which shows if the target bounded the throughput.
     pub(crate) fn bottleneck_in_words(&self) -> String {
         let busiest = self.summaries.iter().filter_map(|one| {
             let share = one.busiest_sustained.or(one.busiest_thread)?.median * 100.0;

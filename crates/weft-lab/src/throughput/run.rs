@@ -34,7 +34,7 @@ pub(super) fn throughput(options: &Options, session: &mut Session<'_>) -> Result
     Ok(runner.results)
 }
 
-/// What a target's torrc has besides.
+/// Additional lines of a target's torrc.
 fn torrc(metrics: &Port) -> Vec<String> {
     vec![
         format!("MetricsPort {}", metrics.address()),
@@ -249,7 +249,7 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What has been used until now.
+/// Usage until one moment.
 struct Moment {
     target: Usage,
     /// Processor time of all other nodes that carry the streams, and of this program.

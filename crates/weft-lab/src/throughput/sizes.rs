@@ -1,15 +1,15 @@
-//! How large the network is, and how large a network this machine holds.
+//! Size of the network, and the largest size that this machine holds.
 
 use serde::{Deserialize, Serialize};
 
-/// What a C tor takes at most in a small network, bytes, measured.
+/// Memory of a C tor in a small network, bytes, at most, as measured.
 pub(super) const MEMORY_OF_A_NODE: u64 = 45_000_000;
 
 /// Processors of the paper's control server (Engler and Goldberg 2021, Table 2), which ran all nodes but the
 /// target.
 const PROCESSORS_OF_THE_PAPER: f64 = 64.0;
 
-/// How large the network is, and what it moves.
+/// Size of the network, and of its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// Client proxies.

@@ -20,16 +20,16 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use weft_testnet::traffic::socks;
 
-/// How much is written or read at a time, and the length of the pattern.
+/// Bytes written or read at a time, and the length of the pattern.
 const CHUNK: usize = 64 * 1024;
 
-/// How long nothing at all may arrive, and how long one stream may take to open.
+/// Longest time without any arrival, and longest time for one stream to open.
 const STALL: Duration = Duration::from_secs(60);
 
-/// How often threads look whether they are to stop.
+/// Interval at which threads check whether to stop.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// What a stream begins with: a word, and the stream's number.
+/// Length of a stream's head, in bytes: a word, and the stream's number.
 const HEAD: usize = 8;
 const WORD: [u8; 4] = *b"weft";
 
@@ -43,7 +43,7 @@ pub(super) struct Arrival {
     pub(super) last: Instant,
 }
 
-/// What streams carry after their heads: a pattern again and again.
+/// Payload of streams after their heads: a repeated pattern.
 #[derive(Clone, Debug)]
 struct Pattern {
     /// The pattern twice, so that a chunk from any place is in one piece.
@@ -85,14 +85,14 @@ fn number_in(head: [u8; HEAD]) -> Option<u32> {
     (*word == WORD).then_some(u32::from_be_bytes(*digits.first_chunk()?))
 }
 
-/// What all streams of a run carry.
+/// Payload of all streams of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// How many streams.
+    /// Number of streams.
     pub(super) streams: usize,
     /// Bytes of each, heads included.
     pub(super) bytes: u64,
-    /// What they are.
+    /// Seed of the bytes.
     pub(super) seed: u64,
 }
 
@@ -130,7 +130,7 @@ impl Sink {
         self.address
     }
 
-    /// Whether its thread has ended, well or badly.
+    /// True if its thread has ended, well or badly.
     fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
@@ -533,7 +533,7 @@ fn push(one: &mut Outgoing, place: usize, load: Load, pattern: &Pattern) -> Resu
     }
 }
 
-/// Whether the receipt has come.
+/// Returns true once the receipt has arrived.
 fn receipt(one: &mut Outgoing, place: usize, load: Load) -> Result<bool> {
     let mut byte = [0];
     match one.stream.read(&mut byte) {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the target had moved at one moment.
+/// Bytes that the target had moved at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds since all streams began.
@@ -17,7 +17,7 @@ pub struct Sample {
     pub busy: Option<f64>,
 }
 
-/// Which seconds count.
+/// Selection of the seconds that count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     /// Seconds at the beginning that do not.
@@ -34,9 +34,8 @@ impl Rule {
         window_s: 30.0,
     };
 
-    /// The same in proportion for runs of which the shortest has this length, if they are too short
-    /// for the rule as it stands. One rule is for all runs of an experiment: averages of different
-    /// lengths cannot be compared.
+    /// Scales the rule down in proportion if it does not fit into the shortest run. One rule
+    /// applies to all runs of an experiment: averages of different lengths cannot be compared.
     pub fn fitting(self, shortest_s: f64, interval_s: f64) -> Rule {
         let whole = self.discard_s + self.window_s;
         if whole <= shortest_s || whole <= 0.0 {

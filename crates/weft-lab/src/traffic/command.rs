@@ -49,16 +49,16 @@ pub struct Args {
     /// Seconds within which users begin, one after another [default: a tenth of --seconds, at most 10].
     #[arg(long, value_parser = PAUSE.parser(), value_name = "SECONDS")]
     spread: Option<Duration>,
-    /// How often it is measured, in one network.
+    /// Number of repetitions, in one network.
     #[arg(long, default_value_t = 1, value_parser = REPETITIONS.parser())]
     repetitions: u32,
     /// A few seconds, for orientation.
     #[arg(long)]
     quick: bool,
-    /// What users draw, payloads and losses follow from.
+    /// Seed of users' draws, payloads and losses.
     #[arg(long, default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
-    /// What runs the nodes of the network.
+    /// Program of the network's nodes.
     #[arg(long, value_enum, default_value_t = Kind::Weft, conflicts_with_all = ["socks", "direct"])]
     kind: Kind,
     /// Relays on loopback for first and middle hops.

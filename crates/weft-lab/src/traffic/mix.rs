@@ -1,4 +1,4 @@
-//! Which users there are.
+//! Users of an experiment.
 
 use std::fmt;
 use std::fs::File;
@@ -18,7 +18,7 @@ const USERS: Bounds<usize> = Bounds::new(1, 5_000);
 /// The largest file of a model, bytes.
 const LARGEST: u64 = 16 << 20;
 
-/// What was asked for: `web=10`.
+/// An argument such as `web=10`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// `None`: Markov models.
@@ -52,7 +52,7 @@ pub(super) fn asked(text: &str) -> Result<Asked, String> {
     Ok(Asked { name: known, count })
 }
 
-/// What is wrong with the name of a model that is not there.
+/// Error message for the name of a model that does not exist.
 fn unknown(name: &str) -> String {
     let names = ModelName::ALL.map(ModelName::name);
     let names = || names.into_iter().chain([MARKOV]);

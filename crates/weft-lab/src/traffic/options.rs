@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::mix::Users;
 use super::way::Way;
 
-/// What is measured.
+/// Settings of the experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(super) users: Vec<Users>,

@@ -15,7 +15,7 @@ use super::mix::Users;
 use super::options::Options;
 use super::way::Way;
 
-/// What is up. Dropping it ends it.
+/// Servers and networks that run. Dropping it ends them.
 pub(super) enum Place {
     Loopback(Box<Up>, FlowServer),
     /// The server ends before the network.

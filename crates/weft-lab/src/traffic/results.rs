@@ -1,4 +1,4 @@
-//! How the streams of all users went: the shape of `results.json`.
+//! Results of the streams of all users: the shape of `results.json`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,19 +23,19 @@ pub struct Results {
     pub started_at: String,
     /// Every repetition came to its end.
     pub finished: bool,
-    /// What ended it before.
+    /// The error that ended it early.
     pub failure: Option<String>,
-    /// What it ran on.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// What ran.
+    /// Versions of the programs.
     pub versions: Versions,
-    /// What streams went through.
+    /// Path of the streams.
     pub through: String,
     /// Seconds of a repetition.
     pub seconds: f64,
-    /// How often it was to be measured.
+    /// Planned repetitions.
     pub repetitions: u32,
-    /// What users draw and payloads follow from.
+    /// Seed of users' draws and of payloads.
     pub seed: u64,
     /// In the order of `--users`.
     pub models: Vec<OfModel>,
@@ -49,7 +49,7 @@ pub struct Results {
 pub struct OfModel {
     /// Its name.
     pub model: String,
-    /// How many users follow it.
+    /// Number of users that follow it.
     pub users: usize,
     /// Streams that failed, by the part in which they did.
     pub failures: BTreeMap<&'static str, usize>,
@@ -65,7 +65,7 @@ pub struct OfModel {
 pub struct OfRepetition {
     /// From 1.
     pub repetition: u32,
-    /// How long it was, seconds.
+    /// Its length, seconds.
     pub seconds: f64,
     /// Payload of all these users both ways, 10⁶ bits in each second.
     pub mbit: f64,
@@ -130,7 +130,7 @@ impl Results {
     }
 }
 
-/// How many failed in which part.
+/// Number of failures in each part of a stream.
 fn failures(records: &[&Record]) -> BTreeMap<&'static str, usize> {
     let mut failures = BTreeMap::new();
     for record in records {

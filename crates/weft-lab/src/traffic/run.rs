@@ -15,7 +15,7 @@ use crate::experiment::{Progress, Session};
 
 /// Threads of users on each host.
 const THREADS: usize = 2;
-/// How often progress is shown, and nodes are checked.
+/// Interval at which progress is shown, and nodes are checked.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Measures all repetitions, and keeps the results after each.
@@ -105,7 +105,7 @@ fn once(
     Ok((records, elapsed, failure))
 }
 
-/// How much of the whole is done.
+/// Progress of the whole.
 struct Clock {
     whole: Duration,
     done: Duration,

@@ -1,4 +1,4 @@
-//! What the streams of users go through.
+//! Path of users' streams.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpStream};
@@ -10,10 +10,10 @@ use weft_testnet::net;
 use weft_testnet::network::Program;
 use weft_testnet::up::Kind;
 
-/// How long a SOCKS port may take to accept a connection.
+/// Longest time for a SOCKS port to accept a connection.
 const ACCEPT: Duration = Duration::from_secs(3);
 
-/// What streams go through.
+/// Path of streams.
 #[derive(Clone, Debug)]
 pub(super) enum Way {
     /// A private network on loopback.
@@ -96,7 +96,7 @@ impl Way {
         }
     }
 
-    /// What its start takes about as long as, for the time that is left.
+    /// Approximate duration of its start, for the estimate of the remaining time.
     pub(super) fn start_takes(&self) -> Duration {
         match self {
             Way::Loopback { .. } | Way::Testbed { .. } => Duration::from_secs(12),

@@ -1,4 +1,4 @@
-//! What is installed with weft-lab: manual pages, completions; and what it refuses.
+//! Files installed with weft-lab: manual pages and completions; and the arguments that it refuses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn is_here(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// What it prints.
+/// Output of a command that succeeds.
 fn printed(words: &[&str]) -> String {
     let Output {
         status,

@@ -13,7 +13,7 @@ fn mtor(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What a run prints whose folder has these files.
+/// Output of a run whose folder has these files.
 fn printed(args: &[&str], files: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("mtor");

@@ -15,7 +15,7 @@ use weft_testnet::stop::Stop;
 
 /// Users, each on a client of its own.
 const USERS: usize = 6;
-/// How long their streams are counted.
+/// Time during which their streams are counted.
 const COUNTED: Duration = Duration::from_secs(8);
 /// In which the relays see at least six seconds with loss, after which `auto` acts.
 const WATCHED: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ fn topology() -> Topology {
     Topology::parse("loss.toml", &text).unwrap()
 }
 
-/// What the users download in this time, bytes.
+/// Bytes that the users download in this time.
 fn downloaded(network: &Overlay, duration: Duration, seed: u64) -> u64 {
     let users = network.client_hosts().map(|host| User {
         host: host.to_owned(),

@@ -213,7 +213,7 @@ fn topologies_are_listed_and_printed() {
 /// Three countries: 50 ms from DE to US, 20 from DE to GB, 30 from US to GB, 10 within each.
 const GRAPH: &str = include_str!("../../../../fuzz/corpus/countries/small");
 
-/// What `weft lab net topology` prints with these arguments.
+/// Output of `weft lab net topology` with these arguments.
 fn drawn(args: &[&str]) -> Result<String, String> {
     let output = weft().arg("topology").args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What is printed and written where it cannot be: closed pipes, full disks; and what is read that is no document.
+//! Output that cannot be written: closed pipes, full disks; and input that is no document.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_string_lossy().into_owned()
 }
 
-/// How it refused: exit status 1 and words.
+/// Its error message, with exit status 1.
 fn refused(command: &mut Command) -> String {
     let output = command.output().expect("it runs");
     let error = String::from_utf8(output.stderr).expect("text");

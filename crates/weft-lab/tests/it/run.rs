@@ -57,7 +57,7 @@ fn scenario(place: &Path, text: &str) -> PathBuf {
     path
 }
 
-/// What `weft lab run SCENARIO --out OUT --format json` and these words print.
+/// Output of `weft lab run SCENARIO --out OUT --format json` with these words.
 fn run(scenario: &Path, out: &Path, words: &[&str]) -> Value {
     let [scenario, out] = [scenario, out].map(|path| path.to_str().unwrap());
     let fixed = ["run", scenario, "--out", out, "--format", "json"];

@@ -238,8 +238,8 @@ fn without_shadow_simulations_are_written_and_it_is_said_what_to_do() {
     );
 }
 
-/// What Shadow would have left of a simulation: a stream of 200 kB in each second, and relays that write so many bytes in each
-/// interval.
+/// Writes the output that Shadow would leave of a simulation: a stream of 200 kB in each second,
+/// and relays that write so many bytes in each interval.
 fn fake(simulation: &Path, written: u64) {
     let hosts = simulation.join("shadow.data/hosts");
     let write = |name: &str, file: &str, text: String| {

@@ -13,7 +13,7 @@ fn selection(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What the quick form prints.
+/// Output of the quick form.
 fn quick(more: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("selection");
@@ -83,7 +83,7 @@ fn results_are_the_same_on_any_number_of_threads() {
     assert_eq!(run("2"), run("1"));
 }
 
-/// What `weft sim` prints.
+/// Output of `weft sim`.
 fn sim(args: &[&str]) -> Value {
     let run = Command::new(crate::weft())
         .arg("sim")

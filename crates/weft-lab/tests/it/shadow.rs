@@ -211,7 +211,7 @@ fn record(client: &str, model: &str, seconds: f64) -> String {
     format!("{record}\n")
 }
 
-/// What Shadow would have left of a simulation.
+/// Writes the output that Shadow would leave of a simulation.
 fn fake(folder: &Path, simulation: &str, seconds: f64) {
     for number in 1..=8 {
         let name = format!("client{number}");

@@ -14,14 +14,14 @@ fn sim(words: &[&str]) -> Output {
         .expect("weft runs")
 }
 
-/// What it printed as one JSON object.
+/// Its output, one JSON object.
 fn json(words: &[&str]) -> Value {
     let output = sim(words);
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
 
-/// How it refused.
+/// Its error message.
 fn refused(words: &[&str]) -> String {
     let output = sim(words);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

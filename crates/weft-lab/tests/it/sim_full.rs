@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// What `weft sim links` with these words printed, and whether it succeeded.
+/// Output of `weft sim links` with these words, and true if it succeeded.
 fn links(words: &[&str]) -> (bool, String) {
     let run = Command::new(crate::weft())
         .args(["sim", "links", "--circuits", "5000"])

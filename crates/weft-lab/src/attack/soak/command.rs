@@ -37,25 +37,25 @@ pub struct Args {
     /// The target's ConnectionThreads.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = CONNECTION_THREADS.parser())]
     threads: u32,
-    /// How long in all, in minutes; whole cycles.
+    /// Length of the soak, in minutes; whole cycles.
     #[arg(long, value_name = "MINUTES", default_value_t = 120.0, value_parser = MINUTES.parser())]
     minutes: f64,
-    /// How long a cycle lasts, in seconds.
+    /// Length of a cycle, in seconds.
     #[arg(long, value_name = "S", default_value = "600", value_parser = LASTS.parser())]
     cycle: Duration,
-    /// How long everybody is gone at the end of a cycle, in seconds.
+    /// Time at the end of a cycle during which everybody is gone, in seconds.
     #[arg(long, value_name = "S", default_value = "90", value_parser = PAUSE.parser())]
     ebb: Duration,
-    /// How often the target is looked at, in seconds.
+    /// Interval at which the target is sampled, in seconds.
     #[arg(long, value_name = "S", default_value = "5", value_parser = LASTS.parser())]
     every: Duration,
     /// Attackers at a time.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = ATTACKERS.parser())]
     attackers: u32,
-    /// What they send together at most, in Mbit/s.
+    /// Highest rate of all attackers together, in Mbit/s.
     #[arg(long, value_name = "MBIT/S", default_value_t = 8.0, value_parser = MBITS.parser())]
     mbits: f64,
-    /// What honest circuits carry together, in Mbit/s of payload.
+    /// Load of all honest circuits together, in Mbit/s of payload.
     #[arg(long, value_name = "MBIT/S", default_value_t = 4.0, value_parser = MBITS.parser())]
     honest: f64,
     /// All that is drawn is a function of this.

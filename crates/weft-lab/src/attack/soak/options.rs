@@ -1,4 +1,4 @@
-//! How a soak is made.
+//! Settings of a soak.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use anyhow::{Result, ensure};
 
 use crate::relay::program::Program;
 
-/// How a soak is made.
+/// Settings of a soak.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is soaked.
+    /// Program of the target.
     pub program: Program,
-    /// How long in all.
+    /// Length of the soak.
     pub length: Duration,
-    /// How long one cycle lasts.
+    /// Length of one cycle.
     pub cycle: Duration,
-    /// How much of it is ebb. At least as long as a relay may keep what has lost its user (dead
-    /// extensions: 60 s).
+    /// The part of a cycle that is ebb. At least as long as a relay may keep state that has lost
+    /// its user (dead extensions: 60 s).
     pub ebb: Duration,
-    /// How often the target is looked at.
+    /// Interval at which the target is sampled.
     pub every: Duration,
     /// Attackers at a time.
     pub attackers: usize,
-    /// What they send together at most, 10⁶ bits a second.
+    /// Highest rate of all attackers together, 10⁶ bits a second.
     pub mbits: f64,
-    /// What honest circuits carry together, 10⁶ bits of payload a second.
+    /// Load of all honest circuits together, 10⁶ bits of payload a second.
     pub honest_mbits: f64,
-    /// How long the target may take to start and to answer.
+    /// Longest time that the target may take to start and to answer.
     pub patience: Duration,
     /// Everything that is drawn is a function of this.
     pub seed: u64,

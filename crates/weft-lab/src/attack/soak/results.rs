@@ -1,4 +1,4 @@
-//! What a soak saw: the shape of `results.json`, the table, and the verdict.
+//! Results of a soak: the shape of `results.json`, the table, and the verdict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,17 +49,17 @@ pub struct Sample {
     pub threads: u64,
     /// User and system time so far, seconds.
     pub cpu_s: f64,
-    /// What its ledger counts, bytes.
+    /// Bytes that its ledger counts.
     pub ledger_bytes: u64,
     /// Open links.
     pub links: u64,
     /// Circuit halves.
     pub halves: u64,
-    /// What it has logged so far, bytes.
+    /// Size of its log so far, bytes.
     pub log_bytes: u64,
 }
 
-/// How the soak was made.
+/// Settings of the soak.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// Planned length, seconds.
@@ -70,9 +70,9 @@ pub struct Setting {
     pub ebb_s: f64,
     /// Attackers at a time.
     pub attackers: usize,
-    /// What they send together at most, 10⁶ bits a second.
+    /// Highest rate of all attackers together, 10⁶ bits a second.
     pub mbits: f64,
-    /// What honest circuits carry, 10⁶ bits of payload a second.
+    /// Load of all honest circuits together, 10⁶ bits of payload a second.
     pub honest_mbits: f64,
     /// The target's MaxMemInQueues, bytes.
     pub max_memory_bytes: u64,
@@ -95,14 +95,14 @@ impl Setting {
     }
 }
 
-/// What was done, and how honest users fared.
+/// Counters of attacks, and of honest users' requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Deeds {
     /// Attacks made.
     pub attacks: u64,
-    /// What they count: streams, circuits, connections.
+    /// Number of their acts: streams, circuits, connections.
     pub deeds: u64,
-    /// What the target refused or closed of theirs.
+    /// Links, circuits and connections of theirs that the target refused or closed.
     pub setbacks: u64,
     /// Honest visits with circuits that carry cells.
     pub visits: u64,
@@ -110,7 +110,7 @@ pub struct Deeds {
     pub broken: u64,
     /// Honest requests for something new.
     pub asked: u64,
-    /// Those that were granted within 2 s.
+    /// Requests granted within 2 s.
     pub granted: u64,
     /// Honest circuits of these that were closed.
     pub closed: u64,
@@ -118,7 +118,7 @@ pub struct Deeds {
     pub first_broken: Option<String>,
 }
 
-/// Whether the bars are met.
+/// Verdict on the bars.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Ebbs of the last hour.
@@ -133,7 +133,7 @@ pub struct Verdict {
     pub memory_growth_pm: Option<f64>,
     /// File descriptors more in the last of them than in the first.
     pub files_growth: i64,
-    /// What falls short; empty: nothing.
+    /// Bars that are missed.
     pub missed: Vec<String>,
 }
 
@@ -148,7 +148,7 @@ pub struct Soak {
     pub machine: Machine,
     /// Of what.
     pub versions: Versions,
-    /// How.
+    /// Its settings.
     pub setting: Setting,
     /// It ran for its whole length.
     pub finished: bool,
@@ -156,11 +156,11 @@ pub struct Soak {
     pub samples: Vec<Sample>,
     /// The last look of each ebb.
     pub ebbs: Vec<Sample>,
-    /// What was done.
+    /// Attacks made, and results of honest users.
     pub deeds: Deeds,
     /// Lines of the target's log above `notice`, and how often each came.
     pub complaints: BTreeMap<String, u64>,
-    /// Whether the bars are met.
+    /// Verdict on the bars.
     pub verdict: Verdict,
 }
 
@@ -266,7 +266,7 @@ impl Soak {
         };
     }
 
-    /// What was held before and in each ebb, the trend, and what was done, for the report.
+    /// Resources held before and in each ebb, the trend, and the counters, for the report.
     pub(super) fn report_tables(&self) -> Vec<Table> {
         let mut ebbs = Table::new(
             "What the target holds when everybody is gone",

@@ -25,18 +25,18 @@ use crate::experiment::{Progress, Session};
 use crate::relay::aim::Aim;
 use crate::relay::{self, Direction};
 
-/// How long one attack goes on, in seconds.
+/// Duration of one attack, in seconds.
 const ATTACK_S: std::ops::Range<u64> = 3..30;
-/// How long honest users keep their circuits, in seconds.
+/// Time that honest users keep their circuits, in seconds.
 const VISIT_S: std::ops::Range<u64> = 5..40;
 /// Circuits of an honest visit.
 const CIRCUITS: std::ops::Range<usize> = 1..12;
 /// Connections that an attacker holds at a time at most: several attack at once, on one machine.
 const CONNECTIONS: usize = 1000;
-/// How often the end of something is checked.
+/// Interval at which the end of something is checked.
 const BEAT: Duration = Duration::from_millis(50);
 
-/// What honest users want besides circuits that carry cells. Only authorities open a DirPort.
+/// Requests of honest users besides circuits that carry cells. Only authorities open a DirPort.
 const WANTS: [Want; 7] = [
     Want::Circuit,
     Want::Stream,
@@ -47,7 +47,7 @@ const WANTS: [Want; 7] = [
     Want::Metrics,
 ];
 
-/// What everybody shares.
+/// State shared by all threads.
 struct Shared<'a> {
     options: &'a Options,
     cast: &'a Cast,
@@ -208,7 +208,7 @@ fn watch(
     Ok(())
 }
 
-/// How far the soak is, and what the target holds.
+/// Progress of the soak, with the target's resources.
 fn progress(elapsed: Duration, length: Duration, sample: &Sample) -> Progress {
     Progress {
         done: elapsed.as_secs_f64() / length.as_secs_f64(),

@@ -1,9 +1,9 @@
-//! What is counted while a soak runs.
+//! Counters of a running soak.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
-/// What was done, and how honest users fared.
+/// Counters of attacks, and of honest users' requests.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) attacks: AtomicU64,

@@ -16,7 +16,7 @@ use weft_testnet::stop::Stop;
 
 use crate::program::terminal::{Terminal, conclude};
 
-/// How often the end and the emulator are checked.
+/// Interval at which the end and the emulator are checked.
 const LOOK: Duration = Duration::from_millis(100);
 /// Seconds that a testbed stays up by itself: a year at most.
 const STAYS: Bounds<u64> = Bounds::new(1, 31_536_000);
@@ -51,7 +51,7 @@ struct UpArgs {
     /// The testbed's name, if it is not the topology's; two that are up have different ones.
     #[arg(long)]
     name: Option<String>,
-    /// What losses and jitter follow from.
+    /// Seed of losses and jitter.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
     /// End by itself after so many seconds.

@@ -15,7 +15,7 @@ use weft_testnet::programs::weft_program;
 use weft_testnet::stop::Stop;
 use weft_testnet::up::{Kind, LOOPBACK, More, NODES, Plan, Up};
 
-/// How often the end and the nodes are checked.
+/// Interval at which the end and the nodes are checked.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Starts a private Tor network on this machine and keeps it up until Ctrl-C.
@@ -35,19 +35,19 @@ pub(super) struct UpArgs {
     /// Clients, each with a SOCKS port.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = NODES.parser())]
     clients: usize,
-    /// What runs relays, exits and clients; `mixed` takes turns.
+    /// Program of relays, exits and clients; `mixed` takes turns.
     #[arg(long, value_enum, default_value_t = Peer::Weft)]
     peer: Peer,
-    /// What runs the relays [default: as --peer].
+    /// Program of the relays [default: as --peer].
     #[arg(long, value_enum)]
     relay_peer: Option<Peer>,
-    /// What runs the exits [default: as --peer].
+    /// Program of the exits [default: as --peer].
     #[arg(long, value_enum)]
     exit_peer: Option<Peer>,
-    /// What runs the clients [default: as --peer].
+    /// Program of the clients [default: as --peer].
     #[arg(long, value_enum)]
     client_peer: Option<Peer>,
-    /// What runs the directory authority.
+    /// Program of the directory authority.
     #[arg(long, value_enum, default_value_t = Authority::Weft)]
     authority: Authority,
     /// The network's parameters are those of this consensus document, so that they need not be in torrcs.
@@ -97,12 +97,12 @@ enum Authority {
     Tor,
 }
 
-/// What is printed of a network that is up.
+/// Description of a running network, to print.
 struct Summary {
     folder: PathBuf,
     /// The process to end.
     pid: u32,
-    /// How long the start took.
+    /// Duration of the start.
     seconds: f64,
     clients: Vec<ClientSummary>,
     relays: Vec<RelaySummary>,

@@ -13,11 +13,12 @@ use super::given::Common;
 use super::output::Format;
 use crate::program::progress::progress_bar;
 
-/// How far the busiest connection thread of a relay is above the mean, with links that are only placed and with links
-/// that move.
+/// Computes by how much the busiest connection thread of a relay exceeds the mean, with links that
+/// are only placed and with links that move.
 ///
-/// Circuits with heavy-tailed rates come and go on links to the relays of a synthetic network, by their weight. Threads are chosen by
-/// the code that a relay runs. The mean thread works half of its time.
+/// Circuits with heavy-tailed rates open and close on links to the relays of a synthetic network,
+/// by their weight. The code that a relay runs chooses the threads. The mean thread works half of
+/// its time.
 #[derive(Debug, Args)]
 pub(super) struct BalanceArgs {
     /// Numbers of connection threads.

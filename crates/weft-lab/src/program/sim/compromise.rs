@@ -24,7 +24,7 @@ use crate::program::progress::progress_bar;
 const PERCENT: &str =
     "0,2.5,5,7.5,10,12.5,15,17.5,20,22.5,25,27.5,30,32.5,35,37.5,40,42.5,45,47.5,50";
 
-/// How often an adversary with relays has both ends of what a client uses.
+/// Computes how often an adversary with relays has both ends of what a client uses.
 #[derive(Debug, Args)]
 pub(super) struct CompromiseArgs {
     #[command(subcommand)]
@@ -49,7 +49,7 @@ struct TunnelArgs {
     /// A consensus document.
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
-    /// Which guards the circuits of a tunnel have: different ones, or that of the first.
+    /// Guards of a tunnel's circuits: different ones, or that of the first.
     #[arg(
         long,
         value_enum,
@@ -81,12 +81,13 @@ enum EntryArg {
     Common,
 }
 
-/// What relays gain that lie under ABRA (Schrock 2017, section 5.2 and Figure 1; Geddes et al.
-/// 2016).
+/// Computes the gain of relays that lie under ABRA (Schrock 2017, section 5.2 and Figure 1; Geddes
+/// et al. 2016).
 ///
-/// Clients with pools of circuits download through a network in which links share capacity fairly, and
-/// choose by the weights that relays report. Then each choice is made again with relays that are an
-/// adversary's: reporting their true weights, reporting 0, and reporting 0 but for one that reports a tiny weight.
+/// Clients with pools of circuits download through a network in which links share capacity fairly,
+/// and choose by the weights that relays report. Then each choice is repeated with an adversary's
+/// relays: reporting their true weights, reporting 0, and reporting 0 but for one that reports a
+/// tiny weight.
 ///
 /// Without --consensus the network is a synthetic one of 6500 relays; of either, a sample is taken. With --pools nothing is
 /// simulated: the choices are those that Weft's own clients made in virtual time.
@@ -115,8 +116,8 @@ struct AbraArgs {
     /// Guards of a client.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = abra::GUARDS.parser())]
     guards: u32,
-    /// What all relays together can move, as a part of what these clients would use of relays that delayed
-    /// no download. With less, lies gain more.
+    /// Capacity of all relays together, as a part of what these clients would use if no relay
+    /// delayed a download. With less, lies gain more.
     #[arg(long, value_name = "PART", default_value_t = 0.8, value_parser = abra::CAPACITY.parser())]
     capacity: f64,
     /// The most that a circuit moves, bytes per second.
@@ -128,7 +129,7 @@ struct AbraArgs {
     /// Relays that state weights, percent; the others state none, as C tor's.
     #[arg(long, value_name = "P", default_value_t = 100.0, value_parser = abra::PERCENT.parser())]
     stating: f64,
-    /// What a part of the network is a part of.
+    /// Measure of the adversary's part of the network: bandwidth, or number of relays.
     #[arg(long, value_enum, default_value_t = GrantArg::Bandwidth)]
     grant: GrantArg,
     /// Parts of the network that adversaries have, percent.

@@ -1,4 +1,4 @@
-//! What simulations are given, and where their results go.
+//! Inputs of simulations, and the destination of their results.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -66,7 +66,7 @@ pub(super) struct Common {
     /// Threads; they change no number [default: as many as there are cores].
     #[arg(long, value_name = "N", value_parser = parallel::THREADS.parser())]
     threads: Option<usize>,
-    /// What to print.
+    /// Output at the end.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub(super) format: Format,
     /// Make this folder, with results as JSON and CSV, and plots; nothing is overwritten.

@@ -16,11 +16,11 @@ use super::given::{Common, networks};
 use super::output::Format;
 use crate::program::progress::progress_bar;
 
-/// Which relays concurrent circuits leave idle, as in mTor (Yang and Li, 2015; section III-A and
-/// Figure 1).
+/// Counts the relays that concurrent circuits leave idle, as in mTor (Yang and Li, 2015; section
+/// III-A and Figure 1).
 ///
-/// Circuits have three different relays, drawn by weight. Beside the count stands a formula, which is
-/// exact for the mean. Relays below 100 KiB/s by their consensus weight are called slow.
+/// Circuits have three different relays, drawn by weight. A formula beside the count is exact for
+/// the mean. Relays below 100 KiB/s by their consensus weight are called slow.
 ///
 /// Without --consensus the network is a synthetic one of 6500 relays.
 #[derive(Debug, Args)]

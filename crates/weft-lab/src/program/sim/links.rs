@@ -25,7 +25,7 @@ use super::model::{Both, ModelArgs};
 use super::output::Format;
 use crate::program::progress::progress_bar;
 
-/// How many links between relays are shared by circuits.
+/// Counts the links between relays that circuits share.
 ///
 /// Circuits are drawn from the network of a consensus document; then the links between their relays are
 /// counted. A link with two circuits or more is shared: the circuits compete for one connection (SALSA,
@@ -44,10 +44,10 @@ pub(super) struct LinksArgs {
     /// Where circuits lead: to the Internet, within the network, or ten of these to one of those.
     #[arg(long, value_enum, default_value_t = KindArg::External)]
     kind: KindArg,
-    /// Whether a link from A to B is another than one from B to A.
+    /// Direction of links: if directed, a link from A to B is another than one from B to A.
     #[arg(long, value_enum, default_value_t = DirectionArg::Directed)]
     direction: DirectionArg,
-    /// What external circuits are for: their exits allow all of its ports. All but `all` need exit
+    /// Purpose of external circuits: their exits allow all of its ports. All but `all` need exit
     /// policies, which only plain consensuses have.
     #[arg(long, value_enum, default_value_t = ExitsArg::All)]
     exits: ExitsArg,
@@ -272,7 +272,7 @@ fn missing(network: &Network, matched: usize) -> String {
     )
 }
 
-/// What was asked for, for the report.
+/// The arguments, for the report.
 fn setting(args: &LinksArgs, model: &str) -> Setting {
     Setting {
         model: model.to_owned(),

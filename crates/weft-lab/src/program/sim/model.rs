@@ -16,13 +16,14 @@ use weft_sim::microdesc::Microdescs;
 use weft_sim::network::Network;
 use weft_sim::read;
 
-/// Which model of paths, and what only the full one needs.
+/// Model of paths, and the settings of the full model.
 #[derive(Debug, Args)]
 pub(super) struct ModelArgs {
     /// SALSA's simple model, or all of Tor's path selection: families, subnets, flags, guards, ports.
     #[arg(long, value_enum, default_value_t = ModelArg::Simple)]
     model: ModelArg,
-    /// How clients of the full model choose guards. --guards-per-client sets how many they use.
+    /// Rule by which clients of the full model choose guards. --guards-per-client sets how many
+    /// they use.
     #[arg(long, value_enum, default_value_t = GuardsArg::Tor)]
     guards: GuardsArg,
     /// Microdescriptors: families for the full model, exit policies for both. Files, plain or packed,
@@ -47,7 +48,7 @@ enum GuardsArg {
     Fresh,
 }
 
-/// What builds paths of the full model.
+/// Builder of the full model's paths.
 pub(super) struct FullModel {
     guards: GuardRule,
     microdescs: Option<Arc<Microdescs>>,

@@ -1,10 +1,10 @@
-//! How results are printed.
+//! Printing of results.
 
 use std::fs;
 
 use clap::ValueEnum;
 
-/// What results are printed as.
+/// Format of printed results.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Format {
     /// A table.

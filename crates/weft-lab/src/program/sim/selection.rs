@@ -14,12 +14,12 @@ use weft_sim::selection::{
 use super::given::{Common, file};
 use super::output::Format;
 
-/// What it is worth to choose circuits by build time (CBT), by round trip (Circuit-RTT) and by both (Annessi and
-/// Schmiedecker 2016; Schrock 2017, Tables 1 and 2).
+/// Computes the gain from choosing circuits by build time (CBT), by round trip (Circuit-RTT) and by
+/// both (Annessi and Schmiedecker 2016; Schrock 2017, Tables 1 and 2).
 ///
-/// Circuits are read from a CSV file whose first line is build_ms,rtt_ms,latency_ms,bandwidth_mbit, such as circuits.csv of
-/// `weft lab selection --measure`, or are those of a synthetic network (docs/simulation.md). With a column `client` limits are each
-/// client's own.
+/// Circuits are read from a CSV file whose first line is build_ms,rtt_ms,latency_ms,bandwidth_mbit,
+/// such as circuits.csv of `weft lab selection --measure`, or are those of a synthetic network
+/// (docs/simulation.md). With a column `client` each client has its own limits.
 #[derive(Debug, Args)]
 pub(super) struct SelectionArgs {
     /// Circuits that were measured.
@@ -35,7 +35,8 @@ pub(super) struct SelectionArgs {
     /// The share of circuits that is to be used.
     #[arg(long, value_name = "SHARE", default_value_t = 0.8, value_parser = selection::QUANTILE.parser())]
     quantile: f64,
-    /// How the limit is found: learnt circuit by circuit, as clients do, or by rank among all circuits.
+    /// Method of finding the limit: learnt circuit by circuit, as clients do, or by rank among all
+    /// circuits.
     #[arg(long, value_enum, default_value_t = HowLimited::Learnt)]
     limit: HowLimited,
     /// Samples of the bootstrap from which intervals are.

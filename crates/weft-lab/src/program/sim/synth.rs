@@ -16,7 +16,7 @@ use weft_stats::bounds::SEED;
 /// exists. Its signature is none.
 #[derive(Debug, Args)]
 pub(super) struct SynthArgs {
-    /// How many relays it has.
+    /// Number of relays.
     #[arg(long, value_name = "N", default_value_t = 6500, value_parser = synth::RELAYS.parser())]
     relays: u32,
     /// Everything random is a function of it.

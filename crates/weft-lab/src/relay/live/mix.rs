@@ -11,13 +11,13 @@ use rand_chacha::ChaCha12Rng;
 
 use super::{BURST, BUSY, CELLS, FORWARD, LONGEST_TRAIN, LOUD, Shape, TRAIN, life_s};
 
-/// How many values stand for a distribution.
+/// Number of values that represent a distribution.
 const TABLE: u32 = 4096;
 /// The greatest part of circuits that end because their link closes; more would leave none to end by themselves.
 const MOST_BY_LINKS: f64 = 0.9;
 const SECOND: f64 = 1e9;
 
-/// Which side of the relay a link is on.
+/// Side of the relay that a link is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::relay) enum At {
     /// Towards the clients.
@@ -26,7 +26,7 @@ pub(in crate::relay) enum At {
     Hop,
 }
 
-/// What is to be done.
+/// The next action of the mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::relay) enum Decision {
     /// So many cells of a circuit are due, since `due`.
@@ -78,13 +78,13 @@ pub(in crate::relay) struct Mix {
     rng: ChaCha12Rng,
     /// Lengths of trains, each as likely, in ascending order.
     trains: Vec<u32>,
-    /// What circuits of the loudest tenth carry, in multiples of their mean, each as likely.
+    /// Cells of circuits of the loudest tenth, in multiples of their mean, each as likely.
     loud: Vec<f64>,
     shape: Shape,
     sides: [Side; 2],
     circuits: Vec<Circuit>,
     events: BinaryHeap<Reverse<Event>>,
-    /// How long a circuit lives that no link takes with it, in nanoseconds.
+    /// Mean lifetime of a circuit that no closing link ends, in nanoseconds.
     life: f64,
     /// Cells per nanosecond of a circuit that carries one cell in its life.
     pace: f64,
@@ -209,7 +209,7 @@ impl Mix {
         }
     }
 
-    /// What is to be done by `now`, one thing at a time.
+    /// The actions due by `now`, one at a time.
     pub(in crate::relay) fn next(&mut self, now: u64) -> Option<Decision> {
         for (side, at) in self.sides.iter_mut().zip([At::Origin, At::Hop]) {
             if let Some(gap) = side.gap.filter(|_| side.next <= now && side.links > 0) {
@@ -359,7 +359,7 @@ mod tests {
     use super::super::{Preset, cells_of_a_circuit};
     use super::*;
 
-    /// What a mix did in some virtual seconds, in steps of a millisecond.
+    /// Actions of a mix in some virtual seconds, in steps of a millisecond.
     #[derive(Default)]
     struct Seen {
         cells: u64,

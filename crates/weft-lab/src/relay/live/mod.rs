@@ -37,7 +37,7 @@ pub enum Preset {
 
 /// Mean cells of a circuit, both ways, from the loudest tenth of circuits to the quietest.
 pub(super) const CELLS: [f64; 10] = [4563.0, 153.0, 42.0, 15.0, 7.0, 7.0, 6.0, 5.0, 4.0, 2.0];
-/// How long a circuit lives, in seconds.
+/// Mean lifetime of a circuit, in seconds.
 pub(super) const LIFE_S: f64 = 553.0;
 /// Circuits that are made for each link that a client opens.
 const CIRCUITS_PER_CLIENT_LINK: f64 = 6.7;
@@ -47,7 +47,7 @@ const CIRCUITS_PER_RELAY_LINK: f64 = 1260.0;
 const GUARDS: [f64; 10] = [
     0.3666, 0.1978, 0.1377, 0.1002, 0.0695, 0.0499, 0.0337, 0.0230, 0.0153, 0.0063,
 ];
-/// The same of exits.
+/// Weights of exits, from the tenth with the most to that with the least.
 const EXITS: [f64; 10] = [
     0.3051, 0.1849, 0.1410, 0.1080, 0.0852, 0.0663, 0.0507, 0.0358, 0.0191, 0.0039,
 ];
@@ -67,10 +67,10 @@ pub(super) const LOUD: (f64, f64) = (1.5, 20.0);
 /// The part of trains that goes forward.
 pub(super) const FORWARD: f64 = 0.05;
 
-/// What C tor and Weft are given alike, as a relay takes it from the consensus.
+/// Lines of the torrc of C tor and Weft alike: a consensus parameter of the public network.
 pub(super) const TORRC: &str = "KISTSchedRunInterval 3 msec\n";
 
-/// What differs between presets.
+/// Properties that differ between presets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Links and circuits, if no others are asked for.
@@ -78,7 +78,7 @@ pub(super) struct Shape {
     pub(super) circuits: usize,
     /// The part of the links that we open: those towards the clients.
     pub(super) before: f64,
-    /// How circuits choose among the links on each side.
+    /// Weights by which circuits choose among the links on each side.
     pub(super) origins: [f64; 10],
     pub(super) hops: [f64; 10],
     /// Circuits that are made for each link that is closed and opened anew on each side.
@@ -144,7 +144,8 @@ pub(super) fn cells_of_a_circuit() -> f64 {
     CELLS.iter().sum::<f64>() / CELLS.len() as f64
 }
 
-/// How long a circuit lives, in seconds, where so many carry so many cells a second.
+/// Mean lifetime of a circuit, in seconds, if `circuits` circuits carry `cells_per_s` cells a
+/// second together.
 pub(super) fn life_s(circuits: usize, cells_per_s: f64) -> f64 {
     circuits as f64 * cells_of_a_circuit() / cells_per_s
 }

@@ -282,7 +282,7 @@ fn onionskin(number: usize) -> [u8; NTOR_HANDSHAKE_LEN] {
     bytes
 }
 
-/// Which circuit such an onionskin is of.
+/// Number of the circuit of such an onionskin.
 fn circuit_of(onionskin: &[u8]) -> Option<usize> {
     let (mark, rest) = onionskin.split_first_chunk::<8>()?;
     let (number, _) = rest.split_first_chunk::<8>()?;

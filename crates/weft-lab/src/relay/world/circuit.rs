@@ -8,7 +8,7 @@ use crate::relay::latency::Times;
 /// The bit of circuit ids that a link's initiator chooses (tor-spec 5.1.1).
 pub(super) const INITIATOR: u32 = 1 << 31;
 
-/// How far the building of a circuit has come.
+/// Progress of building a circuit.
 pub(super) enum Build {
     /// CREATE2 has been sent.
     Creating(ntor::ClientState),
@@ -55,7 +55,7 @@ pub(super) struct Circuit {
     /// Its ids there.
     pub(super) origin_id: u32,
     pub(super) next_id: u32,
-    /// Which of our relays it is extended to.
+    /// Index of our relay that it is extended to.
     pub(super) hop: usize,
     /// `None` once it can carry cells.
     pub(super) build: Option<Box<Build>>,
@@ -64,7 +64,7 @@ pub(super) struct Circuit {
     pub(super) down: Flow,
 }
 
-/// How far the end of a circuit has come.
+/// Progress of a circuit's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CircuitEnd {
     /// It has not.

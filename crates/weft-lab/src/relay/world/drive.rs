@@ -285,7 +285,7 @@ impl World {
 }
 
 impl Flow {
-    /// Whether a further cell may go: the window is not full, and one is due.
+    /// True if another cell may be sent: the window is not full, and one is due.
     #[inline]
     fn may_send(&self, window: u64, paced: bool) -> bool {
         self.sent - self.arrived < window && (!paced || self.sent < self.due)

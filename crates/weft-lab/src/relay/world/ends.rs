@@ -7,7 +7,7 @@ use weft_core::handshake::LinkHandshake;
 
 use crate::relay::link::{IdHasher, Link};
 
-/// Which end of the target a link is at.
+/// Side of the target that a link is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     /// We opened it: circuits come from here.
@@ -16,7 +16,7 @@ pub(super) enum Side {
     NextHop(usize),
 }
 
-/// How far a link has come.
+/// Phase of a link.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// TCP is being connected.
@@ -58,7 +58,8 @@ pub(super) struct End {
 }
 
 impl End {
-    /// Whether a socket that takes bytes is of use. Epoll reports with every arrival that it takes some.
+    /// True if it has something to write once the socket is writable. Epoll reports with every
+    /// arrival that the socket is.
     pub(super) fn has_to_write(&mut self) -> bool {
         matches!(self.phase, Phase::Connecting)
             || !self.out.is_empty()

@@ -186,7 +186,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether TCP is connected; then the handshakes begin.
+    /// Returns true once TCP is connected; then the handshakes begin.
     fn connected(&mut self, key: usize) -> Result<bool> {
         let peer = self.plan.peer;
         let address = peer.address();

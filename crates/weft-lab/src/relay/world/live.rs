@@ -13,7 +13,8 @@ use super::ends::{End, Phase, Side};
 use super::state::World;
 use crate::relay::live::mix::{At, Decision};
 
-/// How often links are drawn for a circuit before it waits for those that are being closed or opened.
+/// Number of times that links are drawn for a circuit before it waits for links that are closing or
+/// opening.
 const DRAWS: usize = 16;
 
 impl World {
@@ -92,7 +93,7 @@ impl World {
         self.send(key, &Cell::new(id, ChanCmd::DESTROY))
     }
 
-    /// Whether a circuit has this id now, and not another one.
+    /// True if a circuit has this id now, and not another one.
     pub(super) fn has_id(&self, number: usize, id: u32) -> bool {
         let circuit = self.circuits.get(number);
         circuit.is_some_and(|circuit| circuit.origin_id == id)
@@ -232,7 +233,8 @@ impl World {
         Ok(())
     }
 
-    /// Whether the target may end this link: we have ended it ourselves, or no circuit of the mix is on it.
+    /// True if the target may close this link: we have closed it ourselves, or it carries no
+    /// circuit of the mix.
     pub(super) fn may_end(&self, key: usize) -> bool {
         let Some(end) = self.ends.get(key).filter(|_| self.live.is_some()) else {
             return false;

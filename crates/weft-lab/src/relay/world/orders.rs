@@ -1,4 +1,4 @@
-//! What the conductor orders, and what worlds report to it: all that they share.
+//! State shared by the conductor and the worlds: its orders, and their reports.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::relay::latency::Latencies;
 
-/// What the conductor wants of the worlds. Stages come in this order; some may be left out.
+/// The conductor's order to the worlds. Stages follow in this order; some may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(in crate::relay) enum Stage {
@@ -90,7 +90,7 @@ impl SharedStage {
     }
 }
 
-/// What a world has done so far, published once in a turn of its loop.
+/// Counters of a world, published once in a turn of its loop.
 #[derive(Debug, Default)]
 pub(in crate::relay) struct Counters {
     /// Cells that arrived at next hops.
@@ -101,11 +101,11 @@ pub(in crate::relay) struct Counters {
     pub(in crate::relay) sent: AtomicU64,
     /// Circuits made and links opened: what setting up and the other modes count.
     pub(in crate::relay) events: AtomicU64,
-    /// What the live mix did while cells were driven.
+    /// Counters of the live mix while cells were driven.
     pub(in crate::relay) churn: Churn<AtomicU64>,
 }
 
-/// What comes and goes in the live mix.
+/// Openings and closings in the live mix.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::relay) struct Churn<T> {
     /// Circuits made, and circuits that were destroyed because their time was over.
@@ -136,12 +136,12 @@ impl Churn<AtomicU64> {
     }
 }
 
-/// What a world timed in a round.
+/// Times that a world measured in a round.
 #[derive(Clone, Debug)]
 pub(in crate::relay) struct Timed {
-    /// How long cells were on their way.
+    /// Latency of cells.
     pub(in crate::relay) cells: Latencies,
-    /// How late the generator noticed that cells were due: the generator's own part of that.
+    /// Delay with which the generator noticed that cells were due: its own part of the latency.
     pub(in crate::relay) late: Latencies,
 }
 
@@ -159,7 +159,7 @@ impl Timed {
     }
 }
 
-/// What a world reports to the conductor.
+/// Report of a world to the conductor.
 #[derive(Debug)]
 pub(in crate::relay) enum News {
     /// Its keys are made and its next hops listen.

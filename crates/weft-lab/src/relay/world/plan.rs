@@ -1,4 +1,4 @@
-//! What one world has to do.
+//! Task of one world.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::relay::aim::Peer;
 use crate::relay::live::Preset;
 use crate::relay::mode::{Direction, Mode};
 
-/// What one world has to do.
+/// Task of one world.
 #[derive(Debug)]
 pub(in crate::relay) struct Plan {
     pub(in crate::relay) peer: Peer,
@@ -31,7 +31,7 @@ pub(in crate::relay) struct Plan {
 }
 
 impl Plan {
-    /// How many circuits `Stage::BuildHalf` builds.
+    /// Number of circuits that `Stage::BuildHalf` builds.
     pub(in crate::relay) fn half(&self) -> usize {
         let links = self.origin_links.max(self.next_hops);
         links.max(self.circuits / 2).min(self.circuits)

@@ -6,7 +6,7 @@ use rsa::BigUint;
 use rsa::traits::{PrivateKeyParts as _, PublicKeyParts as _};
 use tor_llcrypto::pk::rsa::KeyPair;
 
-/// What a relay's RSA identity has (tor-spec 1.2).
+/// Bits of a relay's RSA identity key (tor-spec 1.2).
 const BITS: usize = 1024;
 /// And its public exponent.
 const EXPONENT: u32 = 65_537;

@@ -1,4 +1,4 @@
-//! What one world holds.
+//! State of one world.
 
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(in crate::relay) struct World {
     pub(super) ends: Slab<End>,
     /// Keys of the links that we opened.
     pub(super) origins: Vec<usize>,
-    /// How many of them are open.
+    /// Number of them that are open.
     pub(super) origins_open: usize,
     pub(super) circuits: Vec<Circuit>,
     /// Circuits whose building has begun, and that can carry cells.

@@ -14,7 +14,7 @@ use super::tokens::{FIRST_LINK, FIRST_LISTENER, TIMER};
 use crate::relay::latency::{Schedule, TICK};
 use crate::relay::mode::Mode;
 
-/// How long a generator whose cells are due at times sleeps when there is nothing to do.
+/// Sleep of a generator that sends cells on a schedule, when there is nothing to do.
 const REST: Duration = Duration::from_micros(100);
 
 impl World {

@@ -11,7 +11,7 @@ use weft_testnet::control::Control;
 use weft_testnet::nodes::Client;
 use weft_virtual::results::CircuitResults;
 
-/// How often a thread looks whether it is to end.
+/// Interval at which a thread checks whether it should end.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Notes what happens to the circuits of one client, until it is finished or dropped.
@@ -22,7 +22,7 @@ pub(in super::super) struct Watch {
     thread: Option<JoinHandle<Seen>>,
 }
 
-/// What a thread saw.
+/// Events that a thread has seen.
 #[derive(Debug, Default)]
 struct Seen {
     circuits: Vec<Circuit>,

@@ -20,7 +20,7 @@ use super::super::source::Source;
 /// The host of the authority, which the scenario does not have.
 pub(in super::super) const AUTHORITY_HOST: &str = "authority";
 
-/// What a testbed has room for.
+/// Capacity of a testbed.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Room {
     /// Its name.

@@ -44,9 +44,9 @@ use relays::Sampler;
 
 /// Seconds from one consensus to the next: no vote falls into a short run.
 const INTERVAL: u32 = 300;
-/// How long a step of the network's start may take.
+/// Longest duration of one step of the network's start.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How often progress is shown, and nodes are checked.
+/// Interval at which progress is shown, and nodes are checked.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Refuses what this testbed cannot hold.

@@ -1,7 +1,7 @@
-//! What relays do over time, by their MetricsPorts.
+//! Samples relays over time, by their MetricsPorts.
 //!
-//! A node gives its MetricsPort new numbers once a second, so what is counted for an interval is of one that begins and
-//! ends up to a second before.
+//! A node gives its MetricsPort new numbers once a second, so the numbers of an interval belong to
+//! one that begins and ends up to a second earlier.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,8 +18,8 @@ use weft_virtual::results::RelayResults;
 /// The MetricsPort of a relay, on its host.
 const METRICS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9_035);
 
-/// How long until a MetricsPort surely has all that its node has done by now: threads report four times a second, and the
-/// port gets new numbers once a second.
+/// Time after which a MetricsPort has the numbers of all that its node has done by now: threads
+/// report four times a second, and the port gets new numbers once a second.
 const SETTLED: Duration = Duration::from_millis(1_500);
 
 /// Lines of a relay that is sampled.
@@ -30,7 +30,7 @@ pub(super) fn metrics_lines() -> Vec<String> {
     ]
 }
 
-/// What a relay has done since it started.
+/// Counters of a relay since its start.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     written: f64,
@@ -155,7 +155,7 @@ impl Sampler {
         })
     }
 
-    /// How long until the next interval is over.
+    /// Time until the next interval is over.
     pub(in super::super) fn until_next(&self, elapsed: Duration) -> Duration {
         let next = self.interval.saturating_mul(self.samples + 1);
         next.saturating_sub(elapsed)
@@ -174,7 +174,7 @@ impl Sampler {
         Ok(())
     }
 
-    /// What all of them did, and the bytes of cells that they wrote to links.
+    /// Results of all relays, and the bytes of cells that they wrote to links.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the arms and relays of a scenario are in torrc.
+//! Lines of torrc for the arms and relays of a scenario.
 
 use weft_core::controller::Sharing;
 use weft_path::{Acceptance, CircuitSelection};
@@ -129,7 +129,7 @@ pub(super) fn of_client(arm: &Arm) -> Vec<String> {
     lines
 }
 
-/// What an arm has that real processes cannot have; `None`: nothing.
+/// An option of this arm that real processes cannot have; `None` if there is none.
 pub(super) fn only_virtual(arm: &Arm) -> Option<&'static str> {
     match &arm.options {
         options if options.lies => Some("lies"),

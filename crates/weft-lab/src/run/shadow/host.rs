@@ -1,6 +1,6 @@
-//! What measures on a host of a simulation: `weft lab simulated-host FILE`, a process beside each node. A relay is sampled by its
-//! MetricsPort; for a client its user is driven, and the events of its circuits are noted. The results are files in the
-//! folder of the host, which is the current one.
+//! Measures on a host of a simulation: `weft lab simulated-host FILE`, a process beside each node.
+//! It samples a relay by its MetricsPort; for a client it drives the user, and notes the events of
+//! its circuits. It writes the results as files in the host's folder, which is its current one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ use crate::experiment::json;
 /// Measures on a host of a simulated network what a file asks for.
 #[derive(Debug, clap::Args)]
 pub struct HostArgs {
-    /// What `weft lab` wrote for this host.
+    /// The file that `weft lab` wrote for this host.
     file: PathBuf,
 }
 

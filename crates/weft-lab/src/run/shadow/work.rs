@@ -1,4 +1,4 @@
-//! What is to be measured on a host of a simulation, and the files that have what was.
+//! Measurements to make on a host of a simulation, and the files of their results.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ pub(super) const RELAY: &str = "relay.json";
 /// A client's circuits.
 pub(super) const CIRCUITS: &str = "circuits.json";
 
-/// What is measured on a host, beside one of its nodes.
+/// Measurements to make on a host, beside one of its nodes.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Work {
     /// The host's name.
@@ -26,7 +26,7 @@ pub(super) struct Work {
     pub(super) nickname: String,
     /// When the run begins, since the Unix epoch.
     pub(super) begin: Duration,
-    /// How long it is.
+    /// Its length.
     pub(super) duration: Duration,
     pub(super) task: Task,
 }
@@ -55,7 +55,7 @@ pub(super) struct Client {
     pub(super) names: BTreeMap<String, String>,
 }
 
-/// What a relay did.
+/// Results of a relay.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RelayFile {
     pub(super) results: RelayResults,

@@ -30,10 +30,10 @@ use crate::experiment::json;
 pub(super) const SETTLE: Duration = LEAST_SETTLE.saturating_add(CALM_BEFORE);
 /// Until so long before the run no packets are lost, and rates have no limit.
 pub(super) const CALM_BEFORE: Duration = Duration::from_secs(30);
-/// What the authority lists of relays' bandwidths, in the folder of its host.
+/// File of the relays' bandwidths that the authority lists, in the folder of its host.
 const BANDWIDTHS: &str = "bandwidths";
 
-/// What the simulations of a run have in common.
+/// Settings that the simulations of a run share.
 #[derive(Debug)]
 pub(super) struct Settings<'a> {
     pub(super) source: &'a Source,
@@ -195,7 +195,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// What measures relays.
+    /// Adds the processes that measure relays.
     fn relays(&mut self) -> Result<()> {
         for number in 0..self.setup.relays.len() {
             let nickname = netns::relay_name(number);

@@ -1,4 +1,4 @@
-//! How `weft lab relay` is run, and a relay that runs by itself.
+//! Runs `weft lab relay`, and a relay that runs by itself.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -22,7 +22,7 @@ pub(crate) fn weft() -> Command {
     command
 }
 
-/// How lines about progress begin.
+/// Prefixes of lines about progress.
 pub(crate) const PROGRESS: [&str; 7] = [
     "making keys",
     "opening links",
@@ -33,7 +33,7 @@ pub(crate) const PROGRESS: [&str; 7] = [
     "settling",
 ];
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) status: Option<i32>,
@@ -42,7 +42,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// What it says besides how far it is. A busy machine takes the seconds after which there are lines about that.
+    /// Its messages other than progress. On a busy machine it takes long enough to print lines of
+    /// progress.
     pub(crate) fn complaints(&self) -> String {
         let is_progress = |line: &&str| PROGRESS.iter().any(|step| line.starts_with(step));
         let lines = self.err.lines().filter(|line| !is_progress(line));

@@ -26,14 +26,14 @@ const CLIENT: [u64; 2] = [10_000_000, 50_000_000];
 
 /// Hosts of a kind: more than one machine runs.
 const HOSTS: Bounds<u16> = Bounds::new(1, 1_000);
-/// The same, or none.
+/// Clients, or none.
 const CLIENTS: Bounds<u16> = Bounds::new(0, HOSTS.most());
 
 /// Prints a topology as TOML, or the names of those that are built in.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct TopologyArgs {
-    /// Which one of those that are built in.
+    /// Name of a built-in topology.
     name: Option<String>,
     #[command(subcommand)]
     drawn: Option<Drawn>,
@@ -61,7 +61,7 @@ struct CountriesArgs {
     /// The countries, such as us,de,de: a host for each, or those that --hosts draws from.
     #[arg(long, value_name = "CODES", value_delimiter = ',', num_args = 1)]
     countries: Vec<String>,
-    /// What is drawn follows from it.
+    /// Seed of the drawing.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
 }
@@ -77,13 +77,13 @@ struct RandomArgs {
     /// A consensus document, plain, .xz, .gz or .zst [default: a synthetic one of 6500 relays].
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
-    /// How many relays.
+    /// Number of relays.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = HOSTS.parser())]
     relays: u16,
-    /// How many of them have the flag Exit [default: their share].
+    /// Number of relays with the flag Exit [default: their share].
     #[arg(long, value_name = "N", value_parser = HOSTS.parser())]
     exits: Option<u16>,
-    /// How many clients.
+    /// Number of clients.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = CLIENTS.parser())]
     clients: u16,
     /// A graph of countries, as `weft lab net topology countries` reads it.
@@ -102,7 +102,7 @@ struct RandomArgs {
     /// A table of countries, such as /usr/share/tor/geoip: relays are at those of their addresses.
     #[arg(long, value_name = "FILE", requires = "graph")]
     geoip: Option<PathBuf>,
-    /// What is drawn follows from it.
+    /// Seed of the drawing.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = SEED.parser())]
     seed: u64,
 }
@@ -213,7 +213,7 @@ fn hosts(sample: &Network, clients: u16) -> Result<(Vec<Access>, Vec<&Relay>)> {
     Ok((hosts, relays))
 }
 
-/// What a relay is mostly used for: exits are scarce, then guards.
+/// Main role of a relay: exits are scarce, then guards.
 fn role_of(relay: &Relay) -> &'static str {
     match relay.flags {
         flags if flags.has(Flags::EXIT) && !flags.has(Flags::BAD_EXIT) => "exit",
