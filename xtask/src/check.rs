@@ -92,8 +92,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<()> {
     summary.judge()
 }
 
-/// nextest's expression of the tests of these packages and of those that depend on them, without those of
-/// steps of their own. `None`: all packages.
+/// nextest's expression of the tests of these packages and of those that depend on them, without
+/// those of separate steps. `None`: all packages.
 fn filter(touched: Option<&BTreeSet<String>>) -> String {
     let unit = Step::Unit.tests().unwrap_or_default();
     let Some(touched) = touched else {

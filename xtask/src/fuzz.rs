@@ -1,9 +1,9 @@
 //! `cargo xtask fuzz`: builds the fuzz targets with coverage on stable Rust, and runs
 //! each for some seconds.
 //!
-//! The crates of this workspace are compiled by `fuzz/rustc-cov`, which is clippy's
-//! compiler with libFuzzer's instrumentation; dependencies are those of the dev build. How to add a
-//! target, and what to do with a find, is in `fuzz/README.md`.
+//! The crates of this workspace are compiled by `fuzz/rustc-cov`, which is clippy's compiler with
+//! libFuzzer's instrumentation; dependencies are those of the dev build. `fuzz/README.md` explains
+//! how to add a target, and what to do with a finding.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -64,9 +64,8 @@ pub(crate) struct Effort {
     pub(crate) inputs: Option<u64>,
 }
 
-/// Builds the targets and runs each over its corpus, then over what libFuzzer makes
-/// of it, with this effort; all targets, or the one named.
-/// What it makes begins with `seed`; without one, with chance.
+/// Builds the targets and runs each over its corpus, then over what libFuzzer makes of it, with
+/// this effort; all targets, or the one named. `seed` is the random seed; without one, runs differ.
 ///
 /// As many run at once as there are processors. Inputs that reach new code go to
 /// `fuzz/found/TARGET`, never into the committed corpus; inputs that fail go to

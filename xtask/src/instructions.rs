@@ -63,8 +63,9 @@ const CASES: [(&str, [u32; 2]); 20] = [
 ];
 /// The program whose instructions are counted, in `bench/instructions`.
 const PROGRAM: &str = "weft-instructions";
-/// The crates that a cell passes through are compiled as for a release, without optimization across crates. All others
-/// are those of the tests: compiling a few hundred crates anew took ten times as long as counting.
+/// The crates that a cell passes through are compiled as for a release, without optimization across
+/// crates. All others are those of the tests: compiling a few hundred crates again took ten times
+/// as long as counting.
 const PATH: [&str; 8] = [
     "weft-cell",
     "weft-core",
@@ -292,7 +293,7 @@ fn measure() -> Result<Vec<(&'static str, Cost)>> {
     Ok(costs.collect())
 }
 
-/// Runs the program; the result is what a cell of the counted turns costs.
+/// Runs the program; returns the cost of a cell of the counted turns.
 fn count(folder: &Path, case: &str, [first, turns]: [u32; 2]) -> Result<Cost> {
     let profile = folder.join(format!("callgrind.{}", case.replace(' ', "-")));
     let mut command = Command::new("valgrind");

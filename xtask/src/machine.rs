@@ -335,7 +335,7 @@ fn install(packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Debian's package starts a Tor of its own, which is not needed here.
+/// Debian's package starts a Tor service, which is not needed here.
 fn stop_system_tor(packages: &[&str]) {
     if packages.contains(&"tor") && Path::new("/run/systemd/system").exists() {
         println!(

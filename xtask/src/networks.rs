@@ -131,7 +131,7 @@ fn module(program: &Path, names: &[String], run: &Run) -> Result<Vec<Ended>> {
         for name in tried {
             let failure = match results.get(name.as_str()) {
                 Some(Verdict::Passed) => None,
-                // Another test starts it, in a process of its own.
+                // Another test starts it, in a separate process.
                 Some(Verdict::Ignored) => continue,
                 Some(Verdict::Failed) => Some(printed_by(name, &text).to_owned()),
                 None => Some(match &ending {
@@ -180,7 +180,7 @@ fn printed(tests: &mut Command, limit: Duration) -> Result<Printed> {
         .with_context(|| format!("starting {}", tests.get_program().display()))?;
     let output = child.stdout.take().context("a test has no output")?;
     let mut errors = child.stderr.take().context("a test has no errors")?;
-    // What a killed test leaves may keep the pipes open: nobody waits for the threads.
+    // Processes that a killed test leaves may keep the pipes open, so nobody waits for the threads.
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
@@ -300,7 +300,7 @@ enum Verdict {
 /// The test that a line of libtest's is about, and how it ended.
 fn result(line: &str) -> Option<(&str, Verdict)> {
     let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
-    // What a test itself prints may stand before the verdict.
+    // The test's own output may precede the verdict.
     let verdict = match rest {
         _ if rest.ends_with("ok") => Verdict::Passed,
         _ if rest.ends_with("FAILED") => Verdict::Failed,

@@ -1,5 +1,6 @@
-//! Running tests side by side, with cargo-nextest: each test in a process of its own, as many at a time as keep
-//! all cores busy. `.config/nextest.toml` says which of them wait, which compute, and which must not meet.
+//! Running tests side by side, with cargo-nextest: each test in its own process, as many at a time
+//! as keep all cores busy. `.config/nextest.toml` says which of them wait, which compute, and which
+//! must not meet.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};

@@ -32,7 +32,7 @@ const PROGRAMS: [&str; 2] = ["weft", "weft-pack"];
 const MOST: u64 = 25_000_000;
 /// glibc of Debian 12, on which the pack is to run.
 const GLIBC: u32 = 36;
-/// Libraries of glibc, which every machine has in a version of its own.
+/// Libraries of glibc, whose version differs between machines.
 const OF_GLIBC: [&str; 10] = [
     "ld-linux-x86-64",
     "libanl",
@@ -254,7 +254,7 @@ impl Trial {
         self.root.join(&self.pack).join("record.json")
     }
 
-    /// The pack in namespaces of its own, with `before` before it in a shell's line.
+    /// The pack in separate namespaces, with `before` before it in a shell's line.
     fn command(&self, before: &str, words: &str) -> Command {
         let script = format!(
             "set -e; ip link set lo up; mount -t proc proc \"$1/proc\"; mount --bind /dev/null \"$1/dev/null\"; \
@@ -275,7 +275,7 @@ impl Trial {
         command
     }
 
-    /// Runs it to its end; the result is what it printed.
+    /// Runs it to its end; returns its output.
     fn run(&self, before: &str, words: &str) -> Result<String> {
         let output = self
             .command(before, words)

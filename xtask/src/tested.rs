@@ -49,7 +49,7 @@ impl Ended {
     }
 }
 
-/// Writes the output of each failed test to a file of its own in `folder`; the result is where.
+/// Writes the output of each failed test to its own file in `folder`; returns their paths.
 pub(crate) fn keep_logs(folder: &Path, tests: &[Ended]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for test in tests {

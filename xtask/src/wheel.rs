@@ -88,7 +88,7 @@ fn test(environment: &Environment, dev: bool) -> Result<()> {
     // Reinstalled always: the version stays while the code changes.
     let mut install = vec!["install", "--no-deps", "--force-reinstall"];
     if dev {
-        // What the test build has compiled already.
+        // Reuses the artifacts of the test build.
         install.push("--config-settings=build-args=--profile=dev --features=shared");
     }
     let mut pip = environment.pip_command(&install, &[&package.to_string_lossy()]);

@@ -20,8 +20,8 @@ pub enum Step {
         /// The reply that the application waits for.
         reply: Vec<u8>,
     },
-    /// The request is complete. What follows the first `used` bytes is for the
-    /// destination (optimistic data).
+    /// The request is complete. The bytes after the first `used` are for the destination
+    /// (optimistic data).
     Request {
         /// Bytes that were consumed.
         used: usize,

@@ -388,7 +388,7 @@ fn the_line_about_an_onion_service_is_for_each_request_by_each_way() {
         }
         let mut port = dns_port("");
         let rcode = code(&ask(&mut port, &query(&[question(name, 1)])));
-        // As RFC 7686 has it; C tor answers "server failure".
+        // Per RFC 7686; C tor answers "server failure".
         assert_eq!(rcode, 3);
         let notices = port.take_notices();
         assert!(notices.len() == 1 && notices[0].always, "{notices:?}");

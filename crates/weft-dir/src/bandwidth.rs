@@ -360,8 +360,8 @@ impl BandwidthHistory {
         lines
     }
 
-    /// Takes the node's totals at `now`. What was moved since the last call is spread evenly over
-    /// the seconds since, so that a late report never looks like a burst.
+    /// Takes the node's totals at `now`. The bytes since the last call are spread evenly over the
+    /// seconds since, so that a late report never looks like a burst.
     pub fn note(&mut self, now: SystemTime, totals: Totals) {
         let now = seconds(now).unwrap_or_default();
         let (since, before) = self.last.unwrap_or((now, Totals::default()));

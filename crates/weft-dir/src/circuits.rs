@@ -26,7 +26,7 @@ pub struct Hop {
     pub ntor: [u8; 32],
 }
 
-/// One request over a circuit of its own.
+/// One request over a separate circuit.
 #[derive(Clone, Debug)]
 pub struct CircuitRequest {
     /// The relays of the circuit; the last is the directory.

@@ -69,7 +69,8 @@ impl Answer {
         peer: IpAddr,
     ) -> Self {
         let found = documents.read(|held| find(held, request, now));
-        // What is made while it is sent, or read from a file of many, ends with the stream, as C tor's does.
+        // A body that is made while it is sent, or read from several files, ends with the stream,
+        // as C tor's does.
         let length;
         let (body, coding, lifetime, vary) = match found {
             Found::Short(status, reason) => return Self::short(status, reason, now),

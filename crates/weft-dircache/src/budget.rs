@@ -19,7 +19,7 @@ const MOST: usize = 64 << 20;
 /// Open streams by hop and circuit; dropping a stream's sender ends it.
 type Open = Amounts<PreviousHop, u128, oneshot::Sender<()>>;
 
-/// See the module.
+/// The memory of all open streams, and its bound.
 #[derive(Debug)]
 pub struct Budget {
     /// Held for moments only.
@@ -75,7 +75,7 @@ impl Budget {
         held.retain(|(_, hop, bytes)| ends(*hop, *bytes));
         let ended = held.iter().map(|(ticket, ..)| open.release(*ticket));
         let ended: Vec<_> = ended.collect();
-        // What wakes tasks is dropped without the lock.
+        // Dropping these wakes tasks, so it happens without the lock.
         drop(open);
         drop(ended);
     }

@@ -393,7 +393,7 @@ fn meet(base: &mut Relays<'_>, target: &mut Relays<'_>) -> Result<(), MakeError>
 
 /// Writes one command for each run of changes.
 fn write(gone: &[bool], new: &[bool], to: &[&str], diff: &mut String) -> Result<(), MakeError> {
-    // How many of the trailing `changed` are set.
+    // The number of trailing `changed` that are set.
     let run = |changed: &[bool]| changed.iter().rev().take_while(|set| **set).count();
     // Lines that are still ahead, from the end.
     let (mut from_left, mut to_left) = (gone.len(), new.len());

@@ -1,4 +1,4 @@
-//! A directory task on a thread of its own, as the node holds it, and the streams that it serves.
+//! A node's directory task, on a separate thread, and the streams that it serves.
 
 use std::io;
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ enum Incoming {
     Connection(TcpStream, Asker, OpenSocket),
 }
 
-/// A directory task on a thread of its own. Dropping it ends the task.
+/// A directory task on a separate thread. Dropping it ends the task.
 #[derive(Debug)]
 pub struct DirectoryHandle {
     /// Where commands go.
@@ -66,7 +66,7 @@ impl DirPort {
     /// Serves the directory on `connection`, on which `asker` asks: one request, one answer. False: too many wait; it is
     /// closed.
     pub fn serve(&self, connection: TcpStream, asker: Asker) -> bool {
-        // Those that gave up their places, and those that have none yet.
+        // Connections that lost their places, and those that have none yet.
         let most = self.places.most() + self.places.most() / 4;
         if self.received.open() >= u64::try_from(most).unwrap_or(u64::MAX) {
             return false;
@@ -109,7 +109,7 @@ impl DirectoryHandle {
                 runtime.spawn(async move { cleaning.clean().await });
                 runtime.spawn(serve_all(server, waiting));
                 runtime.block_on(task.run(receiver));
-                // What is being compressed is not waited for: its file appears whole or not at all.
+                // Running compressions are not waited for: a file appears whole or not at all.
                 runtime.shutdown_background();
             })?;
         Ok(Self {

@@ -1,5 +1,5 @@
-//! Documents that the path of a request names (dir-spec 4.2 to 4.6), total over hostile bytes. What is no name is passed
-//! over.
+//! Documents that the path of a request names (dir-spec 4.2 to 4.6), total over hostile bytes.
+//! Invalid names are skipped.
 
 use base64ct::{Base64Unpadded, Encoding as _};
 use tor_llcrypto::pk::rsa::RsaIdentity;

@@ -59,8 +59,9 @@ pub(super) fn fetch<'a>(
     Some((answer, Some(fetch)))
 }
 
-/// The answer to an upload, of which `came` has its head and what came with it; `stream` has the rest. What the upload
-/// holds is charged to `charge`. `None`: the other side has gone away, or takes too long.
+/// The answer to an upload, of which `came` has its head and what came with it; `stream` has the
+/// rest. The upload's memory is charged to `charge`. `None`: the other side has closed the stream,
+/// or takes too long.
 pub(super) async fn publish(
     directory: &HsDir,
     upload: &Upload,

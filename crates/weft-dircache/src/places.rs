@@ -13,7 +13,7 @@ pub(super) const MAX_STREAMS: usize = 1024;
 /// Open streams; dropping a stream's sender ends it.
 type Open = Shares<PreviousHop, u128, oneshot::Sender<()>>;
 
-/// See the module.
+/// The open streams, and their bound.
 #[derive(Debug)]
 pub(crate) struct Places {
     open: Mutex<Open>,

@@ -129,7 +129,7 @@ pub fn parse(bytes: &[u8]) -> Parsed {
             let known = value.split(',').filter_map(Compression::from_name);
             accepts = known.fold(accepts, Accepts::with);
         } else if header.name.eq_ignore_ascii_case("X-Or-Diff-From-Consensus") {
-            // What is no digest is ignored (C tor `parse_or_diff_from_header`).
+            // Invalid digests are ignored (C tor `parse_or_diff_from_header`).
             let digests = value.split(' ').filter_map(ConsensusDigest::from_hex);
             has = digests.take(MAX_DIGESTS).collect();
         }

@@ -127,7 +127,7 @@ impl Requests {
             .answered(response, peer, countries, way, now)
     }
 
-    /// A download has ended: after so many bytes, all that there were; or before.
+    /// A download has ended: complete, after this number of bytes; or before its end.
     fn ended(&self, download: Download, all: Option<u64>) {
         let now = self.clock.monotonic();
         if let Some(Counting { requests, rng, .. }) = &mut *self.counting() {

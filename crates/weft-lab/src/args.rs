@@ -57,9 +57,9 @@ pub(crate) const MEGABYTES: Bounds<u64> = Bounds::new(1, 1_000_000);
 pub(crate) const MBITS: Bounds<f64> = Bounds::new(0.001, 10_000.0).of("Mbit/s");
 /// kB/s of bandwidth for each unit of a relay's weight.
 pub(crate) const CAPACITY: Bounds<f64> = Bounds::new(0.001, 1000.0);
-/// A part of the planned network, or so many times it.
+/// A fraction or multiple of the planned network.
 pub(crate) const SCALE: Bounds<f64> = Bounds::new(0.001, 10.0);
-/// So many times the planned users.
+/// A multiple of the planned users.
 pub(crate) const LOAD: Bounds<f64> = Bounds::new(0.001, 100.0);
 
 /// The bytes of one stream.

@@ -75,7 +75,7 @@ pub fn circuits(args: &Args) -> Result<String> {
     let pool = control
         .info("circuit-pool")
         .context("this node does not know GETINFO circuit-pool: is it Weft?")?;
-    // What a terminal would obey is left out.
+    // Control characters, which a terminal would obey, are left out.
     let pool: String = pool
         .chars()
         .filter(|one| *one == '\n' || !one.is_control())

@@ -326,7 +326,7 @@ fn soak(network: &Network, nickname: &str, args: &Args, time: Duration) -> Resul
                 usage.rss as f64 / 1e6
             );
             next += Duration::from_secs(30);
-            // What the first half minute fills (pools, buffers) is not growth.
+            // Pools and buffers that fill in the first half minute are no growth.
             if elapsed >= Duration::from_secs(30) {
                 first.get_or_insert(usage.rss);
             }

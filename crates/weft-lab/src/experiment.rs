@@ -335,7 +335,7 @@ impl Session<'_> {
         self.write(report, Ending::Running)
     }
 
-    /// Writes the files, and draws the plots anew.
+    /// Writes the files, and redraws the plots.
     ///
     /// # Errors
     ///

@@ -462,7 +462,7 @@ fn rate(sender: &UdpSocket, receiver: &UdpSocket, patience: Duration) -> Result<
         }
         is_over.store(true, Ordering::SeqCst);
         sending.join().ok().context("a sender panicked")?;
-        // What is still in the queue and on the link.
+        // Receives the packets that are still in the queue and on the link.
         let until = Instant::now() + Duration::from_secs(10);
         while receiver.recv(&mut bytes).is_ok() && Instant::now() < until {}
         let seconds = first.map_or(0.0, |first| last.duration_since(first).as_secs_f64());

@@ -12,7 +12,7 @@ use crate::report::{
 };
 use crate::run;
 
-/// Writes the report of a results folder anew, or compares several folders of one experiment.
+/// Rewrites the report of a results folder, or compares several folders of one experiment.
 ///
 /// With one folder its report.html is written from what it has, also that of a run that was killed, and the
 /// tables are printed; with --style its plots are drawn again. With several the same rows stand side by side, on the terminal and in a page of its

@@ -2,8 +2,8 @@
 //! RFC 1929), HTTP CONNECT (RFC 9110 9.3.6) and the PROXY line of haproxy.
 //!
 //! A [`Request`] is one conversation. It is given the proxy's bytes and gives the bytes to send; it
-//! does no I/O and knows no clock, so that every kind of socket can use it. What it keeps of the
-//! proxy's answer is bounded by [`MAX_ANSWER`].
+//! does no I/O and knows no clock, so that every kind of socket can use it. The part of the proxy's
+//! answer that it keeps is bounded by [`MAX_ANSWER`].
 //!
 //! Programs of pluggable transports, which are proxies, too, are in [`transports`].
 
@@ -162,7 +162,7 @@ enum State {
     Connected,
 }
 
-/// One request for a connection. See the module.
+/// One request for a connection, from its first byte to the proxy's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     target: SocketAddr,

@@ -47,7 +47,7 @@ pub fn weft_program(named: Option<&Path>) -> Result<PathBuf> {
             weft
         }
     };
-    // Nodes run in folders of their own.
+    // Each node runs in its own folder.
     path.canonicalize()
         .with_context(|| format!("finding {}", path.display()))
 }

@@ -189,7 +189,7 @@ impl LinkTls {
         })
     }
 
-    /// The initiator's side of a new connection, with a random host name as C tor's SNI has it.
+    /// The initiator's side of a new connection, with a random host name in C tor's form as SNI.
     pub fn connect(&self, rng: &mut dyn CryptoRng) -> Result<LinkSession, LinkTlsError> {
         let name = ServerName::try_from(random_hostname(SNI_NAME, rng))
             .map_err(|error| rustls::Error::General(error.to_string()))?;

@@ -92,9 +92,9 @@ pub fn whole(bytes: &[u8]) -> Result<Option<usize>, RecordError> {
 
 /// The keys of one direction.
 ///
-/// A nonce is a key's, so its sequence number and the key behind it must never disagree. Those of
-/// TLS 1.3 are always derived from the secret that is kept, and always begin at number 0
-/// ([`from_secret`](Direction::from_secret)); what rustls hands over is only compared with them.
+/// A nonce belongs to one key, so sequence number and key must never disagree. Keys of TLS 1.3 are
+/// always derived from the secret that is kept, and always begin at number 0
+/// ([`from_secret`](Direction::from_secret)); the keys from rustls are only compared with them.
 ///
 /// What a record needs is in its first 64 bytes.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ struct Direction {
     iv: [u8; NONCE_LEN],
     /// The origin is a secret.
     is_tls13: bool,
-    /// Of the next record: so many went under this key.
+    /// Number of the next record: the records that went under this key.
     sequence: u64,
     /// Records that may go under this key.
     most: u64,
@@ -249,7 +249,7 @@ fn make_key(algorithm: &'static Algorithm, key: &[u8]) -> Result<LessSafeKey, Re
     Ok(LessSafeKey::new(key))
 }
 
-/// Both directions of a session whose handshake is done. See the module.
+/// Both directions of a session whose handshake is done.
 ///
 /// A record of a link on which nothing has come for long finds nothing of it in the processor's cache: the fields are
 /// in the order in which records need them, in two lines for those that come and two for those that go.

@@ -1,7 +1,7 @@
 //! TLS 1.3 traffic secrets, from which the keys after the next KeyUpdate are made (RFC 8446 7.2).
 //!
-//! rustls gives the keys in use to the code that takes a session over, but the secrets behind them only to a
-//! [`KeyLog`]. So each session has a log of its own, in memory, that keeps just these two.
+//! rustls gives the keys in use to the code that takes a session over, but the secrets behind them
+//! only to a [`KeyLog`]. So each session has its own log, in memory, that keeps just these two.
 
 use std::fmt;
 use std::sync::OnceLock;

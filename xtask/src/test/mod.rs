@@ -474,7 +474,7 @@ pub(crate) fn fmt() -> Result<Outcome> {
     check(machine::cargo().args(["fmt", "--all", "--check"]))
 }
 
-/// weft-sync under loom, in a build of its own: `--cfg loom` reaches every dependency.
+/// weft-sync under loom, in a separate build: `--cfg loom` reaches every dependency.
 fn loom() -> Result<Outcome> {
     check(
         cargo()?

@@ -50,7 +50,7 @@ impl Handshake {
     }
 }
 
-/// The destination in natd's line. What follows the port does not matter, as in C tor.
+/// The destination in natd's line. Text after the port is ignored, as in C tor.
 fn destination(line: &str) -> Option<(String, u16)> {
     let (host, rest) = line.strip_prefix("[DEST ")?.split_once(' ')?;
     let digits = rest

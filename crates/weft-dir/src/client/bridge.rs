@@ -140,7 +140,8 @@ pub fn parse_bridge_descriptor(body: &[u8], now: SystemTime) -> Result<BridgeDes
     })
 }
 
-/// Reads the descriptors that were kept in CacheDirectory. What is wrong by now, or was cut off, is left out.
+/// Reads the descriptors that were kept in CacheDirectory, except those that have become invalid or
+/// were cut off.
 ///
 /// # Errors
 ///

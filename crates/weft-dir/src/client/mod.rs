@@ -81,7 +81,7 @@ impl ClientHandle {
         self.network.clone()
     }
 
-    /// Reports whether some bridge can be asked, if only bridges are
+    /// Reports whether some bridge can be asked, for a client that asks only bridges
     /// ([`ClientOptions::by_bridges`]). Requests that failed are repeated as soon as one can.
     /// Returns false if the task is too far behind to accept the message.
     pub fn set_bridges(&self, usable: bool) -> bool {

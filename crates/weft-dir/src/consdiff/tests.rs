@@ -21,7 +21,7 @@ fn the_digest_as_signed_ends_with_the_space_before_the_first_signature() {
     let text = consensus(1, &[], "x");
     let signed = text.split_once("sha256 x").unwrap().0;
     assert_eq!(ConsensusDigest::of(&text).hex(), sha3(signed));
-    // What stands before the document, as in a cache file, is not signed.
+    // Annotations before the document, as in a cache file, are not signed.
     let annotated = format!("@note\n{text}");
     assert_eq!(ConsensusDigest::of(&annotated).hex(), sha3(signed));
     assert_eq!(ConsensusDigest::of("nothing").hex(), sha3("nothing"));

@@ -338,7 +338,7 @@ impl OwnDescriptor {
         if let Some(text) = self.bridge_distribution.as_ref().filter(|text| !word(text)) {
             return field("bridge-distribution-request", text, "is not a word");
         }
-        // What a program printed.
+        // A program printed these.
         let words = |text: &str| text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
         if let Some(text) = self.transports.iter().find(|text| !words(text)) {
             return field("transport", text, "is not ASCII text");

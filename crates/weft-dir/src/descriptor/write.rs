@@ -286,7 +286,7 @@ fn args(doc: &mut NetdocEncoder, keyword: &'static str, arguments: impl Display)
     doc.item(keyword).args_raw_string(&arguments);
 }
 
-/// `ABCD EF01 …`, as the `fingerprint` line has it.
+/// `ABCD EF01 …`, the form of the `fingerprint` line.
 fn spaced_fingerprint(id: &RsaIdentity) -> String {
     let groups: Vec<String> = id.as_bytes().chunks(2).map(hex::encode_upper).collect();
     groups.join(" ")

@@ -123,7 +123,8 @@ impl Piece<'_> {
 /// cached must not be served to others.
 const OF_BRIDGE: &[u8] = b"@purpose bridge";
 
-/// The documents of this kind in `all`, one after the other. What is too long, not whole, or a bridge's is left out.
+/// The documents of this kind in `all`, one after the other, except those that are too long,
+/// incomplete, or a bridge's.
 pub fn split(kind: DocumentKind, all: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -176,7 +176,7 @@ impl Fetcher {
         Ok(whole)
     }
 
-    /// There is a consensus to judge. Whether that brought us further.
+    /// Verifies a consensus. Returns true if that is progress.
     #[allow(clippy::too_many_arguments)]
     fn consensus_arrived(
         &mut self,
@@ -232,7 +232,8 @@ impl Fetcher {
         }
     }
 
-    /// Certificates were answered. Whether they made the waiting consensus verifiable.
+    /// Adds the certificates of an answer. Returns true if they made the waiting consensus
+    /// verifiable.
     fn certs_arrived(
         &mut self,
         text: &str,

@@ -19,7 +19,7 @@ const MIN_PER_REQUEST: usize = 32;
 const SHARES: usize = 3;
 /// Requests underway at the same time.
 const MAX_UNDERWAY: usize = 8;
-/// So many are worth asking for at once (C tor `MAX_DL_TO_DELAY`).
+/// Number of documents worth requesting at once (C tor `MAX_DL_TO_DELAY`).
 const WORTHWHILE: usize = 16;
 /// Longest delay of one that no directory had (C tor's schedule grows to its hourly reset, too).
 const RETRY_CAP: Duration = Duration::from_secs(3600);
@@ -145,8 +145,8 @@ impl<D: Ord + Copy> DigestFetch<D> {
         self.underway == 0 && until.is_some_and(|until| monotonic < until)
     }
 
-    /// The request for `batch` has ended. Those in it that [`arrived`](Self::arrived) are not
-    /// lacking any more; the others are asked for again after a delay.
+    /// Ends the request for `batch`. Its documents that [`arrived`](Self::arrived) are no longer
+    /// lacking; the others are requested again after a delay.
     pub fn answered(&mut self, batch: &[D], monotonic: Duration, rng: &mut impl Rng) {
         self.underway = self.underway.saturating_sub(1);
         for digest in batch {

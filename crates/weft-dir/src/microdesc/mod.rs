@@ -106,7 +106,7 @@ pub(crate) fn parse_time(text: &str) -> Option<SystemTime> {
         .map(|time| time.assume_utc().into())
 }
 
-/// A time as `@last-listed` has it.
+/// A time in the form of `@last-listed`.
 fn format_time(time: SystemTime) -> String {
     time::OffsetDateTime::from(time)
         .format(TIME)

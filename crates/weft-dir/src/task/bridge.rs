@@ -48,7 +48,8 @@ fn limits(purpose: &Purpose, stall: Duration) -> Limits {
 }
 
 impl DirectoryTask {
-    /// Makes a request over a circuit. What comes back is for the authority, without a circuit.
+    /// Makes a request over a circuit. Returns the request if it must be made to the authority,
+    /// without a circuit.
     pub(super) fn request_by_circuit(
         &mut self,
         authority: &Authority,

@@ -45,8 +45,9 @@ impl BridgePaths {
         (STATE.to_owned(), ids.collect::<Vec<_>>().join(","))
     }
 
-    /// A request has come to an end. What was of no use counts against the guard: it can answer, and keep everything from us all
-    /// the same. Requests that began at the same time fail together, and count once.
+    /// Records the result of a request. A useless answer counts against the guard, which may answer
+    /// and still withhold every document. Requests that began at the same time fail together, and
+    /// count once.
     pub(super) fn answered(&mut self, asked: Asked, useful: bool) {
         if self.guards.first() != Some(&asked.guard) {
             return;

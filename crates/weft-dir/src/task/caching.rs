@@ -286,7 +286,7 @@ impl DirectoryTask {
 
     /// Keeps the microdescriptors in `body` that are lacking; how many those are.
     fn take_in(&mut self, body: &[u8], now: SystemTime) -> usize {
-        // What is not text has a digest that was not asked for.
+        // Bytes that are no text have a digest that was not requested.
         let body = String::from_utf8_lossy(body);
         let lacking = &mut self.lacking;
         self.documents.with_microdescs(|store| {

@@ -164,7 +164,7 @@ impl DirectoryTask {
         };
         lacking.answered(batch, monotonic, rng);
         if kind == DocumentKind::Descriptor {
-            // What could not be kept is not wanted again before the next consensus.
+            // Documents that could not be kept are not requested again before the next consensus.
             self.want(DocumentKind::ExtraInfo);
         }
         arrived

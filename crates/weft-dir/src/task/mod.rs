@@ -2,8 +2,8 @@
 //!
 //! Everything that is decided is decided in [`fetch`](crate::fetch), [`publish`](crate::publish)
 //! and [`bandwidth`](crate::bandwidth); this task gives them time and randomness, makes their
-//! requests, keeps the cache files, and speaks with the node: [`Command`]s in, [`Event`]s out.
-//! A node runs it on a thread of its own; tests run [`DirectoryTask::run`] with a clock of theirs.
+//! requests, keeps the cache files, and speaks with the node: [`Command`]s in, [`Event`]s out. A
+//! node runs it on a separate thread; tests run [`DirectoryTask::run`] with a clock of theirs.
 
 mod bridge;
 mod bridge_paths;

@@ -68,7 +68,7 @@ impl DirectoryTask {
             self.note_headers(response, &nickname, sent, monotonic);
         }
         let by_circuit = circuit.is_some();
-        // What is as new as what we have is an answer; so is that of an authority, whatever it is.
+        // A document as new as ours is a useful answer; so is any answer of an authority.
         let mut useful = match &result {
             Ok(Response { status: 304, .. }) => match purpose {
                 Purpose::FetchNs => self.ns.is_live(now),
@@ -99,7 +99,7 @@ impl DirectoryTask {
                 useful |= self.ns_answered(result, &nickname, now, monotonic);
             }
             Purpose::Upload(generation) => match outcome(result) {
-                // Whether that matters depends on what the authority has.
+                // The authority's descriptor decides if that matters.
                 UploadOutcome::NotNew if self.ask_held(generation, &authority) => {}
                 outcome => self.uploaded(generation, authority, nickname, outcome),
             },

@@ -239,7 +239,7 @@ impl Rest {
     }
 }
 
-/// A client's directory on a thread of its own.
+/// A client's directory on a separate thread.
 struct Client {
     clock: Arc<ManualClock>,
     rest: Arc<Rest>,

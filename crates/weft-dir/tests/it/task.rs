@@ -279,7 +279,7 @@ fn from_nothing_to_published_and_listed() {
         posted[0].contains("\nrouter-signature\n") && posted[0].contains("\nextra-info weft1 ")
     );
 
-    // The same again is not published, something else is.
+    // An unchanged descriptor is not published again, a changed one is.
     node.send(Command::Descriptor(Box::new(testing::relay(1))));
     let mut changed = testing::relay(1);
     changed.contact = Some("me".into());
@@ -537,7 +537,7 @@ fn a_descriptor_that_another_of_the_same_second_overtook_is_published_again() {
 /// A directory's answer to a request line, by the relays of the circuit.
 type ByCircuit = Box<dyn Fn(&[RsaIdentity], &str) -> std::io::Result<Vec<u8>> + Send + Sync>;
 
-/// Circuits to directories that answer as the test has it; what they are asked is kept.
+/// Circuits to directories whose answers the test chooses; the requests are kept.
 struct FakeCircuits {
     asked: Mutex<Vec<(Vec<RsaIdentity>, String)>>,
     answers: ByCircuit,
@@ -734,7 +734,7 @@ fn a_directory_that_keeps_everything_to_itself_is_followed_by_another() {
     let circuits = FakeCircuits::new(move |path, line| {
         let mut first = first.lock().unwrap();
         let is_first = *first.get_or_insert(path[0]) == path[0];
-        // What it has is never newer than what the bridge has.
+        // Its consensus is never newer than the bridge's.
         let minutes = if is_first { 1 } else { 2 };
         Ok(directory(line, &minutes_later(minutes)))
     });

@@ -85,7 +85,7 @@ impl Entry {
     }
 }
 
-/// See the module.
+/// The files of a cache's consensuses and diffs.
 #[derive(Debug)]
 pub(crate) struct ConsensusCache {
     directory: PathBuf,
@@ -218,7 +218,7 @@ impl ConsensusCache {
             });
             match labels {
                 Some(entry) => entries.push(entry),
-                // What was not written to its end, or is damaged.
+                // A file that was not written to its end, or is damaged.
                 None if number.is_some() || name.ends_with(".tmp") => {
                     let _ = fs::remove_file(file.path());
                 }

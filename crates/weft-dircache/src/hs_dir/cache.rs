@@ -88,7 +88,7 @@ impl DescriptorCache {
                     pruned,
                 };
             }
-            // What is fetched often stays so when its service publishes again.
+            // A new revision inherits the fetches of the old one.
             entry.fetched = before.fetched;
         }
         self.remove(&descriptor.key);

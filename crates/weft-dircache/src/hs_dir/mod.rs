@@ -1,9 +1,10 @@
 //! The directory of onion services that a relay is (HSDir=2; rend-spec UPLOAD-DESC, FETCH-DESC; C tor hs_cache.c).
 //!
-//! Services publish descriptors, clients fetch them by blinded key. What is in them a directory cannot read;
-//! it checks who signed it ([`read`]), keeps the newest of each key ([`DescriptorCache`]), and counts. [`HsDir`] is
-//! shared by the streams that bring descriptors and ask for them, and by the node, which sets the bounds, counts
-//! the memory with its own, and has it freed when memory is short.
+//! Services publish descriptors, clients fetch them by blinded key. A directory cannot read their
+//! contents; it checks who signed them ([`read`]), keeps the newest of each key
+//! ([`DescriptorCache`]), and counts. [`HsDir`] is shared by the streams that bring descriptors and
+//! ask for them, and by the node, which sets the bounds, counts the memory with its own, and has it
+//! freed when memory is short.
 
 mod cache;
 mod descriptor;
@@ -89,7 +90,7 @@ struct Inner {
     counted: BTreeSet<BlindedKey>,
 }
 
-/// See the module.
+/// A relay's directory of onion services.
 #[derive(Debug, Default)]
 pub struct HsDir {
     /// Held for moments only.

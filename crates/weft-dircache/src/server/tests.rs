@@ -289,7 +289,7 @@ async fn a_stream_that_has_asked_is_not_ended_for_those_that_have_not() {
 /// The status line that a request is answered with, which comes by a relay or a client.
 async fn status(server: &CacheServer, request: &str, by_relay: bool) -> String {
     let (mut stream, _) = open_as(server, relay(1), by_relay);
-    // What a refused upload has behind its head may not be read.
+    // The server may leave the body of a refused upload unread.
     let _ = stream.write_all(request.as_bytes()).await;
     let answer = answer(stream).await;
     let line = answer.lines().next().unwrap_or_default();
@@ -661,7 +661,7 @@ async fn documents_wait_while_there_is_no_room_to_write_them() {
         let expected = format!("HTTP/1.0 {expected}\r\n");
         assert!(answer.starts_with(&expected), "{room:?}: {answer}");
     }
-    // What is not there costs nothing.
+    // A document that does not exist costs nothing.
     let answer = ask_port(&server, "/tor/none", Some(0)).await;
     assert!(answer.starts_with("HTTP/1.0 404 "), "{answer}");
 }

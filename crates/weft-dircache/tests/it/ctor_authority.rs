@@ -80,7 +80,7 @@ fn an_authority_takes_our_descriptor_and_we_take_its_consensus() {
         _ => None,
     });
 
-    // What it serves is what we sent, extra-info document included.
+    // It serves the descriptor that we sent, extra-info document included.
     let router = tor.get(&format!("/tor/server/fp/{id}"));
     assert!(
         router.starts_with("router weft1 127.0.0.1 9001 0 0\n"),
@@ -244,7 +244,7 @@ fn an_authority_refuses_what_is_wrong_with_a_reason_and_takes_every_variant_that
     let warnings: Vec<&str> = log.lines().filter(about_us).collect();
     assert!(warnings.is_empty(), "{warnings:#?}");
 
-    // The same again is not news.
+    // An unchanged descriptor is not new.
     let again = full.sign(&moment(now + Duration::from_secs(5))).unwrap();
     let response = tor.post(&again.router);
     assert_eq!(

@@ -241,7 +241,7 @@ fn what_we_serve_is_what_c_tor_serves_and_either_makes_a_network() {
     }
     node.handle.shutdown();
     client(&tor, None, &cache_directory);
-    // Those of a C tor that runs may be of two moments; these three belong together.
+    // A running C tor may write the files at different moments; these three belong together.
     let copy = directory.path().join("copy");
     std::fs::create_dir(&copy).unwrap();
     for name in [

@@ -1,7 +1,8 @@
 //! The relays that the generator plays, and from where its parts connect.
 //!
-//! The target distinguishes its peers by address and identity, and shares what it has between them. So
-//! honest users and attackers have addresses of their own, all on loopback, and relays have identities.
+//! The target distinguishes its peers by address and identity, and shares what it has between them.
+//! So honest users and attackers have separate addresses, all on loopback, and relays have
+//! identities.
 
 use std::net::Ipv4Addr;
 use std::time::SystemTime;

@@ -39,7 +39,7 @@ fn create_fast_back(scene: &Scene<'_>) -> Result<()> {
         let mut client = scene.client(number)?;
         let (mut hop, _) = extend_to_ourselves(scene, &mut client, number, &listener, at, 1)?;
         scene.did(1);
-        // DESTROY, a closed link and silence are what a client answers.
+        // A client answers with DESTROY, a closed link or silence.
         let refused = Circuit::create_fast_as(&mut hop, 1).map(|mut circuit| {
             let made = "the target made a circuit on a link that it had opened as a client";
             scene.breached(made.to_owned());
@@ -117,7 +117,7 @@ fn unlisted_extends(scene: &Scene<'_>) -> Result<()> {
             let deadline = began + Duration::from_millis(300);
             while !asked.is_empty() && Instant::now() < deadline && !scene.is_over() {
                 client.pump(Duration::from_millis(2))?;
-                // Those that the target refuses find no listener any more.
+                // A cell on such a circuit refuses the extension: its listener is dropped.
                 while let Some(cell) = client.next_cell()? {
                     asked.retain(|(_, id, _)| *id != cell.circ_id());
                 }

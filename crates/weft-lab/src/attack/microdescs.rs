@@ -9,7 +9,7 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha12Rng;
 use sha2::{Digest as _, Sha256};
 
-/// So many: what one request names at most in practice.
+/// Most microdescriptors that one request names in practice.
 const COUNT: u64 = 512;
 /// Members of the family in each, 42 bytes each.
 const FAMILY: usize = 45;

@@ -1,9 +1,10 @@
-//! Attacks on a relay of one's own, and what honest users still get meanwhile: `weft lab attack`.
+//! `weft lab attack` attacks your own relay and measures what honest users keep.
 //!
-//! For each attack a target is started alone on loopback. Honest circuits carry cells through it at a
-//! fixed rate ([`crate::relay`]), and an honest user asks again and again for what the attack may take
-//! away: circuits, streams, names, answers at ports ([`Want`]). Both are measured without the attack, then
-//! with it. What the target holds (memory, file descriptors) is read before, during and after.
+//! For each attack a target is started alone on loopback. Honest circuits carry cells through it at
+//! a fixed rate ([`crate::relay`]), and an honest user asks again and again for what the attack may
+//! take away: circuits, streams, names, answers at ports ([`Want`]). Both are measured without the
+//! attack, then with it. The target's memory and file descriptors are read before, during and
+//! after.
 //!
 //! Each attack is bounded in rate and count, goes to loopback alone, and ends when it is stopped.
 //!

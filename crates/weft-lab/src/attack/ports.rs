@@ -121,7 +121,7 @@ fn half_open_links(scene: &Scene<'_>) -> Result<()> {
             }
         }
         scene.pause(Duration::from_millis(200));
-        // Those that the target has closed are opened again.
+        // Connections that the target has closed are opened again.
         silent.retain(|socket| {
             let peeked = socket.peek(&mut [0]);
             matches!(peeked, Err(error) if error.kind() == ErrorKind::WouldBlock)

@@ -152,8 +152,8 @@ impl<'a> Prober<'a> {
         matches!(self.want, Want::Stream | Want::Name | Want::Directory)
     }
 
-    /// Asks again and again until `over`, and while nothing has been granted for so much longer. How it
-    /// fared, since the last call.
+    /// Asks again and again until `over`, and while nothing has been granted for so much longer.
+    /// Returns the results since the last call.
     pub(super) fn run(&mut self, over: &AtomicBool, longer: Duration) -> Fared {
         let mut deadline = None;
         loop {
@@ -279,7 +279,7 @@ impl<'a> Prober<'a> {
         Ok(())
     }
 
-    /// The link and circuit that are kept, made anew if need be.
+    /// The link and circuit that are kept, replaced if they closed.
     fn kept(&mut self) -> Result<&mut (Peer, Circuit)> {
         if self.kept.is_none() {
             let seed = self.seed();

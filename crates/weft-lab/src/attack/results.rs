@@ -115,7 +115,7 @@ impl Phase {
         let latency = measured.latency.unwrap_or_default();
         let seconds = measured.seconds.max(1e-9);
         let usage = measured.usage.unwrap_or_default();
-        // What ended early carried nothing in the rest of the time.
+        // A load that ended early carried nothing in the rest of the time.
         let planned = planned.as_secs_f64().max(seconds);
         Phase {
             goodput_bits_per_s: payload as f64 * 8.0 / planned,
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn an_attack_that_takes_nothing_passes() {
         let results = results(vec![round(1, phase(100.0, 10)), round(2, phase(95.0, 9))]);
-        // What was not measured has no summary.
+        // Attacks that were not measured have no summary.
         assert_eq!(results.summaries.len(), 1);
         assert!(results.is_passed(), "{results}");
         assert!((results.summaries[0].kept.median - 0.975).abs() < 1e-9);

@@ -56,7 +56,7 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Makes the attack. What it could not do counts as a setback.
+    /// Makes the attack. Its error counts as a setback.
     pub(super) fn play(&self, attack: fn(&Scene<'_>) -> Result<()>) {
         if let Err(error) = attack(self) {
             self.set_back(&error);
@@ -80,7 +80,7 @@ impl Scene<'_> {
         self.counters.deeds.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Waits until so many bytes may be sent, and counts them. False: the attack is over.
+    /// Waits until `bytes` may be sent, and counts them. Returns false if the attack is over.
     pub(super) fn spend(&self, bytes: usize) -> bool {
         let wanted = bytes as f64;
         loop {
@@ -90,7 +90,7 @@ impl Scene<'_> {
             let (had, at) = self.tokens.get();
             let now = Instant::now();
             let fresh = now.duration_since(at).as_secs_f64() * self.rate;
-            // What is larger than a burst may be sent from a full bucket, and leaves a debt.
+            // A full bucket may send more than a burst at once, and is then in debt.
             let burst = self.rate * BURST_S;
             let tokens = (had + fresh).min(burst);
             if tokens >= wanted.min(burst) {

@@ -16,9 +16,9 @@ use socket2::{Domain, SockRef, Socket, Type};
 /// Behaviour of a server toward everybody who connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behaviour {
-    /// Answers the first byte with so many, and closes.
+    /// Answers the first byte with this number of bytes, and closes.
     Answer(usize),
-    /// Sends so many bytes as fast as they are taken, then nothing; reads nothing.
+    /// Sends this number of bytes as fast as they are taken, then nothing; reads nothing.
     Flood(usize),
     /// Sends nothing; reads nothing before [`Server::read_now`].
     Late,
@@ -48,7 +48,7 @@ const LISTENER: Token = Token(usize::MAX);
 impl Server {
     pub(super) fn start(behaviour: Behaviour) -> Result<Server> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        // What is accepted inherits them.
+        // Accepted sockets inherit them.
         if behaviour == Behaviour::Late {
             socket.set_recv_buffer_size(4096)?;
         }

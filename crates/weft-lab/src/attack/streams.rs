@@ -128,7 +128,7 @@ fn drained_streams(scene: &Scene<'_>) -> Result<()> {
     idle(scene, &mut peer, &mut circuit)
 }
 
-/// Sends so many DATA cells on a stream, within the circuit's window.
+/// Sends DATA cells on a stream, within the circuit's window.
 fn send_data(
     scene: &Scene<'_>,
     peer: &mut Peer,

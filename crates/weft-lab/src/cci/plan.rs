@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(cells, 3 * 2 * 3 * 2 * 2);
         let firsts: Vec<Arm> = networks.iter().step_by(12).map(|one| one.arm).collect();
         assert_eq!(firsts, [Arm::Tor, Arm::Weft]);
-        // What loses packets comes after what does not.
+        // Scenarios with loss come after those without.
         for network in [&networks[0], &networks[12]] {
             assert_eq!(network.cells[0], (Scenario::NoDropping, Traffic::Bulk));
             assert_eq!(network.cells[3], (Scenario::SharedDropping, Traffic::Web));

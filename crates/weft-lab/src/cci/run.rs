@@ -16,7 +16,7 @@ use super::results::{Cell, Client, Results};
 use super::scenario::{Arm, Scenario, Traffic, consensus_params};
 use crate::experiment::{Progress, Session};
 
-/// After so many networks in a row that did not start the experiment ends: the next would not start either.
+/// Failed starts in a row that end the experiment: the next network would not start either.
 const FAILURES: usize = 3;
 
 /// Approximate duration of a network's start, for the estimate of the remaining time.
@@ -45,7 +45,7 @@ pub(super) fn cci(options: &Options, session: &mut Session<'_>) -> Result<Result
         let before = results.runs.len();
         let outcome = one_network(options, network, session, &mut results, &mut clock);
         if session.stop().is_requested() {
-            // What the stop interrupted is no failure.
+            // An interrupted network is no failure.
             results.sum_up();
             session.keep(&results)?;
             return Ok(results);

@@ -100,7 +100,7 @@ pub(super) fn cci(options: &Options, session: &mut Session<'_>) -> Result<Result
             Ok(())
         },
     )?;
-    // What Ctrl-C interrupted is no failure.
+    // A job that Ctrl-C interrupted is no failure.
     let is_whole = |(_, outcome): &(Task, Result<Measured>)| outcome.is_ok();
     if stop.is_requested() {
         done.retain(|_, one| is_whole(one));

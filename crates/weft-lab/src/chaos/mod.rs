@@ -74,7 +74,7 @@ pub struct Args {
     keep: PathBuf,
 }
 
-/// Runs it; prints what comes of it. Whether everything held.
+/// Runs it and prints the results. Returns true if everything held.
 ///
 /// # Errors
 ///

@@ -54,8 +54,8 @@ fn unknown(name: &str) -> anyhow::Error {
     )
 }
 
-/// Runs the same rounds without a fault and with each of these, and prints a row of a table for each fault. Whether
-/// everything held without a fault, and every fault was found.
+/// Runs the same rounds without a fault and with each of these, and prints a row of a table for
+/// each fault. Returns true if everything held without a fault, and every fault was found.
 ///
 /// # Errors
 ///

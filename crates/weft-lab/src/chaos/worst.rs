@@ -20,7 +20,8 @@ struct Worst<'a> {
     round: &'a Round,
 }
 
-/// Searches for each quantity, prints the worst, and writes it to a file. Whether everything held on the way.
+/// Searches for each quantity, prints the worst, and writes it to a file. Returns true if
+/// everything held on the way.
 pub(super) fn find(settings: Settings, keep: &Path, base: Instant) -> Result<bool> {
     let mut holds = true;
     say!(

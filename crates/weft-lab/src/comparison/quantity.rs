@@ -30,7 +30,7 @@ pub(crate) struct Quantity {
 }
 
 impl Quantity {
-    /// A mean over so many repetitions, with its interval where there is one.
+    /// A mean over a number of repetitions, with its interval if there is one.
     pub(crate) fn value(&self, name: &str, repetitions: usize) -> Values {
         match (self.mean(name), self.interval(name)) {
             (Some(mean), Some(ci95)) => Values::mean(mean, ci95, repetitions),

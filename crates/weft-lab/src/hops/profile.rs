@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Folded(BTreeMap<String, u64>);
 
 impl Folded {
-    /// Adds so many samples of a stack.
+    /// Adds samples of a stack.
     pub fn add(&mut self, stack: &str, count: u64) {
         let entry = self.0.entry(stack.to_owned()).or_default();
         *entry = entry.saturating_add(count);

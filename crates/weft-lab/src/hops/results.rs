@@ -22,7 +22,7 @@ pub struct Function {
     pub percent: f64,
 }
 
-/// A role at so many hops and circuits.
+/// A role at one number of hops and circuits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Role {
     /// Relays between sink and seeder.
@@ -96,7 +96,7 @@ pub(super) const LAB: &str = "lab";
 /// The role of the client.
 pub(super) const SINK: &str = "sink";
 
-/// A role in a tunnel of so many hops.
+/// A role in a tunnel of one number of hops.
 #[derive(Clone, Debug, Serialize)]
 pub struct TunnelRole {
     /// Relays and exit between sink and seeder.
@@ -190,7 +190,7 @@ pub struct Results {
     pub bars: Vec<Bar>,
 }
 
-/// So many of something, in words.
+/// A number with its noun, in words.
 pub(super) fn many(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -79,7 +79,7 @@ pub(super) fn hops(options: &Options, session: &mut Session<'_>) -> Result<Resul
         });
         let measured = lab.measure(subject, session);
         if stop.is_requested() && measured.is_err() {
-            // What it had not finished is no failure.
+            // An interrupted measurement is no failure.
             return Ok(results);
         }
         let measured = measured.with_context(|| subject.to_string())?;

@@ -142,7 +142,7 @@ impl Sink {
         })
     }
 
-    /// Takes so many bytes in.
+    /// Receives this number of bytes.
     pub(super) fn take(&mut self, bytes: u64) -> Result<()> {
         self.stream
             .write_all(&bytes.to_be_bytes())
@@ -170,7 +170,7 @@ impl Sink {
     }
 }
 
-/// Has all sinks take so many bytes in at once. The result is how long that took.
+/// Makes all sinks receive this number of bytes at once. Returns the time that it took.
 pub(super) fn take_all(sinks: &mut [Sink], bytes: u64) -> Result<Duration> {
     let start = Instant::now();
     thread::scope(|scope| {

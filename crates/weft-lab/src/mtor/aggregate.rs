@@ -49,7 +49,8 @@ impl Seconds {
 pub(super) struct OfStreams {
     #[serde(flatten)]
     pub(super) counts: Counts,
-    /// To the last byte. Those that are open count until the end: mean and deviation are too small then.
+    /// To the last byte. Open streams count until the end, which makes mean and deviation too
+    /// small.
     pub(super) seconds: Seconds,
     /// To the first byte.
     pub(super) first_byte_seconds: Seconds,

@@ -42,7 +42,7 @@ impl Size {
         servers: 5,
     };
 
-    /// This part of the network, with so many times its other users.
+    /// This part of the network, with a multiple of its other users.
     pub(super) fn of(scale: f64, load: f64) -> Size {
         let (whole, least) = (Size::WHOLE, Size::LEAST);
         // Both are bounded by the command, so this fits.
@@ -64,13 +64,13 @@ pub(super) struct Downloads {
     pub(super) size: Size,
     /// Megabytes of each.
     pub(super) megabytes: Vec<u32>,
-    /// So many of each size.
+    /// Downloads of each size.
     pub(super) each: u32,
     /// After the last one may have begun.
     pub(super) rest: Duration,
 }
 
-/// Model name of the clients that download so many megabytes each.
+/// Model name of the clients that download `megabytes` each.
 pub(super) fn model(megabytes: u32) -> String {
     format!("download-{megabytes}-mb")
 }

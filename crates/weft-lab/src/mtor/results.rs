@@ -21,7 +21,8 @@ use crate::run::{FailedJob, Job};
 /// The version of this shape.
 const SCHEMA: u32 = 1;
 
-/// Streams over several circuits beside those over one. The same for the same arguments and seed, whatever the threads.
+/// Streams over several circuits beside those over one. The arguments and the seed determine it;
+/// the number of threads does not matter.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     pub(super) schema: u32,

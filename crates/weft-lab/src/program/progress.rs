@@ -75,7 +75,7 @@ impl Lines {
     pub(crate) fn line(&mut self, progress: &Progress, now: Instant) -> Option<String> {
         let is_new = match &self.latest {
             Some((step, at)) => *step != progress.step || now - *at >= BETWEEN_LINES,
-            // What has no steps begins with nothing to be said.
+            // An experiment without steps shows nothing at first.
             None => !progress.step.is_empty() || now - self.since >= EARLIEST,
         };
         if !is_new {

@@ -264,7 +264,7 @@ impl Experiment for Options {
 
 impl experiment::Report for report::Report {
     fn is_empty(&self) -> bool {
-        // What went wrong once the target was known is in the report.
+        // The report has the error, if one occurred once the target was known.
         false
     }
 

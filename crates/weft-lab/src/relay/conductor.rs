@@ -246,7 +246,7 @@ impl<'a> Conductor<'a> {
         self.stage.set(Stage::Measure);
         let mut last = before.clone();
         let held = self.hold(MEASURING, self.options.seconds, &mut |conductor| {
-            // What was there before the target went, if it goes.
+            // Keeps the last sample, in case the target ends.
             if let Ok(sample) = conductor.sample() {
                 last = sample;
             }
@@ -495,7 +495,7 @@ impl<'a> Conductor<'a> {
         });
         self.stage.set(Stage::Stop);
         for number in 0..self.worlds.len() {
-            // What goes wrong now has a reason that is known already.
+            // The reason for an error now is already known.
             while let Some(world) = self.worlds.get(number).filter(|world| !world.ended) {
                 match world.news.recv_timeout(self.options.patience) {
                     Ok(news) => drop(self.hear(number, news)),

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use super::report::Latency;
 
-/// At full speed one cell in so many is timed: enough for percentiles, cheap enough not to matter.
+/// At full speed, one in this number of cells is timed: enough for percentiles, cheap enough not to
+/// matter.
 pub(super) const SAMPLE: u64 = 16;
 
-/// Each power of two of nanoseconds is divided into so many buckets, so that a latency is reported
-/// within one part in 128: the idea of HdrHistogram, in the few lines that are needed here.
+/// Buckets for each power of two of nanoseconds. A latency is reported within one part in 128: the
+/// idea of HdrHistogram, in the few lines that are needed here.
 const PARTS: u64 = 1 << PARTS_LOG;
 const PARTS_LOG: u32 = 7;
 /// Powers of two from [`PARTS`] up to more than an hour; longer latencies count as the longest.
@@ -62,7 +63,7 @@ impl Latencies {
         }
     }
 
-    /// Counts a cell that was on its way for so many nanoseconds.
+    /// Counts a cell with this latency.
     pub(super) fn record(&mut self, nanoseconds: u64) {
         if let Some(count) = self.buckets.get_mut(bucket(nanoseconds)) {
             *count += 1;
@@ -83,7 +84,7 @@ impl Latencies {
         self.max = self.max.max(other.max);
     }
 
-    /// Latency below which so many in a thousand cells are, nanoseconds.
+    /// Latency of the `share`-th permille of cells, nanoseconds.
     fn per_mille(&self, share: u64) -> u64 {
         let wanted = (self.count * share).div_ceil(1000);
         let mut seen = 0;
@@ -112,12 +113,13 @@ impl Latencies {
     }
 }
 
-/// Since when the timed cells of one circuit and direction are on their way, or due: so many of them since each time.
+/// Times at which the timed cells of one circuit and direction were sent or due, each with the
+/// number of cells.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times(VecDeque<(u64, u32)>);
 
 impl Times {
-    /// So many cells are timed from now on.
+    /// Times this number of cells from now on.
     pub(super) fn begin(&mut self, now: u64, cells: u32) {
         match self.0.back_mut() {
             Some((since, count)) if *since == now => *count += cells,
@@ -161,7 +163,7 @@ impl Schedule {
         }
     }
 
-    /// Number of cells that are due after so many nanoseconds.
+    /// Number of cells that are due after `elapsed` nanoseconds.
     pub(super) fn due(self, elapsed: u64) -> u64 {
         let ticks = elapsed / TICK.as_nanos() as u64;
         ((ticks * TICK.as_nanos() as u64) as f64 / self.interval) as u64

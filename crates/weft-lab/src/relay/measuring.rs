@@ -151,7 +151,7 @@ fn churn(after: world::Churn<u64>, before: world::Churn<u64>, seconds: f64, payl
     }
 }
 
-/// A usage as the report has it.
+/// A usage in the report's form.
 fn usage_of(used: &Usage, gigabytes: Option<f64>) -> ReportUsage {
     let user = |cpu: Duration, system: Duration| cpu.saturating_sub(system).as_secs_f64();
     let (user_s, system_s) = (user(used.cpu, used.system), used.system.as_secs_f64());

@@ -81,7 +81,7 @@ pub(super) const RATE: Bounds<f64> = Bounds::new(0.001, 1e9).of("cells per secon
 pub(crate) fn default_window(mode: Mode, live: bool, circuits: usize) -> u64 {
     match mode {
         Mode::Onionskins => 32,
-        // What is on its way is bounded by what is due.
+        // The cells that are due bound the cells in flight.
         _ if live => 500,
         _ => (20_000 / circuits.max(1) as u64).clamp(16, 500),
     }

@@ -169,7 +169,7 @@ impl Pipe {
                 self.list(key);
             }
         }
-        // What is listed meanwhile is for the next turn. The lists keep their memory.
+        // Entries that are added meanwhile are for the next turn. The lists keep their memory.
         let mut listed = std::mem::take(&mut self.readable);
         for key in listed.drain(..) {
             if self.read(key).is_err() {
@@ -353,7 +353,7 @@ impl Pipe {
         if was_full {
             self.list(other);
         }
-        // What came before TCP was connected.
+        // Bytes that arrived before TCP was connected.
         self.list(key);
         Ok(())
     }

@@ -116,7 +116,7 @@ pub(super) fn start_target(
             port.address().ip()
         );
     }
-    // What is started now inherits these processors; then we take our own.
+    // Programs started now inherit these processors; then we take our own.
     pin::this_thread(&options.target_cpus)?;
     let running = match &options.target {
         Target::Start(program) => Some(Running::start(

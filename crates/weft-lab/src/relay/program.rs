@@ -13,7 +13,7 @@ use super::arti;
 pub enum Program {
     /// C tor; `None`: the one that is installed.
     Tor(Option<PathBuf>),
-    /// Weft, with so many ConnectionThreads or as many as it chooses.
+    /// Weft, with this number of ConnectionThreads or with its own choice.
     Weft(PathBuf, Option<u32>),
     /// Arti's relay; `None`: the one that is installed.
     Arti(Option<PathBuf>),

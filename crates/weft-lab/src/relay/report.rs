@@ -116,7 +116,7 @@ pub struct Load {
     pub circuits: usize,
     /// Links that we opened to the target, as clients.
     pub origin_links: usize,
-    /// Links that the target opened to us: one to each of so many relays.
+    /// Links that the target opened to us, one to each of our relays.
     pub next_hop_links: usize,
     /// The most cells of one circuit and direction that were on their way at a time, or CREATE2
     /// cells of one link without an answer; 0 where that means nothing.

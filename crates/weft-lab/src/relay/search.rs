@@ -52,7 +52,7 @@ pub fn run(
                 }
                 report
             }
-            // What was found before the target could not be had again.
+            // The results until the target could not be started again.
             (Err(error), Some(before)) => Report {
                 complete: false,
                 why: Some(format!("{error:#}")),
@@ -74,7 +74,7 @@ pub fn run(
 enum Round {
     /// The search is over.
     Over,
-    /// The target, or a link or a circuit of it, broke: the next rate needs everything anew.
+    /// The target, or a link or a circuit of it, broke: the next rate needs a new target.
     Broke,
 }
 
@@ -176,7 +176,8 @@ fn judge(
         _ => Some("no cell arrived".to_owned()),
     });
     let is_full = |busy: Option<f64>| busy.is_some_and(|busy| busy >= FULL);
-    // A generator that notices late what is due, or has no time left while the target has, is what was measured.
+    // The generator was the limit if it noticed late that cells were due, or if it had no processor
+    // time left while the target had.
     let generator = late_p99_us.is_some_and(|late| late > bound_us / 2.0)
         || (is_full(generator_busy) && !is_full(target_busy));
     Step {

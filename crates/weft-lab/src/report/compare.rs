@@ -65,7 +65,7 @@ pub struct ComparedRow {
 /// Difference of a number from another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// By so many percent of the first.
+    /// The change in percent of the first.
     pub percent: f64,
     /// The 95 % interval of that; `None` without repetitions of both.
     pub interval: Option<(f64, f64)>,

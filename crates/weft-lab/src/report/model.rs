@@ -138,7 +138,7 @@ pub enum Values {
         mean: f64,
         /// Half the width of its 95 % confidence interval.
         ci95: f64,
-        /// Of so many repetitions.
+        /// Number of repetitions.
         n: usize,
     },
 }

@@ -173,7 +173,7 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= 200 && !name.starts_with('.') && name.chars().all(is_known)
 }
 
-/// A regular file of at most so many bytes.
+/// Reads a regular file of bounded size.
 pub(crate) fn bounded(path: &Path, most: u64) -> Result<Vec<u8>> {
     let reading = || format!("reading {}", path.display());
     let about = fs::symlink_metadata(path).with_context(reading)?;

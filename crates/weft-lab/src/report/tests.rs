@@ -416,7 +416,7 @@ fn what_would_make_a_page_without_bounds_is_refused() {
         &|table| table.rows[0].labels[0] = "x".repeat(4_001),
         "a title or label",
     );
-    // What is long, and allowed, does not widen every line of the text.
+    // A long label that is allowed does not widen every line of the text.
     let mut long = run();
     long.tables[0].rows[0].labels[0] = "x".repeat(4_000);
     assert!(long.text().lines().all(|line| line.chars().count() < 400));

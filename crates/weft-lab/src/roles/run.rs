@@ -121,7 +121,7 @@ pub(super) fn roles(options: &Options, session: &mut Session<'_>) -> Result<Resu
             .wrapping_add(1000 * u64::from(turn.repetition - 1));
         let outcome = lab.measure(&mut network, step, seed);
         if stop.is_requested() {
-            // What it had not finished is no failure.
+            // An interrupted measurement is no failure.
             return Ok(results);
         }
         outcome?;

@@ -4,7 +4,8 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 
-/// Refuses what needs more memory than is free here. What the system does not report is no reason to refuse.
+/// Refuses a scenario that needs more memory than is free here. It does not refuse if the system
+/// does not report its memory.
 ///
 /// # Errors
 ///
@@ -35,7 +36,7 @@ fn fits(scenario: &str, bytes: u64, at_once: usize, available: u64) -> Result<()
     Ok(())
 }
 
-/// So many bytes, for people.
+/// A number of bytes, for people.
 pub(super) fn amount(bytes: u64) -> String {
     match bytes as f64 {
         bytes if bytes >= 1e9 => format!("{:.1} GB", bytes / 1e9),

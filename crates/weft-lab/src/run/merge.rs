@@ -64,7 +64,7 @@ struct Head {
 /// True if these folders are runs of one scenario with one seed, and no job is in two of them.
 #[must_use]
 pub fn are_parts(folders: &[PathBuf]) -> bool {
-    // What is wrong with a folder that is none, a comparison reports.
+    // A comparison reports the errors of a folder that is no run.
     let parts: Result<Vec<Part>> = folders.iter().map(|folder| Part::read(folder)).collect();
     parts.is_ok_and(|parts| check(&parts).is_ok())
 }

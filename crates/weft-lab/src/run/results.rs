@@ -15,8 +15,9 @@ use super::testbed::Testbed;
 /// The version of this shape.
 const SCHEMA: u32 = 1;
 
-/// A run of a scenario. The same for the same scenario and seed, but for [`elapsed_s`](Self::elapsed_s),
-/// [`peak_rss_bytes`](Self::peak_rss_bytes) and [`threads`](Self::threads).
+/// A run of a scenario. The scenario and the seed determine it, except
+/// [`elapsed_s`](Self::elapsed_s), [`peak_rss_bytes`](Self::peak_rss_bytes) and
+/// [`threads`](Self::threads).
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     /// The version of this shape.
@@ -49,7 +50,7 @@ pub struct Results {
     pub events: u64,
     /// Of all jobs.
     pub circuits: Circuits,
-    /// So many jobs ran at once, if there were as many.
+    /// Jobs that ran at once, if there were as many.
     pub threads: usize,
     /// Results by arm.
     pub arms: Vec<OfArm>,

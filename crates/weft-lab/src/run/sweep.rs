@@ -20,7 +20,7 @@ pub(crate) struct Sweep {
     /// In the order in which they begin.
     pub(crate) jobs: Vec<Job>,
     pub(crate) seed: u64,
-    /// So many jobs run at once.
+    /// Jobs that run at once.
     pub(crate) threads: usize,
     pub(crate) simulations: SimulationArgs,
 }

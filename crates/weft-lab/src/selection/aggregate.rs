@@ -28,8 +28,8 @@ pub(super) struct OfArm {
     pub(super) quantities: BTreeMap<&'static str, Quantity>,
     /// Change of each quantity, in percent of the base's, paired by repetition.
     pub(super) change_percent: BTreeMap<&'static str, Quantity>,
-    /// At so many of the percentiles 0.5 to 99.5 the time to the first byte is longer than the base's, in percent of those
-    /// that are known of either; paired by repetition.
+    /// Percentiles, of 0.5 to 99.5, at which the time to the first byte is longer than the base's,
+    /// in percent of those that are known of either; paired by repetition.
     pub(super) worse_percent: Quantity,
     /// Bytes of relays whose bandwidth was scarce, in percent of all.
     pub(super) scarce_percent: Option<Quantity>,

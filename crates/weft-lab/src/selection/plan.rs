@@ -46,7 +46,7 @@ impl Size {
         servers: 5,
     };
 
-    /// This part of the paper's network, with so many times its clients.
+    /// This part of the paper's network, with a multiple of its clients.
     pub(super) fn of(scale: f64, load: f64) -> Size {
         let (paper, least) = (Size::PAPER, Size::LEAST);
         // Both are bounded by the command, so this fits.

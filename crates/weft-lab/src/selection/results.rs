@@ -16,7 +16,8 @@ use crate::run::{FailedJob, Job};
 /// The version of this shape.
 const SCHEMA: u32 = 1;
 
-/// Ways of choosing circuits beside one another. The same for the same arguments and seed, whatever the threads.
+/// Ways of choosing circuits beside one another. The arguments and the seed determine it; the
+/// number of threads does not matter.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
     pub(super) schema: u32,

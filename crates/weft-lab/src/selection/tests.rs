@@ -67,7 +67,7 @@ fn worse_percentiles_are_counted() {
     }
     assert_eq!(worse_percent(&own, &base), Some(12.0));
     assert_eq!(worse_percent(&[], &[]), None);
-    // Those that were never over are worse than those that were.
+    // Streams that were never over are worse than those that were.
     assert_eq!(worse_percent(&[open(500.0)], &base), Some(100.0));
 }
 

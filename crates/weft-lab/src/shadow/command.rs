@@ -91,7 +91,7 @@ pub struct ReadBack {
 }
 
 impl Experiment for ReadBack {
-    // What it measures is what `cci` measures, and is compared with that.
+    // It measures the same as `cci`, and is compared with that.
     const FOLDER: &'static str = "cci";
     const TITLE: &'static str = TITLE;
     const QUESTION: &'static str = <crate::cci::Options as Experiment>::QUESTION;

@@ -32,8 +32,8 @@ pub(super) fn begin(plan: &Plan, session: &Session<'_>, weft: Option<&Path>) -> 
     results
 }
 
-/// Adds what there is of a simulation in this folder of simulations. What is missing is among the results, with its
-/// file.
+/// Adds what there is of a simulation in this folder of simulations. Missing results are listed
+/// with their files.
 pub(super) fn add(results: &mut Results, plan: &Plan, simulation: &Simulation, folder: &Path) {
     let mut cell = Cell::unmeasured(
         simulation.arm,

@@ -13,7 +13,7 @@ use crate::experiment::{Progress, Session};
 
 /// The folder of the simulations in that of the results.
 const FOLDER: &str = "simulations";
-/// After so many simulations in a row without any result the others would have none either.
+/// Failed simulations in a row that end the experiment: the others would fail, too.
 const FAILURES: usize = 3;
 
 /// Writes, runs and reads all simulations, and keeps the results after each.

@@ -17,7 +17,7 @@ use super::which::Which;
 use crate::experiment::{Progress, Session, rotating_turns};
 use crate::relay::pin;
 
-/// After so many failures in a row the experiment ends: the next run would fail, too.
+/// Failures in a row that end the experiment: the next run would fail, too.
 const FAILURES: usize = 3;
 
 /// Seconds from one consensus to the next, as in Engler and Goldberg 2021, 5.2.

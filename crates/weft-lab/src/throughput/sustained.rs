@@ -50,8 +50,8 @@ impl Rule {
         }
     }
 
-    /// The most bytes per second that the relay read over a window; `None` if no window fits.
-    /// What a relay in the middle reads it writes again, so that one of both counts.
+    /// The most bytes per second that the relay read over a window; `None` if no window fits. A
+    /// relay in the middle writes the bytes that it reads, so only one of both counts.
     pub(crate) fn sustained(self, samples: &[Sample]) -> Option<f64> {
         self.best(samples).map(|(rate, _)| rate)
     }

@@ -14,7 +14,7 @@ use crate::args::CONNECTION_THREADS;
 pub enum Which {
     /// The C tor that is installed.
     Tor,
-    /// Weft with so many connection threads, or as many as it chooses.
+    /// Weft with this number of connection threads, or with its own choice.
     Weft(Option<u32>),
 }
 

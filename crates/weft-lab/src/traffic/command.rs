@@ -37,7 +37,7 @@ pub struct Args {
         default_value = "bulk=2,web=10,performance=2"
     )]
     users: Vec<Asked>,
-    /// The Markov model of when users open streams, GraphML as TGen or PrivCount has it.
+    /// The Markov model of when users open streams, in TGen's or PrivCount's GraphML.
     #[arg(long, value_name = "FILE")]
     streams: Option<PathBuf>,
     /// The Markov model of the packets of a stream.

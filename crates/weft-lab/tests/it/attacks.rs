@@ -265,7 +265,7 @@ fn an_experiment_leaves_its_results_and_nothing_else() {
     let round = &json["rounds"][0];
     assert!(round["with"]["failure"].is_null(), "{round}");
     assert!(round["attack_bytes"].as_u64().unwrap() > 0);
-    // What is there is not overwritten.
+    // Existing results are not overwritten.
     let (success, _, errors) = weft(&["padding-flood", "--out", out.to_str().unwrap()]);
     assert!(
         !success && errors.contains("nothing is overwritten"),

@@ -15,7 +15,8 @@ fn hops(args: &[&str], folder: &Path) -> Output {
         .unwrap()
 }
 
-/// The role at so many hops, with congestion control and without, and whether its numbers make sense.
+/// Checks that the numbers of a role make sense at this number of hops, with congestion control and
+/// without.
 fn check(results: &Value, hops: u64, role: &str) {
     let controls = match hops {
         0 | 1 => vec![Value::Null],

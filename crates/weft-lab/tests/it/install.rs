@@ -100,7 +100,7 @@ fn bash_completes_commands_and_options() {
         complete(&["weft-lab", "sim", "links", "--circ"]),
         ["--circuits", "--circuits-per-client"]
     );
-    // What other parts of Weft ask for is nobody's to type.
+    // Internal commands are not completed.
     assert_eq!(complete(&["weft-lab", "profiled"]), [""; 0]);
 }
 

@@ -99,7 +99,7 @@ fn connections_of_their_own_carry_more_over_a_lossy_link() {
         weft,
         relays: vec!["ConnectionPerCircuit 0".to_owned()],
         clients: Vec::new(),
-        // What bounds a circuit is TCP alone.
+        // Only TCP bounds a circuit.
         params: vec!["cc_alg=0".to_owned()],
     };
     let testbed = Options {

@@ -172,7 +172,7 @@ fn a_probe_holds_each_way_of_an_access_line_to_its_own_promise() {
             (rate, delay)
         );
         assert!(number(&way["least_ms"]) >= delay, "{way}");
-        // What it measures of a rate depends on when this process has its turn.
+        // The measured rate depends on the scheduling of this process.
         assert!(number(&way["measured_mbit"]) > 0.0, "{way}");
     }
 }

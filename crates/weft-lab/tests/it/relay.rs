@@ -424,7 +424,7 @@ fn contradictory_arguments_are_refused_before_anything_starts() {
         );
         assert!(run.err.contains(expected), "{words}: {run:?}");
     }
-    // What belongs to an option that is not there.
+    // Arguments without the option that they require.
     for words in ["--p99-bound 10", "--capacity-steps 5", "--resolution 2"] {
         let run = run(&format!("--target weft {words}"));
         assert!(

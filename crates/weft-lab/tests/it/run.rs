@@ -140,7 +140,7 @@ fn threads_and_folders_change_no_number() {
     assert_eq!(fixed(two), fixed(printed.clone()));
     same_files(&at("one"), &at("two"));
 
-    // The same in parts, on as many machines as one likes.
+    // The jobs can be split over any number of machines.
     let words = ["--seed", "7", "--arm", "own"];
     run(&small, &at("own"), &words);
     for repetition in ["1", "2"] {

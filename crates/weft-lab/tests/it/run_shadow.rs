@@ -239,7 +239,7 @@ fn without_shadow_simulations_are_written_and_it_is_said_what_to_do() {
 }
 
 /// Writes the output that Shadow would leave of a simulation: a stream of 200 kB in each second,
-/// and relays that write so many bytes in each interval.
+/// and relays that write `written` bytes in each interval.
 fn fake(simulation: &Path, written: u64) {
     let hosts = simulation.join("shadow.data/hosts");
     let write = |name: &str, file: &str, text: String| {
@@ -301,7 +301,8 @@ fn what_hosts_wrote_becomes_the_tables_of_the_other_testbeds() {
         assert!(run.at("results").join(file).is_file(), "{file}");
     }
 
-    // What is missing or damaged fails its job, with the file and the reason; the other job has its results.
+    // A missing or damaged file fails its job, with the file and the reason; the other job has its
+    // results.
     let hosts = plain.join("shadow.data/hosts");
     let (relay, circuits) = (
         hosts.join("relay-2/relay.json"),

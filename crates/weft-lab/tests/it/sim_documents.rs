@@ -30,7 +30,7 @@ fn path(folder: &Path, name: &str) -> String {
     folder.join(name).to_string_lossy().into_owned()
 }
 
-/// A synthetic consensus of so many relays.
+/// A synthetic consensus of this number of relays.
 fn document(folder: &Path, relays: &str) -> String {
     let file = path(folder, &format!("{relays}-consensus"));
     printed(&["synth", "--relays", relays, "--out", &file]);

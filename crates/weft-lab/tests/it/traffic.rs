@@ -163,7 +163,7 @@ fn ctrl_c_keeps_what_was_measured() {
 fn ctrl_c_while_the_network_starts_leaves_nothing() {
     let place = tempfile::tempdir().unwrap();
     let out = place.path().join("out");
-    // With so many relays the start takes a while.
+    // With this number of relays the start takes a while.
     let mut run = command(&format!(
         "--relays 20 --seconds 600 --out {}",
         out.display()

@@ -58,7 +58,7 @@ pub fn run_on(sites: &[Site], settings: FlowSettings, stop: &Stop) -> Result<Vec
             .zip(sites)
             .map(|(index, site)| {
                 let settings = FlowSettings {
-                    // The same users on different hosts are different.
+                    // Equal users on different hosts behave differently.
                     seed: settings.seed.wrapping_mul(1_000).wrapping_add(index),
                     ..settings
                 };

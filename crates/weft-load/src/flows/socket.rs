@@ -11,7 +11,7 @@ pub(super) const TURNS: usize = 4;
 
 /// The result of a read.
 pub(super) enum Reading {
-    /// So many bytes.
+    /// Number of bytes read.
     Bytes(usize),
     /// Nothing now.
     Blocked,

@@ -217,7 +217,7 @@ enum State {
     /// The hash that proves knowledge of the cookie.
     ClientHash(Hmac<Sha256>),
     Open,
-    /// So many bytes of a message that we do not understand are still to come.
+    /// Remaining bytes of a message that we do not understand.
     Skip(usize),
     Over,
 }

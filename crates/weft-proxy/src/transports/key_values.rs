@@ -76,7 +76,7 @@ fn unquote(text: &str) -> Option<(String, &str)> {
             },
             other => value.push(other),
         }
-        // What C tor holds as a C string has no NUL in it.
+        // C tor holds it as a C string, which has no NUL in it.
         if value.last() == Some(&0) {
             return None;
         }

@@ -19,7 +19,7 @@ const RAN_WELL: Duration = Duration::from_secs(60);
 const MOST_ODD: u32 = 64;
 /// Lines of the protocol that are read in one turn: the rest waits for the next ones.
 const LINES_PER_TURN: usize = 256;
-/// Memory of lines that wait, at most, in bytes. What is printed beyond it is thrown away.
+/// Largest memory of waiting lines, in bytes. Lines beyond it are dropped.
 const MOST_WAITING: usize = 256 << 10;
 /// Overhead of a waiting line beside its text, in bytes.
 const LINE_OVERHEAD: usize = 64;
@@ -222,7 +222,7 @@ impl Managed {
         self.state
     }
 
-    /// It broke the protocol, or waits to be started again: a reload of torrc begins anew.
+    /// It broke the protocol, or waits to be started again: a reload of torrc starts it again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         match self.state {
@@ -301,7 +301,7 @@ impl Managed {
 
     /// The process ended, by itself or because it was stopped: `status` is its exit code, or what ended it.
     pub fn exited(&mut self, now: Instant, status: &str) {
-        // What it printed before counts.
+        // Lines that it printed before its end count.
         while self.has_more() {
             self.read_lines(now);
         }

@@ -177,7 +177,7 @@ impl Carrier {
         Ok(Carrier {
             hosts: topology.hosts().collect(),
             network: Network::new(topology, seed),
-            // What was sent before they were registered.
+            // All devices, as packets may have arrived before they were registered.
             readable: (0..devices.len()).collect(),
             is_readable: vec![true; devices.len()],
             devices,

@@ -50,7 +50,7 @@ impl Host {
         command
     }
 
-    /// Runs this on a thread of its own in the host. Sockets that it opens stay there.
+    /// Runs this on its own thread in the host. Sockets that it opens stay there.
     ///
     /// # Errors
     ///

@@ -91,7 +91,7 @@ impl Namespace {
         file.with_context(|| format!("cannot set up the host {}", self.name))
     }
 
-    /// Runs this on a thread of its own in the namespace. Sockets that it opens stay there.
+    /// Runs this on its own thread in the namespace. Sockets that it opens stay there.
     pub(super) fn enter<T: Send>(&self, run: impl FnOnce() -> T + Send) -> Result<T> {
         thread::scope(|scope| {
             let thread = scope.spawn(|| -> Result<T> {

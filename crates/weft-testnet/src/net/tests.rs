@@ -11,7 +11,7 @@ use weft_model::links::Topology;
 use super::{Options, Testbed, clean, down, missing};
 use crate::guardian::Guardian;
 
-/// A testbed with a name of its own, or nothing where there can be none.
+/// A testbed with a unique name; `None` if this machine can have none.
 fn testbed(topology: &Topology) -> Testbed {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::SeqCst);

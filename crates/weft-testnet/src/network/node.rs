@@ -97,7 +97,8 @@ impl Node {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Starts `program` on the node's configuration, in a process group of its own that `guardian` watches.
+    /// Starts `program` on the node's configuration, in a separate process group that `guardian`
+    /// watches.
     pub(crate) fn start(&mut self, program: &Program, guardian: &mut Guardian) -> Result<()> {
         if self.child.is_some() {
             bail!("{} is running already", self.nickname);

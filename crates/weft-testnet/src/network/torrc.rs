@@ -18,7 +18,7 @@ pub(crate) struct Common {
 /// Options of a target relay's torrc.
 #[derive(Clone, Debug)]
 pub struct TargetOptions {
-    /// `AssumeReachable 1`: publish without a reachability test of one's own.
+    /// `AssumeReachable 1`: publish without a reachability test.
     pub assume_reachable: bool,
     /// It lets streams leave to loopback.
     pub exit: bool,

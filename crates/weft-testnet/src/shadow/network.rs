@@ -160,7 +160,7 @@ impl Network<'_> {
     }
 
     fn configuration(&self) -> Result<Yaml> {
-        // What Shadow takes as a seed has 32 bits.
+        // Shadow's seed has 32 bits.
         let seed = (self.seed ^ (self.seed >> 32)) & u64::from(u32::MAX);
         let hosts = self.topology.hosts().map(|host| {
             let name = self.topology.node_name(host.node());

@@ -25,8 +25,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// So much of the end of a log has its last line.
 const TAIL: u64 = 16 << 10;
 
-/// Runs the simulation in this folder to its end. `at` gets the simulated time now and then. `None`: stopped before its end. What is
-/// inside, an error, is what Shadow complains about.
+/// Runs the simulation in this folder to its end. Calls `at` with the simulated time now and then.
+/// Returns `None` if it was stopped before its end; the inner error is Shadow's complaint.
 ///
 /// # Errors
 ///

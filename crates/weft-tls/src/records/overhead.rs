@@ -21,7 +21,7 @@ const OTHER_RECORD: usize = 1 << 12;
 /// 2^23 records or more (RFC 8446 5.5), most never.
 const KEY_UPDATE: usize = 1 << 16;
 
-/// See the module.
+/// A peer's credit for records beyond the data in them.
 #[derive(Debug)]
 pub(super) struct Overhead {
     credit: usize,
@@ -33,7 +33,7 @@ impl Overhead {
         Overhead { credit: MOST }
     }
 
-    /// A record with so many bytes of application data came.
+    /// Records an arrived record with this number of bytes of application data.
     ///
     /// # Errors
     ///

@@ -66,7 +66,8 @@ impl Pair {
         let mut accepted = tls.accept().unwrap();
         loop {
             let there = carry(client.tls(), accepted.tls());
-            // What the server sends after its handshake is left for the client's new owner.
+            // Messages that the server sends after its handshake are left for the client's new
+            // owner.
             if !client.tls().is_handshaking() && !accepted.tls().is_handshaking() {
                 break;
             }
@@ -397,8 +398,8 @@ fn what_is_no_data_is_paid_for_by_data() {
     assert_eq!(taken(true, HANDSHAKE, &update(1), 1), Some(15));
     assert_eq!(taken(true, HANDSHAKE, &update(1), 16_384), Some(19));
     assert_eq!(taken(true, APPLICATION_DATA, &[1], 100), Some(38_833));
-    // What pays for all goes on for ever: a peer whose keys end after half a megabyte, and one that
-    // sends a cell in two records of which one is a byte.
+    // A peer that pays for everything may go on forever: one whose keys end after half a megabyte,
+    // and one that sends a cell in two records, one of a single byte.
     let (mut client, mut server) = mirrored();
     let data = noise(MAX_PLAINTEXT);
     for _ in 0..200 {

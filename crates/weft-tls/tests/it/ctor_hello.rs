@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         bytes
     }
 
-    /// A big-endian number of so many bytes.
+    /// A big-endian number of this length, in bytes.
     fn number(&mut self, length: usize) -> usize {
         self.take(length)
             .iter()
@@ -231,14 +231,14 @@ fn wefts_client_hello_is_c_tors_as_far_as_rustls_goes() {
         (&weft.list(GROUPS), &tor.list(GROUPS)),
         (&weft.list(SIGNATURES), &tor.list(SIGNATURES)),
     ] {
-        // What both have comes in the same order.
+        // Values that both have are in the same order.
         assert_eq!(shared(ours, theirs), shared(theirs, ours));
     }
     // Weft offers no suite and no signature that C tor does not.
     assert_eq!(only(&weft.suites, &tor.suites), []);
     assert_eq!(only(&weft.list(SIGNATURES), &tor.list(SIGNATURES)), []);
 
-    // What rustls lacks: CBC and static RSA; Ed448, RSASSA-PSS keys, SHA-1, SHA-224 and DSA.
+    // Missing in rustls: CBC and static RSA; Ed448, RSASSA-PSS keys, SHA-1, SHA-224 and DSA.
     assert_eq!(
         only(&tor.suites, &weft.suites),
         [

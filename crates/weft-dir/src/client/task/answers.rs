@@ -172,7 +172,7 @@ impl ClientDirectory {
     /// Keeps the microdescriptors in `body` that are lacking; how many, and how many are not.
     fn take_in(&mut self, body: &[u8], now: SystemTime) -> (usize, usize) {
         let (mut arrived, mut unasked) = (0, 0);
-        // What is not text has a digest that was not asked for.
+        // Bytes that are no text have a digest that was not requested.
         let body = String::from_utf8_lossy(body);
         for piece in microdesc::split(&body) {
             let digest = piece.digest();

@@ -169,7 +169,8 @@ fn watch(
     let cycles = (options.length.as_secs_f64() / options.cycle.as_secs_f64()).floor();
     let length = options.cycle.mul_f64(cycles.max(1.0));
     let mut next = begin;
-    // What it holds before anybody has come: once it answers, it has all that a start opens.
+    // The sample before anybody connects: once the target answers, it has opened everything that a
+    // start opens.
     look(target, Duration::ZERO, Tide::Before, options.patience)?;
     soak.samples.push(look(
         target,

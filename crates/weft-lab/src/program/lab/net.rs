@@ -34,7 +34,7 @@ pub(super) struct NetArgs {
 enum NetCommand {
     Up(UpArgs),
     Down(DownArgs),
-    /// Removes what testbeds left that crashed. Those that are up are not touched.
+    /// Removes the remains of testbeds that crashed. Running testbeds are not touched.
     Clean,
     Topology(topology::TopologyArgs),
     Probe(Box<probe::Args>),

@@ -237,7 +237,7 @@ fn simulated(
         done: &|done| match done {
             Done::Repetition => {
                 let count = repetitions.fetch_add(1, Ordering::Relaxed) + 1;
-                // How many documents an archive has is known when it was read.
+                // The number of documents in an archive is known once it has been read.
                 let all = u64::from(args.repeat).max(1);
                 bar.set_position(count % all * 1000 / all);
             }

@@ -42,7 +42,7 @@ enum ModelArg {
 enum GuardsArg {
     /// C tor: a sample of 60, three primary guards, the first that suits (1 to 3 of them).
     Tor,
-    /// TorPS: any that suits of so many, which are of different families.
+    /// TorPS: any suitable one of the client's guards, which are of different families.
     Torps,
     /// A new guard for each circuit.
     Fresh,

@@ -29,7 +29,7 @@ pub(in crate::relay) enum At {
 /// The next action of the mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::relay) enum Decision {
-    /// So many cells of a circuit are due, since `due`.
+    /// Cells of a circuit that are due since `due`.
     Send {
         circuit: usize,
         forward: bool,
@@ -91,7 +91,8 @@ pub(in crate::relay) struct Mix {
 }
 
 impl Mix {
-    /// So many circuits and links on each side. Nothing happens before [`start`](Self::start).
+    /// A mix of this number of circuits, and of links on each side. Nothing happens before
+    /// [`start`](Self::start).
     pub(in crate::relay) fn new(
         shape: Shape,
         circuits: usize,
@@ -140,8 +141,8 @@ impl Mix {
         )
     }
 
-    /// From `now` on, circuits carry so many cells a second together. Those that are open have their lives before
-    /// them anew, which for exponential lives is the same as in the middle of them.
+    /// From `now` on, circuits carry `cells_per_s` cells a second together. Open circuits draw a
+    /// new remaining lifetime: exponential lifetimes have no memory.
     pub(in crate::relay) fn start(&mut self, now: u64, cells_per_s: f64) {
         self.events.clear();
         let circuits = self.circuits.len();
@@ -282,7 +283,7 @@ impl Mix {
         rate
     }
 
-    /// The mean length of trains that are cut to so many cells.
+    /// The mean length of trains that are cut to this number of cells.
     fn mean_train(&self, longest: u32) -> f64 {
         let sum: u64 = self
             .trains
@@ -315,7 +316,7 @@ impl Mix {
     }
 }
 
-/// A time so many nanoseconds later.
+/// The time this number of nanoseconds later.
 fn later(now: u64, wait: f64) -> u64 {
     // The cast saturates.
     now.saturating_add(wait.max(0.0) as u64)

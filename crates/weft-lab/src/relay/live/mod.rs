@@ -59,7 +59,7 @@ pub(super) const TRAIN: (f64, f64) = (1.0986, 1.68);
 pub(super) const LONGEST_TRAIN: u32 = 124;
 /// Trains of a burst, on average, and the time between them, in seconds.
 pub(super) const BURST: (f64, f64) = (10.0, 0.05);
-/// Circuits that carry so many cells in their life have bursts.
+/// Circuits that carry at least this number of cells in their life have bursts.
 pub(super) const BUSY: f64 = 1000.0;
 /// The deviation of the logarithms of what circuits of the loudest tenth carry, and the most of it in multiples of
 /// the mean.
@@ -81,7 +81,7 @@ pub(super) struct Shape {
     /// Weights by which circuits choose among the links on each side.
     pub(super) origins: [f64; 10],
     pub(super) hops: [f64; 10],
-    /// Circuits that are made for each link that is closed and opened anew on each side.
+    /// Circuits made for each link that is closed and reopened, on each side.
     pub(super) circuits_per_origin_link: f64,
     pub(super) circuits_per_hop_link: f64,
 }
@@ -110,7 +110,7 @@ impl Preset {
         match self {
             Preset::Middle => between_relays,
             Preset::Guard => Shape {
-                // So many do 1,600 clients hold who make 6.7 while their link is there.
+                // The circuits of 1,600 clients that each make 6.7 while their link is open.
                 circuits: 4000,
                 before: 0.8,
                 origins: ALIKE,
@@ -126,14 +126,15 @@ impl Preset {
         }
     }
 
-    /// Links on either side, of so many.
+    /// Splits this number of links between the sides.
     pub(super) fn sides(self, links: usize) -> (usize, usize) {
         let origins = (links as f64 * self.shape().before).round() as usize;
         let origins = origins.clamp(1, links.saturating_sub(1).max(1));
         (origins, links - origins)
     }
 
-    /// Cells per second, both ways together, of so many circuits that live as long as they do there.
+    /// Cells per second, both ways together, of this number of circuits with the public network's
+    /// lifetime.
     pub(super) fn own_rate(circuits: usize) -> f64 {
         circuits as f64 * cells_of_a_circuit() / LIFE_S
     }

@@ -37,8 +37,8 @@ impl World {
         Ok(self.built >= wanted)
     }
 
-    /// The next circuit of those that are there from the beginning: over all links in turn, and from each link to
-    /// all next hops in turn, or as the mix has it.
+    /// The next circuit of those that are there from the beginning: over all links in turn, and
+    /// from each link to all next hops in turn, or as the mix chooses.
     fn begin_next(&mut self) -> Result<()> {
         let number = self.begun;
         let (origins, hops) = (self.origins.len(), self.hops.len());

@@ -210,7 +210,7 @@ impl World {
         Ok(())
     }
 
-    /// So many cells of a circuit have been due since then.
+    /// Adds cells of a circuit that have been due since `since`.
     pub(super) fn release_cells(
         &mut self,
         number: usize,

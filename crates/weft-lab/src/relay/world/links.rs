@@ -96,7 +96,7 @@ impl World {
         phase: Phase,
     ) -> Result<usize> {
         let mut link = Link::new(socket, session);
-        // What is accepted has perhaps been sent something already.
+        // Bytes may already have arrived on an accepted link.
         link.readable = side != Side::Origin;
         link.writable = side != Side::Origin;
         let key = self.ends.insert(End {

@@ -1,8 +1,9 @@
 //! Carries out what the live mix decides: cells that are due, circuits and links that come and go.
 //!
-//! A circuit ends as an origin ends it: it gets no more cells, those on their way arrive, DESTROY goes to the target,
-//! and when the target has passed it on, the circuit's number may be used for the next one. A link closes once no
-//! circuit is on it: one of ours is opened anew, and the target opens its own when a circuit needs it.
+//! A circuit ends as an origin ends it: it gets no more cells, those on their way arrive, DESTROY
+//! goes to the target, and when the target has passed it on, the circuit's number may be used for
+//! the next one. A link closes once no circuit is on it: we reopen ours, and the target opens its
+//! own when a circuit needs one.
 
 use anyhow::Result;
 use weft_cell::{Cell, ChanCmd};

@@ -13,7 +13,7 @@ pub(super) struct Live {
     pub(super) mix: Mix,
     /// It has a rate.
     pub(super) has_started: bool,
-    /// Circuits to be made anew.
+    /// Circuits to be made again.
     pub(super) vacant: VecDeque<usize>,
 }
 

@@ -1,7 +1,7 @@
 //! Onionskins as fast as the target answers them.
 //!
 //! What is measured is the target. So one onionskin, made once, is sent again and again: relays
-//! answer each one anew. The first answer of every link is checked.
+//! compute a new answer each time. The first answer of every link is checked.
 
 use anyhow::{Context, Result, bail};
 use weft_cell::circ_msg::{CreateReply, CreateRequest, handshake_type};

@@ -134,7 +134,7 @@ impl World {
             rng,
             plan,
         };
-        // What cells carry is never looked at; anything that does not compress or repeat will do.
+        // The contents of cells are never read; anything that does not compress or repeat will do.
         world.rng.fill_bytes(&mut world.record);
         for (number, hop) in world.hops.iter_mut().enumerate() {
             world

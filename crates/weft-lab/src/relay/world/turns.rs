@@ -18,8 +18,8 @@ use crate::relay::mode::Mode;
 const REST: Duration = Duration::from_micros(100);
 
 impl World {
-    /// Runs until the conductor orders [`Stage::Stop`] or something goes wrong.
-    /// What was timed, and why it ended if it should not have.
+    /// Runs until the conductor orders [`Stage::Stop`] or something goes wrong. Returns the
+    /// measured times, and the error that ended it.
     pub(in crate::relay) fn run(mut self) -> (Timed, Result<()>) {
         let outcome = self.turns();
         self.publish();
@@ -32,7 +32,7 @@ impl World {
         while self.stage != Stage::Stop {
             self.follow()?;
             self.poll(&mut events)?;
-            // What is listed meanwhile is for the next turn. The lists keep their memory.
+            // Entries that are added meanwhile are for the next turn. The lists keep their memory.
             let mut listed = std::mem::take(&mut self.readable);
             for key in listed.drain(..) {
                 self.read(key)?;
@@ -92,7 +92,7 @@ impl World {
         self.run_at = self.now();
         self.released = 0;
         self.schedule = rate.filter(|_| self.live.is_none()).map(Schedule::new);
-        // What was due at the end of the round before, and could not be sent any more, is forgotten.
+        // Cells that were due at the end of the previous round and not sent are dropped.
         for (_, end) in &mut self.ends {
             end.active.clear();
         }

@@ -134,7 +134,7 @@ impl Seen {
             return;
         };
         match kind {
-            // Those of directory requests are no circuits of streams.
+            // Circuits of directory requests carry no users' streams.
             Some("CIRC") if !event.contains("ONEHOP_TUNNEL") => {
                 let path = words.next().filter(|word| word.starts_with('$'));
                 let path = path.map(|path| path_of(path, names)).unwrap_or_default();

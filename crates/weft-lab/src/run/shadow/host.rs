@@ -78,7 +78,7 @@ impl Work {
             [CONTROL_PORT, SOCKS_PORT].map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         let cookie = Path::new(&self.nickname).join("data/control_auth_cookie");
         let connect = || Control::connect_port(control, &cookie);
-        // Those that it has were built when nothing was lost.
+        // Its present circuits were built when nothing was lost.
         let watch = Watch::of(connect()?, self.host.clone(), &client.names)?;
         close_circuits(&mut connect()?)?;
         self.wait();

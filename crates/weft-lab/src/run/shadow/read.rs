@@ -64,7 +64,7 @@ pub(super) fn results(scenario: &Scenario, setup: &Setup, hosts: &Path) -> Resul
     Ok(results)
 }
 
-/// A file of JSON with at most so many bytes.
+/// Reads a JSON file of bounded size.
 ///
 /// # Errors
 ///

@@ -57,7 +57,8 @@ pub(crate) struct Simulations<'a> {
     settings: Settings<'a>,
 }
 
-/// Whose simulation it is. What was simulated for another run must not be read for this one.
+/// The run that the simulation belongs to. The results of another run's simulation must not be read
+/// for this one.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Whose {
     job: Job,
@@ -204,7 +205,7 @@ impl<'a> Simulations<'a> {
                     bail!("{why} (to run it again, remove {}/{DATA})", place.display())
                 }
                 None => {
-                    // What is there of it would be read as a whole.
+                    // A partial file would be read as a whole one.
                     let data = place.join(DATA);
                     let _ = fs::remove_dir_all(&data);
                     bail!("stopped while Shadow ran");

@@ -28,7 +28,7 @@ fn the_search_for_the_capacity_has_a_bracket_and_all_of_its_steps() {
             (capacity.failed_cells_per_s, &capacity.limit),
             (None, &None)
         );
-        // What was measured is that of the highest rate.
+        // The measurements are those of the highest rate.
         assert_eq!(report.load.rate_cells_per_s, Some(8000.0));
         is_sound(&report);
         let goodput = report.measured.unwrap().cells.unwrap().goodput_bits_per_s;

@@ -222,7 +222,7 @@ fn role_of(relay: &Relay) -> &'static str {
     }
 }
 
-/// The countries of so many hosts, the relays first.
+/// The countries of this number of hosts, the relays first.
 fn places(
     args: &RandomArgs,
     graph: &Countries,
