@@ -1,11 +1,12 @@
-//! What testbeds are made of, as pure state machines; rooms, from below to above:
+//! Parts of testbeds, as pure state machines. Its modules, from below to above:
 //!
 //! - [`graphs`]: `GraphML`, the format of models of traffic and of the topology of countries
-//! - [`links`]: what a network of links does to packets; topologies
-//! - [`traffic`]: what users do, both ends of their streams, and records of how these went
+//! - [`links`]: topologies, and networks of links that delay and lose packets
+//! - [`traffic`]: users, both ends of their streams, and records of the results
 //! - [`hosts`]: hosts with their lines, and TCP between them, in virtual time
 //!
-//! Real testbeds (`weft-testnet`, driven by `weft-load`) and virtual ones (`weft-virtual`) take the same links and the same users from here.
+//! Real testbeds (`weft-testnet`, driven by `weft-load`) and virtual ones (`weft-virtual`) use the
+//! same links and users.
 #![cfg_attr(
     not(test),
     deny(

@@ -1,4 +1,5 @@
-//! How evenly a relay's links load its connection threads, with links that are only placed and with links that move.
+//! Balance of a relay's connection threads: links that stay where they were placed, and links that
+//! move.
 //!
 //! The relay is a middle of many links. Circuits come at random, live for an exponential time, and go from one link to another,
 //! each drawn by the weight of the relay that it leads to; the rate of a circuit is Pareto's. A link opens with its first circuit and closes
@@ -33,7 +34,8 @@ pub const HOURS: Bounds<u64> = Bounds::new(1, 1000);
 /// Repetitions.
 pub const REPETITIONS: Bounds<u64> = Bounds::new(1, 1000);
 
-/// How long a circuit lives on average: as long as clients put new streams on it (C tor, MaxCircuitDirtiness).
+/// Mean life of a circuit, in seconds: as long as clients put new streams on it (C tor,
+/// MaxCircuitDirtiness).
 const CIRCUIT: f64 = 600.0;
 /// The tail of circuits' rates: the 3.33 % of connections that carried 40.2 % of the bytes (McCoy et al. 2008, Table 1).
 const TAIL: f64 = 1.367;
@@ -43,12 +45,12 @@ const MOST: f64 = 320.0;
 const IDLE: f64 = 3600.0;
 /// Part of the time that the mean thread works.
 const WORK: f64 = 0.5;
-/// How often threads report, in seconds. Weft's do so four times a second.
+/// Interval of the threads' reports, in seconds. Weft's threads report four times a second.
 const STEP: f64 = 1.0;
 /// The time before which nothing is counted: links and circuits begin.
 const WARM: f64 = 3600.0;
 
-/// What to simulate.
+/// Options of [`simulate`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BalanceOptions {
     /// Numbers of connection threads.
@@ -59,7 +61,7 @@ pub struct BalanceOptions {
     pub circuits: u64,
     /// Hours that count.
     pub hours: u64,
-    /// How often.
+    /// Repetitions of each number of threads, with and without moves.
     pub repetitions: u64,
     /// The result is a function of the options and this.
     pub seed: u64,
@@ -68,16 +70,16 @@ pub struct BalanceOptions {
     pub workers: usize,
 }
 
-/// What a number of threads, with or without moves, gives.
+/// Results for one number of threads, with or without moves.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Connection threads.
     pub threads: u16,
     /// Links move; otherwise they are only placed.
     pub moves: bool,
-    /// How far the busiest thread is above the mean, percent, on average over the time.
+    /// Load of the busiest thread above the mean, in percent, averaged over time.
     pub above_mean_percent: Spread,
-    /// The same, exceeded in a twentieth of the time.
+    /// Load of the busiest thread above the mean, in percent, exceeded in 5 % of the time.
     pub above_mean_percent_p95: Spread,
     /// Part of the time in which it is more than 10 % above it, percent.
     pub past_tenth_percent: Spread,
@@ -148,7 +150,7 @@ pub fn simulate(options: &BalanceOptions, done: impl Fn() + Sync) -> Result<Vec<
     Ok(rows.collect())
 }
 
-/// How many pieces [`simulate`] has.
+/// Pieces of work that [`simulate`] does.
 pub fn pieces(options: &BalanceOptions) -> usize {
     options.threads.len() * 2 * options.repetitions as usize
 }
@@ -159,7 +161,7 @@ struct Link {
     id: ConnectionId,
     thread: usize,
     circuits: u32,
-    /// What its circuits carry, of the mean of one.
+    /// Rate of its circuits together; the mean rate of one circuit is 1.
     rate: f64,
     /// When its last circuit ended.
     idle_since: f64,

@@ -44,7 +44,7 @@ pub struct NoMicrodescs;
 pub struct OtherMicrodescs {
     /// Of the network.
     relays: usize,
-    /// Those whose microdescriptor is here.
+    /// Relays whose microdescriptor was read.
     matched: usize,
     /// Relays whose microdescriptor the consensus names.
     named: usize,
@@ -104,7 +104,7 @@ impl Microdescs {
         Some(parse(self.texts.get(*text)?.get(range.clone())?))
     }
 
-    /// Whether the microdescriptor with this SHA-256 is here.
+    /// Returns true if the microdescriptor with this SHA-256 was read.
     pub fn has(&self, digest: &[u8; 32]) -> bool {
         self.places.contains_key(digest)
     }
@@ -150,12 +150,12 @@ impl Microdescs {
         self.places.keys()
     }
 
-    /// How many different microdescriptors there are.
+    /// Number of different microdescriptors.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no microdescriptors.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

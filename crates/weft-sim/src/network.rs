@@ -77,7 +77,7 @@ flags! {
 }
 
 impl Flags {
-    /// Whether all of these are set.
+    /// Returns true if all of these flags are set.
     pub const fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0
     }
@@ -88,10 +88,10 @@ impl Flags {
     }
 }
 
-/// Which ports an exit allows or refuses, as summaries have it (dir-spec 3.8.2).
+/// Ports that an exit allows or refuses, in the form of a policy summary (dir-spec 3.8.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortPolicy {
-    /// Whether the ranges are those that are allowed; otherwise all others are.
+    /// True if the ranges are allowed and all other ports refused; false if it is the reverse.
     pub accept: bool,
     /// First and last ports, in ascending order.
     pub ranges: Box<[(u16, u16)]>,
@@ -120,7 +120,7 @@ impl PortPolicy {
         Some(PortPolicy { accept, ranges })
     }
 
-    /// Whether streams to this port may leave.
+    /// Returns true if streams to this port may leave.
     pub fn allows(&self, port: u16) -> bool {
         let is_named = self
             .ranges
@@ -129,7 +129,7 @@ impl PortPolicy {
         is_named == self.accept
     }
 
-    /// Whether streams to all ports from `first` to `last` may leave.
+    /// Returns true if streams to all ports from `first` to `last` may leave.
     pub fn allows_all(&self, first: u16, last: u16) -> bool {
         let mut inside = self
             .ranges

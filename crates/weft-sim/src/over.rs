@@ -1,4 +1,4 @@
-//! What may be said of a number that several documents have, each with repetitions.
+//! Statistics of a number over several documents with several repetitions each.
 
 use serde::Serialize;
 use weft_plot::{Value, Whiskers};
@@ -13,7 +13,7 @@ pub struct Over {
     pub spread: Spread,
     /// The least and the most mean of a document.
     pub range: [f64; 2],
-    /// How many documents.
+    /// Number of documents.
     #[serde(skip)]
     pub documents: usize,
 }
@@ -47,7 +47,8 @@ pub(crate) fn value(spread: Spread) -> Value {
     Value::mean(spread.mean, spread.ci95, spread.n)
 }
 
-/// What the whiskers of a figure are: the interval of one document's repetitions, or the range of several documents.
+/// Meaning of a figure's whiskers: the interval of one document's repetitions, or the range of
+/// several documents.
 pub(crate) fn whiskers(documents: usize) -> Whiskers {
     match documents {
         1 => Whiskers::ci95("repetitions"),

@@ -8,7 +8,7 @@ use weft_stats::bounds::Bounds;
 /// Threads that anything may be asked to use.
 pub const THREADS: Bounds<usize> = Bounds::new(1, 1024);
 
-/// How many threads this machine runs at once.
+/// Number of threads that this machine runs at once.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }

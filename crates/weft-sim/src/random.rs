@@ -6,7 +6,7 @@
 use rand::SeedableRng as _;
 use rand::rngs::Xoshiro256PlusPlus;
 
-/// What all simulations draw from.
+/// The random number generator of all simulations.
 pub type Generator = Xoshiro256PlusPlus;
 
 /// Circuits that are drawn from one generator.

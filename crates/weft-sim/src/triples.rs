@@ -13,7 +13,7 @@ use crate::network::{Flags, Network, Position, Relay};
 struct Choice {
     /// Places in the network.
     relays: Vec<u32>,
-    /// How likely each is drawn, in the same order; sums to 1.
+    /// Probability of drawing each relay, in the same order; sums to 1.
     chances: Vec<f64>,
     alias: Alias,
 }
@@ -109,7 +109,7 @@ impl Triples {
         }
     }
 
-    /// Whether for every exit and guard that may be drawn a relay is left for the middle.
+    /// Returns true if for each exit and guard that may be drawn a relay remains for the middle.
     fn is_always_possible(&self) -> bool {
         let exit = |relay: &u32| self.exit.relays.contains(relay);
         let guard = |relay: &u32| self.guard.relays.contains(relay);
@@ -167,8 +167,8 @@ impl Triples {
         guards
     }
 
-    /// How likely each relay is in a circuit, at any position, by place in the network. Exact: the sum
-    /// over all pairs of exit and guard.
+    /// Probability that each relay is in a circuit, at any position, by place in the network.
+    /// Exact: the sum over all pairs of exit and guard.
     pub fn involvement(&self) -> Vec<f64> {
         let middle = self.middle.by_relay(self.relays);
         let chance = |relay: u32| middle.get(relay as usize).copied().unwrap_or(0.0);
@@ -201,7 +201,7 @@ impl Triples {
             .collect()
     }
 
-    /// How likely guard and exit of a circuit both are among the marked relays. Exact.
+    /// Probability that guard and exit of a circuit are both among the marked relays. Exact.
     pub fn compromised(&self, is_marked: &[bool]) -> f64 {
         let marked = |relay: &u32| is_marked.get(*relay as usize) == Some(&true);
         let guard = self.guard.by_relay(self.relays);

@@ -8,7 +8,7 @@ pub struct GraphError {
     pub line: u32,
     /// The element that is wrong, such as `<edge source="a" target="b">`, or `the document`.
     pub element: String,
-    /// What is wrong with it.
+    /// The problem with the element.
     pub problem: String,
 }
 

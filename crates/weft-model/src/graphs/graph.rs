@@ -11,7 +11,7 @@ use crate::graphs::xml::{Event, Reader};
 /// The longest text that is read, in bytes; Shadow's topology of 2018 has 2.8 MB.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
 
-/// What one element has under its keys' names.
+/// Data of one element, by the names of its keys.
 pub type Data = BTreeMap<String, String>;
 
 /// A vertex.
@@ -21,7 +21,7 @@ pub struct Node {
     pub line: u32,
     /// No other node has it.
     pub id: String,
-    /// What it has under the names of keys.
+    /// Data of the node, by the names of keys.
     pub data: Data,
 }
 
@@ -34,7 +34,7 @@ pub struct Edge {
     pub source: usize,
     /// A place in [`Graph::nodes`].
     pub target: usize,
-    /// What it has under the names of keys.
+    /// Data of the edge, by the names of keys.
     pub data: Data,
 }
 
@@ -43,7 +43,7 @@ pub struct Edge {
 pub struct Graph {
     /// Where it begins, from 1.
     pub line: u32,
-    /// Whether its edges have a direction, as they have unless the text states otherwise.
+    /// True if its edges have a direction, which is the default of the format.
     pub is_directed: bool,
     /// In the order of the text.
     pub nodes: Vec<Node>,
@@ -52,7 +52,7 @@ pub struct Graph {
 }
 
 impl Node {
-    /// How errors name it.
+    /// Name of the node in errors.
     #[must_use]
     pub fn element(&self) -> String {
         format!("<node id=\"{}\">", shown(&self.id))
@@ -112,7 +112,7 @@ impl Graph {
         graph.ok_or_else(|| GraphError::new(1, "the document", "there is no <graph>"))
     }
 
-    /// How errors name one of its edges.
+    /// Name of one of its edges in errors.
     #[must_use]
     pub fn element(&self, edge: &Edge) -> String {
         let id = |place: usize| self.nodes.get(place).map_or("", |node| node.id.as_str());

@@ -9,9 +9,9 @@ use std::borrow::Cow;
 
 use crate::graphs::error::GraphError;
 
-/// How deep elements may be nested.
+/// Deepest nesting of elements.
 const MAX_DEPTH: usize = 32;
-/// How many attributes an element may have.
+/// Most attributes of an element.
 const MAX_ATTRIBUTES: usize = 64;
 
 /// One thing in a document.
@@ -24,7 +24,7 @@ pub(crate) enum Event<'a> {
     },
     /// An end tag; it matches the last start that is open.
     End { name: &'a str },
-    /// What stands between tags; never only white space.
+    /// Text between tags; never only white space.
     Text(Cow<'a, str>),
 }
 
@@ -212,7 +212,7 @@ impl<'a> Reader<'a> {
         Ok(Cow::Owned(text))
     }
 
-    /// Whether `token` stands here; it is then behind us.
+    /// Skips `token` if the text continues with it, and returns true then.
     fn take(&mut self, token: &str) -> bool {
         match self.rest.strip_prefix(token) {
             Some(rest) => {
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
         Err(self.error(format!("\"{token}\" is missing")))
     }
 
-    /// What stands before `token`, which is then behind us.
+    /// Returns the text before `token` and skips both.
     fn until(&mut self, token: &str, what: &str) -> Result<&'a str, GraphError> {
         let Some(length) = self.rest.find(token) else {
             return Err(self.error(format!("{what} has no end")));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// What was written with one call, and where what is left of it begins.
+/// Bytes of one write call. The unread ones begin at `from`.
 #[derive(Debug)]
 struct Piece {
     bytes: Vec<u8>,
@@ -24,7 +24,7 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
-    /// How many are not read.
+    /// Bytes that were not read yet.
     pub(crate) fn unread(&self) -> usize {
         self.length - self.held
     }

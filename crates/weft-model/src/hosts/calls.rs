@@ -1,4 +1,4 @@
-//! What sockets do: write, read, close, reset, and what the kernel knows of them.
+//! Calls on sockets: write, read, close, reset, and the kernel's information about them.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ impl Net {
         })
     }
 
-    /// The same, and takes what it took out of `bytes`, without a copy if that is all.
+    /// Writes like [`Net::write`], and drains the written bytes from `bytes`: without a copy if
+    /// that is all of them.
     pub fn write_from(&mut self, conn: ConnId, end: End, bytes: &mut Vec<u8>) -> usize {
         let length = bytes.len();
         self.write_some(conn, end, length, |count| match count == length {
@@ -49,7 +50,7 @@ impl Net {
         count
     }
 
-    /// How many bytes an end takes now.
+    /// Bytes that an end accepts now.
     pub fn room(&mut self, conn: ConnId, end: End) -> usize {
         let direction = self.direction(conn, end);
         direction.map_or(0, |one| usize::try_from(one.room()).unwrap_or(usize::MAX))
@@ -132,7 +133,7 @@ impl Net {
         }
     }
 
-    /// What the kernel knows of an end.
+    /// The kernel's information about an end's socket.
     pub fn socket(&mut self, conn: ConnId, end: End) -> Option<Socket> {
         let connection = self.connection(conn)?;
         let sender = &connection.directions.of(end).sender;
@@ -173,7 +174,7 @@ impl Net {
         !self.happened.is_empty()
     }
 
-    /// Whether a connection is there, as far as one end knows.
+    /// Returns true if the connection exists, as far as one end knows.
     pub fn knows(&self, conn: ConnId) -> bool {
         self.hosts_of(conn).is_some()
     }

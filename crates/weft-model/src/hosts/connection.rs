@@ -60,7 +60,7 @@ impl<T> Ends<T> {
 pub(crate) struct Direction {
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
-    /// What was written, and the reader has not let go of.
+    /// Bytes that were written and that the reader has not released.
     pub(crate) bytes: Bytes,
     pub(crate) written: u64,
     /// The sender writes no more; its end takes a place in the stream, as in TCP.

@@ -1,10 +1,11 @@
-//! What will happen, in order of time: a calendar of two levels.
+//! Future events in order of time: a calendar of two levels.
 //!
-//! The next 67 ms are slots of 4.1 µs, each with a list of its events; what is later waits in coarse lists of 67 ms each,
-//! which are spread over the slots when their time comes. When a slot's time comes it is sorted, which is little
-//! work, as few events share a slot. An event keeps its place in memory all the while: lists are chains of places, and
-//! places that are free are used again, the last first, so that they stay in the processor's caches.
-//! (`weft_model::links::Wheel` is for packets of real networks: it has a bound, and it frees nothing.)
+//! The next 67 ms are slots of 4.1 µs, each with a list of its events. Later events wait in coarse
+//! lists of 67 ms each, which are spread over the slots when their time comes. A slot is sorted
+//! when its time comes, which is cheap, as few events share a slot. Events never move in memory:
+//! lists are chains of places, and freed places are used again, the last first, so that they stay
+//! in the processor's caches. (`weft_model::links::Wheel` is for packets of real networks: it has a
+//! bound, and it frees nothing.)
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,7 +21,7 @@ const NONE: u32 = u32::MAX;
 /// When an event is due, and how many were inserted before it.
 type Key = (u64, u64);
 
-/// What sorting needs of the event in a place, and the next place of the chain that it is in.
+/// Sort key of the event in a place, and the next place of its chain.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     key: Key,

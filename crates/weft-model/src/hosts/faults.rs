@@ -1,10 +1,10 @@
-//! What goes wrong: hosts that do not answer, paths that lose everything.
+//! Faults: hosts that do not answer, and paths that lose everything.
 
 use std::collections::BTreeSet;
 
 use crate::hosts::connection::HostId;
 
-/// What is wrong now.
+/// Current faults.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     /// Hosts that neither send nor receive.
@@ -32,7 +32,7 @@ impl Faults {
         self.update();
     }
 
-    /// Whether a packet from one to the other is lost.
+    /// Returns true if a packet from one to the other is lost.
     pub(crate) fn lose(&self, from: HostId, to: HostId) -> bool {
         self.any
             && (self.silent.contains(&from)

@@ -5,12 +5,14 @@ use crate::hosts::net::Net;
 use crate::hosts::socket::ConnId;
 
 impl Net {
-    /// Whether all that a host sends from now on, and all that is sent to it, is lost. What is under way arrives.
+    /// Starts or ends the silence of a host: while it is silent, all packets from and to it are
+    /// lost. Packets under way arrive.
     pub fn set_silent(&mut self, host: HostId, is_silent: bool) {
         self.faults.set_silent(host, is_silent);
     }
 
-    /// Whether all that two hosts send each other from now on is lost.
+    /// Cuts or restores the path between two hosts: while it is cut, all packets that they send
+    /// each other are lost.
     pub fn set_cut(&mut self, one: HostId, other: HostId, is_cut: bool) {
         self.faults.set_cut(one, other, is_cut);
     }

@@ -54,7 +54,7 @@ enum Event {
 struct Host {
     up: Link,
     down: Link,
-    /// What both began with.
+    /// Initial settings of both.
     line: [LinkSettings; 2],
     place: u32,
 }
@@ -129,7 +129,7 @@ impl Net {
         self.hosts.get(host.0 as usize).map(|host| &host.line)
     }
 
-    /// What is between the lines of two hosts. `None` as for [`Net::line`].
+    /// The path between the lines of two hosts. `None` as for [`Net::line`].
     #[must_use]
     pub fn path(&self, from: HostId, to: HostId) -> Option<PathSettings> {
         let place = |host: HostId| Some(self.hosts.get(host.0 as usize)?.place as usize);

@@ -1,4 +1,4 @@
-//! What travels between hosts.
+//! Packets between hosts.
 
 use crate::hosts::connection::End;
 use crate::hosts::socket::ConnId;
@@ -7,7 +7,7 @@ use crate::hosts::tcp::{Ack, Segment};
 /// IP and TCP headers with the timestamp option.
 const HEADERS: u32 = 52;
 
-/// What is in a packet.
+/// Type and content of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Syn(u16),

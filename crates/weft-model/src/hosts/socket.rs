@@ -1,4 +1,5 @@
-//! What users of the network see: hosts, connections, what happens to them, and what the kernel knows of a socket.
+//! Interface of the network: hosts, connections, their events, and the kernel's information about a
+//! socket.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ impl ConnId {
     }
 }
 
-/// What a path does to packets.
+/// Effect of a path on packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathSettings {
     /// One way.
@@ -31,7 +32,7 @@ pub struct PathSettings {
     pub loss: Loss,
 }
 
-/// What has happened.
+/// Event that the network reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A host has a new connection, for this port.
@@ -48,7 +49,7 @@ pub enum Happening {
     Timer(u64),
 }
 
-/// What the kernel knows of an end's socket.
+/// The kernel's information about an end's socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Socket {
     /// Bytes that may be on their way.

@@ -128,7 +128,7 @@ fn one_seed_is_one_course_of_events() {
     assert_ne!(run(1).1, run(2).1);
 }
 
-/// What happens until nothing does, at most until [`LATE`].
+/// Runs the network until nothing happens any more, at most until [`LATE`], and returns its events.
 fn happenings(net: &mut Net) -> Vec<Happening> {
     std::iter::from_fn(|| net.next(LATE)).collect()
 }

@@ -17,7 +17,7 @@ use crate::links::quantity::{Loss, MAX_DELAY, Rate, nearest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CountryId(pub(crate) usize);
 
-/// What a host in a country has.
+/// Line of a host in a country.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Country {
     /// Two letters, in lower case.
@@ -28,7 +28,7 @@ pub(crate) struct Country {
     pub(crate) loss: Loss,
 }
 
-/// What packets meet from one country to another.
+/// Path of packets from one country to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crossing {
     /// One way.
@@ -132,13 +132,13 @@ impl Countries {
         self.get(country).map_or("", |country| &country.code)
     }
 
-    /// What a host there sends, and receives, at most.
+    /// Largest rates at which a host there sends, and receives.
     #[must_use]
     pub fn rates(&self, country: CountryId) -> Option<[Rate; 2]> {
         self.get(country).map(|country| [country.up, country.down])
     }
 
-    /// What of each packet is lost that a host there sends or receives.
+    /// Loss of packets that a host there sends or receives.
     #[must_use]
     pub fn loss(&self, country: CountryId) -> Loss {
         self.get(country)

@@ -23,9 +23,9 @@ const CENTRE: &str = "internet";
 pub struct Access {
     /// Of lower-case letters, digits and hyphens.
     pub host: String,
-    /// What it sends at most.
+    /// Largest rate at which it sends.
     pub up: Rate,
-    /// What it receives at most.
+    /// Largest rate at which it receives.
     pub down: Rate,
 }
 
@@ -56,7 +56,7 @@ pub enum DrawError {
     Name(String),
 }
 
-/// What is made so far.
+/// Parts of the topology made so far.
 #[derive(Default)]
 struct Parts {
     hosts: Vec<String>,
@@ -179,7 +179,7 @@ impl Countries {
         Ok(())
     }
 
-    /// What packets meet from one country to another, as a link without a rate.
+    /// The path from one country to another, as a link without a rate.
     ///
     /// # Errors
     ///

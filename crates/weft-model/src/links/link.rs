@@ -8,7 +8,7 @@ use rand::{Rng, RngExt as _};
 use crate::links::quantity::{Loss, QueueLimit};
 use crate::links::{LinkSettings, Moment};
 
-/// What a link does to a packet.
+/// Result of sending a packet over a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Lost at random, after it was sent.
@@ -19,7 +19,7 @@ pub enum Fate {
     Arrives(Moment),
 }
 
-/// What one direction of a link did so far.
+/// Counters of one direction of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that arrive, or will.
@@ -94,7 +94,8 @@ impl Link {
         (self.loss, self.queue) = (loss, queue);
     }
 
-    /// What happens to a packet of `length` bytes that comes now. Draws from `rng` only for loss and jitter.
+    /// Returns the fate of a packet of `length` bytes that arrives at `now`. Draws from `rng` only
+    /// for loss and jitter.
     pub fn offer(&mut self, now: Moment, length: u32, rng: &mut impl Rng) -> Fate {
         let sent = match self.rate {
             None => now.nanos(),
@@ -126,7 +127,7 @@ impl Link {
         Fate::Arrives(arrival)
     }
 
-    /// What it did so far.
+    /// Counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters

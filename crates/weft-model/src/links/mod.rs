@@ -1,17 +1,17 @@
-//! What a network of links does to packets.
+//! Networks of links that delay and lose packets.
 //!
-//! A [`Topology`] has hosts, switches and the links between them, each with a rate, a one-way delay, jitter,
-//! random loss and a queue limit; it is read from TOML ([`Topology::parse`]), is one of the
-//! [built-in ones](builtin), or is made of hosts around a switch ([`star`]) or at the [`Countries`] of a graph. A
-//! [`Network`] carries packets along its links: [`Network::send`] takes a packet at the host that sends it,
-//! [`Network::deliver`] returns the packets that are due at their destinations, and [`Network::next_due`] is
-//! when to call it again. Below them are [`Link`], one direction of one link, and [`Wheel`], which holds
-//! packets until they are due.
+//! A [`Topology`] has hosts, switches and the links between them, each with a rate, a one-way
+//! delay, jitter, random loss and a queue limit. It is read from TOML ([`Topology::parse`]), is one
+//! of the [built-in ones](builtin), or is made of hosts around a switch ([`star`]) or at the
+//! [`Countries`] of a graph. A [`Network`] carries packets along its links: [`Network::send`] takes
+//! a packet at the host that sends it, [`Network::deliver`] returns the packets that are due at
+//! their destinations, and [`Network::next_due`] returns the time of the next call. Below them are
+//! [`Link`], one direction of one link, and [`Wheel`], which holds packets until they are due.
 //!
-//! It does no I/O, and has no clock: times are [`Moment`]s that the caller hands in, and random numbers come
-//! from one seed. The same packets at the same times with the same seed have the same fate. The
-//! testbed that moves real packets is `weft-testnet/src/net/`. This is no simulator of hosts or of TCP: packets
-//! come from real ones.
+//! It does no I/O, and has no clock: times are [`Moment`]s that the caller passes in, and random
+//! numbers come from one seed. With the same seed, the same packets at the same times have the same
+//! fate. The testbed that moves real packets is `weft-testnet/src/net/`. This is not a simulator of
+//! hosts or of TCP: its packets come from real ones.
 
 pub mod builtin;
 mod countries;

@@ -34,7 +34,7 @@ impl Moment {
         Moment(self.0.saturating_add(nanos))
     }
 
-    /// How long after `earlier` this is, zero if it is not.
+    /// Time from `earlier` to this; zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Moment) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

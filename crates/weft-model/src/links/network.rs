@@ -33,7 +33,7 @@ pub enum Refusal {
 #[error("its hosts or links are not those of the testbed that is up")]
 pub struct OtherShape;
 
-/// What became of all packets, where it is not in the [`Counters`] of a link.
+/// Totals over all packets, of fates that the [`Counters`] of a link do not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Packets that hosts sent.
@@ -74,7 +74,7 @@ pub struct Network {
     directions: Vec<Direction>,
     wheel: Wheel<Flight>,
     packets: Packets,
-    /// What was handed out last; its place is free at the next call.
+    /// The packet that was delivered last; its place is freed at the next call.
     delivered: Option<u32>,
     totals: Totals,
 }
@@ -212,13 +212,13 @@ impl Network {
         self.wheel.next_due()
     }
 
-    /// How many packets are under way.
+    /// Number of packets under way.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.wheel.len()
     }
 
-    /// What became of all packets.
+    /// Totals over all packets.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals

@@ -1,16 +1,16 @@
-//! What the whole paths between hosts do to packets, for testbeds that model paths and not links.
+//! Whole paths between hosts, for testbeds that model paths and not links.
 
 use std::time::Duration;
 
 use crate::links::routes::Routes;
 use crate::links::topology::{HostId, LinkSettings, Topology};
 
-/// What all links of a path together do to packets of one direction.
+/// Effect of all links of a path together on packets of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Path {
     /// One way: the sum over its links.
     pub delay: Duration,
-    /// What the delay varies by: the sum over its links.
+    /// Variation of the delay: the sum over its links.
     pub jitter: Duration,
     /// The part of the packets that is lost on any of its links.
     pub loss: f64,

@@ -95,7 +95,7 @@ impl fmt::Display for Rate {
 pub struct Loss(u32);
 
 impl Loss {
-    /// What [`Loss::per_billion`] is a part of.
+    /// Denominator of [`Loss::per_billion`].
     pub const BILLION: u32 = 1_000_000_000;
 
     /// Lost packets of 10^9, if fewer than all.
@@ -140,8 +140,8 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What a link's queue holds at most, with the packet that is being sent. A packet that finds it full is
-/// dropped.
+/// Limit of a link's queue, including the packet that is being sent. A packet that finds the queue
+/// full is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// So many packets, 1 to 100,000.
@@ -151,7 +151,7 @@ pub enum QueueLimit {
 }
 
 impl QueueLimit {
-    /// What netem and most network interfaces have unless it is set.
+    /// Default of netem and of most network interfaces.
     pub const DEFAULT: QueueLimit = QueueLimit::Packets(1_000);
 
     pub(crate) fn parse(text: &str) -> Result<QueueLimit, String> {

@@ -1,4 +1,4 @@
-//! Which link leads to which host.
+//! Routes: the link that leads from each node to each host.
 
 use std::collections::VecDeque;
 
@@ -57,7 +57,7 @@ impl Routes {
         Ok(Routes { nodes, next })
     }
 
-    /// Those of a topology, which has some as it was read.
+    /// Routes of a topology. Reading the topology has checked that they exist.
     #[must_use]
     pub fn of(topology: &Topology) -> Routes {
         Routes::find(topology).unwrap_or_else(|_| Routes::none())

@@ -17,7 +17,7 @@ const MAX_SHOWN: usize = 40;
 /// The longest text of a quantity, such as `300 Mbit/s`.
 const MAX_QUANTITY: usize = 64;
 
-/// What is wrong with a text, and where.
+/// Error in a text, with file and line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
 pub struct TextError {
@@ -238,7 +238,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// What an error reports of a word that is not among the known ones.
+/// Error text for a word that is not among the known ones, with the nearest of those.
 pub fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let shown = shorten(name);
     match nearest(&shown, known) {

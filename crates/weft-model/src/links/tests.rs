@@ -209,7 +209,7 @@ fn every_built_in_topology_is_good_and_survives_its_own_text() {
     assert!(builtin::topology("par").is_none());
 }
 
-/// What is wrong with this text after a name and hosts `client`, `server` and `exit` on lines 1 and 2.
+/// The error in this text after a name and hosts `client`, `server` and `exit` on lines 1 and 2.
 fn error(text: &str) -> String {
     let text = format!("name = \"x\"\nhosts = [\"client\", \"server\", \"exit\"]\n{text}");
     Topology::parse("x.toml", &text).unwrap_err().to_string()

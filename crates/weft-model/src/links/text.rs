@@ -17,7 +17,7 @@ use crate::links::topology::{
 /// The longest text, in bytes: a mesh of 20,000 links with all their settings.
 const MAX_TEXT: usize = 8 << 20;
 
-/// What is wrong with a topology, and where.
+/// Error in a topology, with file and line.
 pub type TopologyError = TextError;
 
 type Result<T> = std::result::Result<T, TopologyError>;
@@ -36,7 +36,7 @@ const LINK_KEYS: &[&str] = &[
     "back",
     "background",
 ];
-/// Those of `defaults`, and of `back` in a link.
+/// Keys of `defaults`, and of `back` in a link.
 const SETTING_KEYS: &[&str] = &["rate", "delay", "jitter", "loss", "queue"];
 
 /// A topology's text.

@@ -20,7 +20,7 @@ pub(crate) const MAX_NAME: usize = 40;
 /// The longest name of a congestion control: TCP_CA_NAME_MAX of Linux, with its zero byte.
 pub(crate) const MAX_TCP: usize = 15;
 
-/// Whether this can name a host, a switch or a topology.
+/// Returns true if this is a valid name of a host, a switch or a topology.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let starts = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -74,18 +74,18 @@ impl HostId {
     }
 }
 
-/// What one direction of a link does to packets.
+/// Settings of one direction of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSettings {
     /// None: as fast as the machine.
     pub rate: Option<Rate>,
     /// One way.
     pub delay: Duration,
-    /// What the delay varies by, each way; at most the delay.
+    /// Largest deviation from the delay, in both directions; at most the delay.
     pub jitter: Duration,
     /// Packets that are lost at random.
     pub loss: Loss,
-    /// What waits to be sent at most, where there is a rate.
+    /// Limit of the queue, where there is a rate.
     pub queue: QueueLimit,
 }
 
@@ -130,16 +130,16 @@ impl LinkSettings {
 /// A link between two nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSpec {
-    /// What it joins.
+    /// The nodes that it joins.
     pub ends: [NodeId; 2],
-    /// What it does from the first end to the second, and back.
+    /// Settings from the first end to the second, and back.
     pub directions: [LinkSettings; 2],
     /// Bulk TCP streams from the second end to the first, for as long as the network is up. Both ends are
     /// hosts.
     pub background: u32,
 }
 
-/// How packets find their way.
+/// Rule by which packets are routed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouteRule {
     /// The links have no cycle, so that there is one way.
@@ -199,7 +199,7 @@ impl Topology {
         hosts.into_iter().position(|host| host == name).map(HostId)
     }
 
-    /// How many hosts and switches there are.
+    /// Number of hosts and switches.
     #[must_use]
     pub fn node_count(&self) -> usize {
         self.nodes.len()
@@ -229,7 +229,7 @@ impl Topology {
         &self.links
     }
 
-    /// How packets find their way.
+    /// Rule by which packets are routed.
     #[must_use]
     pub fn rule(&self) -> RouteRule {
         self.rule
@@ -241,7 +241,8 @@ impl Topology {
         self.tcp.as_deref()
     }
 
-    /// Whether the other one has the same nodes, routes and TCP, and links between the same of them.
+    /// Returns true if the other topology has the same nodes, routes and TCP, and links between the
+    /// same nodes.
     #[must_use]
     pub fn has_shape_of(&self, other: &Topology) -> bool {
         let ends = |topology: &Topology| -> Vec<[NodeId; 2]> {
@@ -254,7 +255,7 @@ impl Topology {
             && ends(self) == ends(other)
     }
 
-    /// The same, but links that are faster than this have this rate.
+    /// Limits links that are faster than this to this rate.
     #[must_use]
     pub fn at_most(mut self, rate: Rate) -> Topology {
         for link in &mut self.links {
@@ -265,7 +266,7 @@ impl Topology {
         self
     }
 
-    /// The same, but no packet is lost at random, and there are no background streams.
+    /// Removes random loss and background streams.
     #[must_use]
     pub fn calm(mut self) -> Topology {
         for link in &mut self.links {

@@ -1,9 +1,9 @@
-//! What holds packets until they are due: a hashed timing wheel.
+//! Hashed timing wheel, which holds packets until they are due.
 //!
-//! The wheel has slots of 65.5 µs; what is due in a slot, in this turn of the wheel or in a later one, is
-//! in the slot's list. When a slot's time comes, what is due moves to a small heap, which orders it exactly.
-//! So insertion takes constant time, and no more than what is due at about the same time is ever sorted
-//! (Varghese and Lauck 1987, scheme 6).
+//! The wheel has slots of 65.5 µs. Each has a list of the packets due in it, in this turn of the
+//! wheel or in a later one. When a slot's time comes, its due packets move to a small heap, which
+//! orders them exactly. So insertion takes constant time, and only packets due at about the same
+//! time are sorted (Varghese and Lauck 1987, scheme 6).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,8 @@ const SLOTS: usize = 4096;
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
-/// What is due later, up to a bound. What is due at the same time leaves in the order in which it came.
+/// Values that are due later, up to a bound. Values due at the same time leave in the order of
+/// their insertion.
 #[derive(Clone, Debug)]
 pub struct Wheel<T> {
     entries: Vec<Entry<T>>,
@@ -30,7 +31,7 @@ pub struct Wheel<T> {
     occupied: [u64; SLOTS / 64],
     /// All slots' times before this one are in `near`.
     tick: u64,
-    /// What is due before `tick`: time, order of insertion, entry.
+    /// Values due before `tick`: time, order of insertion, entry.
     near: BinaryHeap<Reverse<(Moment, u64, u32)>>,
     inserted: u64,
 }
@@ -68,13 +69,13 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// How many values it holds.
+    /// Number of values that it holds.
     #[must_use]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether it holds nothing.
+    /// Returns true if it holds nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0

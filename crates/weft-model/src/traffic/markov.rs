@@ -13,7 +13,7 @@ use crate::graphs::{Data, Edge, Graph, Node, number, shown};
 use crate::traffic::ModelError;
 use crate::traffic::delay::Delay;
 
-/// What a model emits in a state.
+/// Symbol that a model emits in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Observation {
     /// `+`, in `PrivCount`'s stream models `$`: a packet from client to server, or a new stream.
@@ -74,9 +74,9 @@ pub struct MarkovModel {
 /// One step of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is emitted now.
+    /// Symbol that is emitted now.
     pub observation: Observation,
-    /// How long the model waits before its next step.
+    /// Wait before the model's next step.
     pub delay: Duration,
 }
 
@@ -164,7 +164,8 @@ impl MarkovModel {
         }
     }
 
-    /// Whether a walk may enter this state: all but the start are taken to be reached.
+    /// Returns true if a walk may enter this state. All states but the start are taken to be
+    /// reachable.
     fn is_entered(&self, place: usize) -> bool {
         let mut options = self.states.iter().flat_map(|state| &state.next.options);
         place != self.start || options.any(|(_, next)| *next == place)

@@ -1,4 +1,4 @@
-//! What kinds of users there are.
+//! Kinds of users.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,12 +21,12 @@ const MAX_PACKETS: u32 = 1_000_000;
 /// A stream of a Markov model is cut after so long, which is the age of a used circuit (tornettools'
 /// `timeout` of such streams).
 const LONGEST_STREAM: Duration = Duration::from_secs(600);
-/// How long one stream of audio or video lasts: a measurement of Pahl et al. 2023, section 4.6.
+/// Length of one stream of audio or video: a measurement of Pahl et al. 2023, section 4.6.
 const PLAYING: Duration = Duration::from_secs(300);
-/// What a client sends to ask for a file (tornettools' `sendsize`).
+/// Size of a client's request for a file, in bytes (tornettools' `sendsize`).
 const REQUEST: u64 = 1000;
 
-/// How long a user waits between two streams.
+/// Pause of a user between two streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pause {
     /// Not at all.
@@ -58,7 +58,7 @@ impl Pause {
 pub struct Markov {
     /// When a flow opens streams.
     pub streams: Arc<MarkovModel>,
-    /// Which packets a stream has.
+    /// Packets of a stream.
     pub packets: Arc<MarkovModel>,
     /// The time from the beginning of a flow to that of the next; at least a millisecond is waited.
     pub flows: Delay,
@@ -126,7 +126,7 @@ impl Bursts {
     }
 }
 
-/// What a user does again and again. As data it has no Markov models, which are files of their own.
+/// Behaviour that a user repeats. Serialized, it has no Markov models, which are separate files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Model {
     /// One stream after another.
@@ -140,7 +140,7 @@ pub enum Model {
     Periodic {
         /// From the beginning of one to that of the next.
         every: Duration,
-        /// What is drawn from, with weights.
+        /// Plans that streams are drawn from, with weights.
         plans: Vec<(u32, Plan)>,
     },
     /// Streams by a Markov model, packets by another.
@@ -156,7 +156,7 @@ impl Model {
         }
     }
 
-    /// The same rate all the time: a second's bytes each second (Pahl et al. 2023, figure 14).
+    /// A stream at a constant rate: a second's bytes each second (Pahl et al. 2023, figure 14).
     fn playing(rate: u32) -> Model {
         let down = Schedule::Steady {
             bytes: u64::from(rate) * PLAYING.as_secs(),

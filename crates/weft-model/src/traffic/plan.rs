@@ -1,4 +1,4 @@
-//! What one stream carries: how many bytes each way, and when.
+//! Payload of one stream: bytes in each direction, and their times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ pub const MAX_BURSTS: usize = 100_000;
 pub struct Burst {
     /// Since the burst before, or since the schedule's beginning for the first.
     pub gap: Duration,
-    /// How many.
+    /// Size of the burst.
     pub bytes: u32,
 }
 
-/// How many bytes one end of a stream sends, and when.
+/// Bytes that one end of a stream sends, and their times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Schedule {
     /// All as fast as the stream takes them.
@@ -96,7 +96,7 @@ impl Plan {
     }
 }
 
-/// How much of a schedule may have been sent.
+/// Progress of a schedule: the bytes of it that may have been sent.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     schedule: Schedule,
@@ -130,7 +130,7 @@ impl Pacer {
         self.total
     }
 
-    /// How many bytes may have been sent by `now`. It never falls.
+    /// Bytes that may have been sent by `now`. The number never falls.
     pub fn due(&mut self, now: Duration) -> u64 {
         match &self.schedule {
             Schedule::AtOnce(_) => {

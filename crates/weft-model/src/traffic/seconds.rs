@@ -26,7 +26,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration
     to_duration(f64::deserialize(from)?)
 }
 
-/// The same for a time that may be missing.
+/// Serializes a time that may be missing.
 pub(crate) mod optional {
     use super::*;
 

@@ -19,7 +19,7 @@ const MAX_OPEN: usize = 1000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// What a user does now.
+/// Action of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Opens a stream.
@@ -28,7 +28,7 @@ pub enum Action {
         stream: StreamId,
         /// Streams with different numbers must not share a circuit; counted from 0.
         isolation: u32,
-        /// What it carries.
+        /// Payload of the stream.
         plan: Plan,
     },
 }
@@ -74,7 +74,7 @@ enum State {
 struct Flows {
     /// When the next one begins.
     at: Duration,
-    /// How many began.
+    /// Flows that began.
     count: u32,
     all: Vec<Flow>,
     open: usize,
@@ -116,7 +116,7 @@ impl User {
         }
     }
 
-    /// What the user does at this time, if anything.
+    /// Returns the user's action at this time, if there is one.
     pub fn poll_action(&mut self, now: Duration, rng: &mut impl Rng) -> Option<Action> {
         let stream = StreamId(self.next_stream);
         let (isolation, plan) = match (&mut self.state, &self.model) {

@@ -29,10 +29,10 @@ const PORT: u16 = 443;
 const TRIES: u32 = 16;
 /// When this takes place: no clock is read, and nothing depends on it.
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
-/// What weights are multiplied with to be whole numbers (the scale of `bandwidth-weights`).
+/// Factor that makes whole numbers of weights (the scale of `bandwidth-weights`).
 const SCALE: f64 = 10_000.0;
 
-/// Which guards the legs of a tunnel have (`MultipathEntry`).
+/// Guards of a tunnel's legs (`MultipathEntry`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// Different ones.
@@ -95,7 +95,8 @@ impl Clients {
         &self.guards
     }
 
-    /// The same of exits.
+    /// The weights with which exits are drawn, by place in the network; 0 for relays that are never
+    /// drawn.
     pub fn exit_weights(&self) -> &[u64] {
         &self.exits
     }

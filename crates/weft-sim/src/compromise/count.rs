@@ -1,4 +1,4 @@
-//! How many clients with tunnels adversaries compromise, counted.
+//! Counts the clients with tunnels that adversaries compromise.
 
 use rand::seq::SliceRandom as _;
 use weft_path::PathError;
@@ -15,7 +15,8 @@ pub(super) const GROUP: u64 = 100;
 /// Adversaries that each client is held against.
 const ADVERSARIES: usize = 20;
 
-/// Which relays adversaries have: drawn without regard to bandwidth, until the next one would be too much.
+/// Relays that an adversary owns: drawn without regard to bandwidth, until the next one would
+/// exceed its share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Grant {
     /// Guards and exits of so much of what clients draw from. Each relay serves as the one or the other only, as the formula has it.
@@ -24,7 +25,7 @@ pub enum Grant {
     Bandwidth(f64),
 }
 
-/// How a count is made.
+/// Size of a count, and its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Clients.
@@ -49,14 +50,14 @@ pub(super) fn groups(clients: u64) -> u64 {
     clients.div_ceil(GROUP)
 }
 
-/// What was counted.
+/// Results of [`count`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
     groups: Vec<Group>,
     circuits: usize,
 }
 
-/// What a group of clients has.
+/// Results of a group of clients.
 #[derive(Clone, Debug, PartialEq)]
 struct Group {
     /// By grant, entry and circuits: the share of the clients that is compromised.
@@ -93,7 +94,7 @@ impl Counted {
         }
     }
 
-    /// What adversaries have by a grant.
+    /// Shares that the adversaries of a grant own.
     pub fn adversaries(&self, grant: usize) -> impl Iterator<Item = Adversary> {
         let groups = self.groups.iter();
         groups.flat_map(move |group| group.adversaries.get(grant).into_iter().flatten().copied())

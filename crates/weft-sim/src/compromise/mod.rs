@@ -1,4 +1,4 @@
-//! How often an adversary has both ends of a circuit.
+//! Probability that an adversary owns both ends of a circuit.
 
 pub mod abra;
 pub mod clients;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::network::{Network, Position};
 
-/// Which guards the circuits of a tunnel have.
+/// Guards of a tunnel's circuits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guards {
@@ -21,7 +21,7 @@ pub enum Guards {
 }
 
 impl Guards {
-    /// How many different guards a tunnel of so many circuits uses.
+    /// Number of different guards that a tunnel with this number of circuits uses.
     pub fn used(self, circuits: u32) -> u32 {
         match self {
             Guards::Set(size) => circuits.min(size),
@@ -30,7 +30,7 @@ impl Guards {
         }
     }
 
-    /// How large the guard set is.
+    /// Size of the guard set.
     fn set(self, circuits: u32) -> u32 {
         match self {
             Guards::Set(size) => size,
@@ -40,7 +40,7 @@ impl Guards {
     }
 }
 
-/// What an adversary has of the bandwidth that clients choose from, 0 to 1.
+/// Shares of the bandwidth that clients choose from which belong to an adversary, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Adversary {
     /// Of guards (the paper's f_gbw).
@@ -56,9 +56,9 @@ impl Adversary {
         exits: 0.0447,
     };
 
-    /// What so much consensus weight is of a network's, if so many parts are guards' for each that is
-    /// exits' (the paper: 5). It is weighed as that of relays with the one flag, and not added to what
-    /// is there: the adversary's relays are taken to be among the network's.
+    /// Shares of `network` that this consensus weight is, if the adversary runs `guards_to_exits`
+    /// parts of guards for one of exits (the paper: 5). Its relays are weighed as relays with only
+    /// the one flag, and count as part of the network: nothing is added to the totals.
     pub fn of_weight(weight: f64, guards_to_exits: f64, network: &Network) -> Option<Adversary> {
         let exits = weight / (1.0 + guards_to_exits);
         let whole = |position: Position| -> f64 {
@@ -77,8 +77,8 @@ impl Adversary {
     }
 }
 
-/// How likely a client with a tunnel of so many circuits is compromised: the paper's sum over the
-/// number of the adversary's relays in the guard set.
+/// Probability that a client with a tunnel of this number of circuits is compromised: the paper's
+/// sum over the number of the adversary's relays in the guard set.
 pub fn probability(circuits: u32, guards: Guards, adversary: Adversary) -> f64 {
     let (set, used) = (guards.set(circuits), guards.used(circuits));
     let sum: f64 = (0..=set)

@@ -38,14 +38,14 @@ pub const WEIGHT: Bounds<f64> = Bounds::new(0.0, 1e12);
 /// Parts of it that are guards', for each that is exits'.
 pub const PARTS: Bounds<f64> = Bounds::new(0.0, 1e6);
 
-/// How likely clients of a kind are compromised.
+/// Share of compromised clients, for one kind of tunnel and one adversary.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Circuits of a tunnel.
     pub circuits: u32,
     /// Their guards.
     pub guards: Guards,
-    /// What the adversary has.
+    /// Shares of guard and exit bandwidth that the adversary owns.
     pub adversary: Adversary,
     /// By the formula, percent.
     pub formula_percent: f64,
@@ -53,7 +53,7 @@ pub struct Row {
     pub counted_percent: f64,
     /// Half the width of its 95 % confidence interval, percent of the clients; `None` if there are too few for one.
     pub ci95_percent: Option<f64>,
-    /// How far apart they are, in standard errors of the count.
+    /// Difference of formula and count, in standard errors of the count.
     pub standard_errors: Option<f64>,
 }
 
@@ -66,7 +66,7 @@ pub struct Report {
     pub circuits: u32,
     /// `valid-after` of the network in which they did.
     pub valid_after: String,
-    /// How many relays it lists.
+    /// Relays in the consensus.
     pub relays: usize,
     /// Lines of Figure 7, by guards' share and then circuits.
     pub figure_7: Vec<Row>,
@@ -83,7 +83,8 @@ pub struct Report {
 pub struct InNetwork {
     /// `valid-after` of the network.
     pub valid_after: String,
-    /// What its weight is of this network's (5:1, weighed as guards and exits).
+    /// Shares of this network that the adversary's weight is (guards to exits 5:1, weighed as
+    /// guards and exits).
     pub of_weight: Adversary,
     /// For that.
     pub rows: Vec<Row>,
@@ -92,19 +93,19 @@ pub struct InNetwork {
     pub fifth: Vec<Row>,
 }
 
-/// What is compared.
+/// Options of [`compare`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TunnelOptions {
     /// The clients.
     pub sample: Sample,
-    /// Which guards their tunnels have.
+    /// Guards of their tunnels.
     pub entries: Vec<Entry>,
     /// The realistic adversary in this network: its weight, and how many parts of it are guards' for each that is exits'.
     pub weight: Option<(f64, f64)>,
 }
 
 impl TunnelOptions {
-    /// Whether this can be compared; [`compare`] asks by itself.
+    /// Checks the options; [`compare`] does so, too.
     ///
     /// # Errors
     ///
@@ -211,7 +212,7 @@ pub fn compare(
     })
 }
 
-/// Which clients are counted for a guard set.
+/// Entry rule of the clients that are counted for a guard set.
 fn entry_of(guards: Guards) -> Entry {
     match guards {
         Guards::AsMany | Guards::Set(_) => Entry::Distinct,
@@ -272,7 +273,7 @@ impl Rows<'_> {
     }
 }
 
-/// What a guard set is called.
+/// Name of a guard set.
 pub fn name(guards: Guards) -> String {
     match guards {
         Guards::Set(size) => format!("guard set of {size}"),

@@ -14,12 +14,13 @@ use crate::network::Network;
 /// No word.
 const NONE: u32 = u32::MAX;
 
-/// Which relays of a network are related.
+/// Family relations of a network's relays.
 #[derive(Clone, Debug, Default)]
 pub struct Families {
     /// By relay: where its words begin in `words`. One more than relays.
     starts: Box<[u32]>,
-    /// What relays name on their `family` lines, ascending for each: a relay's place, or a name's number.
+    /// Entries of relays' `family` lines, ascending for each: a relay's place, or a nickname's
+    /// number.
     words: Box<[u32]>,
     /// By relay: the number of its own name, where some family names it so.
     names: Box<[u32]>,
@@ -43,15 +44,15 @@ impl Families {
         reader.finish(network)
     }
 
-    /// Whether two different relays are in one family.
+    /// Returns true if two different relays are in one family.
     #[inline]
     pub fn related(&self, one: u32, other: u32) -> bool {
         let group = |relay: u32| self.groups.get(relay as usize).copied().unwrap_or(0);
         group(one) != 0 && group(one) == group(other) && self.agree(one, other)
     }
 
-    /// How many relays are in a family with another one, by these groups: an upper bound where families
-    /// name relays that do not name them, or go by nicknames.
+    /// Relays that are in a family with another one, by these groups: an upper bound where families
+    /// name relays that do not name them back, or use nicknames.
     pub fn grouped(&self) -> usize {
         self.groups.iter().filter(|group| **group != 0).count()
     }
@@ -65,7 +66,7 @@ impl Families {
         (self.names(one, other) && self.names(other, one)) || shares_id()
     }
 
-    /// Whether one relay's `family` line names the other, by identity or by nickname.
+    /// Returns true if one relay's `family` line names the other, by identity or by nickname.
     fn names(&self, one: u32, other: u32) -> bool {
         let words = part(&self.starts, &self.words, one);
         let name = self.names.get(other as usize).copied().unwrap_or(NONE);
@@ -73,7 +74,7 @@ impl Families {
     }
 }
 
-/// What belongs to a relay in a list of all.
+/// Entries of one relay in a list of all relays' entries.
 fn part<'a>(starts: &[u32], all: &'a [u32], relay: u32) -> &'a [u32] {
     let bounds = (starts.get(relay as usize), starts.get(relay as usize + 1));
     let (Some(start), Some(end)) = bounds else {

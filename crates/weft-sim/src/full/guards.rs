@@ -10,10 +10,10 @@ const MAX_SAMPLE: usize = 60;
 /// A sample may have this many guards even where a fifth of the network's guards is less
 /// (`DFLT_MIN_FILTERED_SAMPLE_SIZE`).
 const MIN_SAMPLE: usize = 20;
-/// How many guards of the sample are primary (`DFLT_N_PRIMARY_GUARDS`).
+/// Primary guards of the sample (`DFLT_N_PRIMARY_GUARDS`).
 const PRIMARY: usize = 3;
 
-/// How clients choose guards.
+/// Rule by which clients choose guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardRule {
     /// As C tor since 0.3: a sample of at most 60 guards, in the order in which they were drawn; the first
@@ -35,18 +35,18 @@ pub enum GuardRule {
     Fresh,
 }
 
-/// What a client remembers: its guards.
+/// State that a client keeps between circuits: its guards.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     /// In the order in which they were drawn.
     sample: Vec<u32>,
 }
 
-/// What a circuit asks of its guard.
+/// Constraints that a circuit puts on its guard.
 pub(super) trait Suits {
-    /// Whether it may serve a circuit that ends as this one does.
+    /// Returns true if the relay may be the guard of a circuit with this one's exit.
     fn suits(&self, guard: u32) -> bool;
-    /// Whether two relays must not both be in a client's list, as TorPS has it.
+    /// Returns true if two relays must not both be in a client's list, by TorPS's rule.
     fn clash(&self, one: u32, other: u32) -> bool;
 }
 
@@ -55,12 +55,12 @@ pub(super) trait Suits {
 pub(super) struct Guards {
     table: Table,
     rule: GuardRule,
-    /// How large a sample may become.
+    /// Largest size of a client's sample.
     limit: usize,
 }
 
 impl GuardRule {
-    /// Whether a relay with these flags may be a guard at all.
+    /// Returns true if a relay with these flags may be a guard.
     pub(super) fn allows(self, flags: Flags) -> bool {
         let common = Flags::RUNNING.with(Flags::VALID).with(Flags::GUARD);
         let needed = match self {

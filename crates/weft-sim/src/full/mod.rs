@@ -59,12 +59,12 @@ pub struct Path {
     pub exit: u32,
 }
 
-/// How paths are chosen.
+/// Options of path selection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelOptions {
-    /// What external circuits are for.
+    /// Ports that external circuits are built for.
     pub demand: Demand,
-    /// How clients choose guards.
+    /// Rule by which clients choose guards.
     pub guards: GuardRule,
 }
 
@@ -125,7 +125,7 @@ pub struct Model {
 #[derive(Clone, Debug)]
 struct Exits {
     table: Table,
-    /// Whether all relays of their circuits are to be `Stable`.
+    /// True if all relays of their circuits must be `Stable`.
     is_stable: bool,
 }
 
@@ -217,17 +217,18 @@ impl Model {
         })
     }
 
-    /// How many relays the network has.
+    /// Relays in the network.
     pub fn relays(&self) -> u32 {
         u32::try_from(self.flags.len()).unwrap_or(u32::MAX)
     }
 
-    /// Which relays are related.
+    /// Family relations of the relays.
     pub fn families(&self) -> &Families {
         &self.families
     }
 
-    /// Whether two relays must not be in one circuit: they are the same, of one family, or in one network.
+    /// Returns true if two relays must not be in one circuit: they are the same, of one family, or
+    /// in one network.
     #[inline]
     pub fn conflict(&self, one: u32, other: u32) -> bool {
         let subnets = |relay: u32| {

@@ -1,4 +1,5 @@
-//! What streams ask of an exit: a port that its policy allows, and for long-lived streams stability.
+//! Demands of streams on their exit: a port that its policy allows, and stability for long-lived
+//! streams.
 
 use std::borrow::Cow;
 
@@ -35,7 +36,7 @@ impl Demand {
     }
 }
 
-/// What is known of the policies of a network's relays.
+/// Known exit policies of a network's relays.
 pub(super) struct Policies<'a> {
     /// By relay. None where it has none, which refuses everything.
     of: Vec<Option<Cow<'a, PortPolicy>>>,
@@ -61,12 +62,13 @@ impl<'a> Policies<'a> {
         Policies { of, is_known }
     }
 
-    /// Whether it is known which exits allow streams to this port.
+    /// Returns true if it is known which exits allow streams to this port.
     pub(super) fn is_known_for(&self, port: u16) -> bool {
         self.is_known || WEB_PORTS.contains(&port)
     }
 
-    /// Whether a relay lets streams to this port through. Where no policy is known, flag `Exit` decides.
+    /// Returns true if a relay allows streams to this port. Where no policy is known, flag `Exit`
+    /// decides.
     pub(super) fn allow(&self, place: usize, relay: &Relay, port: u16) -> bool {
         if !self.is_known {
             return relay.flags.has(Flags::EXIT);

@@ -23,7 +23,7 @@ impl Subnets {
         }
     }
 
-    /// Whether both have an address in the same network.
+    /// Returns true if both have an address in the same network.
     #[inline]
     pub fn meet(self, other: Subnets) -> bool {
         (self.ipv4 == other.ipv4 && self.ipv4 != 0) || (self.ipv6 == other.ipv6 && self.ipv6 != 0)

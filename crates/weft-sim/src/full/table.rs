@@ -65,7 +65,7 @@ impl Table {
         self.search(rng, refused)
     }
 
-    /// The same, at a cost proportional to the number of candidates.
+    /// Draws like [`Table::draw`], at a cost proportional to the number of candidates.
     #[cold]
     fn search(&self, rng: &mut impl Rng, refused: impl Fn(u32) -> bool) -> Option<u32> {
         let Candidates { relays, weights } = &self.candidates;

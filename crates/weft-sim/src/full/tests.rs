@@ -257,8 +257,8 @@ fn tiny() -> Vec<Draft> {
     drafts
 }
 
-/// How likely each path is: the exit by weight, then the guard among those that do not conflict with it,
-/// then the middle.
+/// Exact probability of each path: the exit by weight, then the guard among the relays that do not
+/// conflict with it, then the middle.
 fn exactly(drafts: &[Draft], network: &Network, purpose: Purpose) -> HashMap<Path, f64> {
     let has = |relay: usize, flag: &str| drafts[relay].flags.split(' ').any(|word| word == flag);
     let all = || 0..drafts.len();

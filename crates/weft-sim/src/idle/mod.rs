@@ -20,12 +20,12 @@ pub const CIRCUITS: Bounds<u64> = Bounds::new(1, 1 << 31);
 /// Repetitions.
 pub const REPETITIONS: Bounds<u64> = Bounds::new(1, 10_000);
 
-/// What to simulate.
+/// Options of [`simulate`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdleOptions {
     /// Numbers of concurrent circuits. Circuits of a smaller number are among those of a larger one.
     pub circuits: Vec<u64>,
-    /// How often.
+    /// Repetitions of the simulation, each with its own circuits.
     pub repetitions: u64,
     /// The result is a function of the network, the options and this.
     pub seed: u64,
@@ -53,16 +53,16 @@ pub enum Refused {
     Number(#[from] OutOfBounds),
 }
 
-/// What was found.
+/// Results of [`simulate`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// `valid-after` of the network.
     pub valid_after: String,
     /// Relays of the network.
     pub relays: usize,
-    /// Those below [`SLOW`].
+    /// Relays with less bandwidth than [`SLOW`].
     pub slow_relays: usize,
-    /// Those that no circuit can have, because of their flags or weights.
+    /// Relays that no circuit can use because of their flags or weights.
     pub never_used: usize,
     /// For each number of circuits, from the least.
     pub points: Vec<Point>,
@@ -71,7 +71,7 @@ pub struct Report {
     pub idle_bandwidths: Vec<u64>,
 }
 
-/// What a number of circuits leaves.
+/// Idle relays at one number of circuits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Concurrent circuits.
@@ -123,7 +123,7 @@ pub fn simulate(
     report(network, &triples, &numbers, &first_uses).ok_or(Refused::Nothing)
 }
 
-/// How many chunks [`simulate`] draws.
+/// Chunks of circuits that [`simulate`] draws.
 pub fn chunks(options: &IdleOptions) -> u64 {
     let most = options.circuits.iter().max().copied().unwrap_or(0);
     most.div_ceil(CHUNK as u64)

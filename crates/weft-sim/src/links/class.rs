@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::network::PortPolicy;
 
-/// What circuits are for.
+/// Applications that circuits carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
     /// Any: whatever has the flag Exit, as Algorithm 1.
@@ -44,8 +44,9 @@ impl Class {
         }
     }
 
-    /// Whether an exit serves the class: it allows all of its ports. (With "any of them" 832 exits of
-    /// August 2021 would serve `Various`; with "all" they are 44, and Pahl et al. (2023, 4.1.3) count 45.)
+    /// Returns true if an exit serves the class, which means that it allows all of its ports. (With
+    /// "any of them" 832 exits of August 2021 would serve `Various`; with "all" they are 44, and
+    /// Pahl et al. (2023, 4.1.3) count 45.)
     pub fn is_served_by(self, policy: &PortPolicy) -> bool {
         self.ports()
             .iter()

@@ -44,7 +44,7 @@ impl Links {
     }
 }
 
-/// What was counted.
+/// Links and shared links of one repetition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Of all links.
@@ -53,7 +53,7 @@ pub struct Tally {
     pub guard_middle: Links,
     /// Of those between second and third hops.
     pub middle_exit: Links,
-    /// How many links have so many circuits.
+    /// Links by the number of circuits on them.
     pub by_circuits: BTreeMap<u64, u64>,
     /// Circuits without a shared link, with one, with two.
     pub circuits_by_shared: [u64; 3],

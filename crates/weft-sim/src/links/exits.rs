@@ -1,4 +1,4 @@
-//! Which exits external circuits end at: those of one class, or the measured mixture of classes.
+//! Exits of external circuits: those of one class, or the measured mixture of classes.
 
 use weft_stats::bounds::Bounds;
 
@@ -9,7 +9,7 @@ use crate::network::{Flags, Network, Position, Relay};
 /// Shares of a mixture, which are made parts of their sum.
 pub const SHARE: Bounds<f64> = Bounds::new(0.0, 1e6);
 
-/// Which exits external circuits end at.
+/// Exits of external circuits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Exits {
     /// All circuits are of one class.

@@ -66,7 +66,7 @@ pub fn documents_csv(report: &Report) -> String {
     text
 }
 
-/// How many links have so many circuits: for each document, over its repetitions.
+/// CSV of links by the number of circuits on them, for each document, over its repetitions.
 pub fn distribution_csv(report: &Report, documents: &[DocumentResult]) -> String {
     let mut text = "document,circuits,links,percent_mean,percent_stddev,percent_ci95\n".to_owned();
     for document in documents {

@@ -22,7 +22,7 @@ pub type Build<'a> =
 /// Prepares a network that was read, by scaling it for example.
 pub type Prepare<'a> = dyn Fn(Network) -> Result<Network, Box<dyn Error + Send + Sync>> + Sync + 'a;
 
-/// What is done with every document.
+/// Work to do for each document.
 pub struct Work<'a> {
     /// Before anything is simulated.
     pub prepare: &'a Prepare<'a>,

@@ -36,7 +36,7 @@ pub const REPETITIONS: Bounds<u32> = Bounds::new(1, 10_000);
 
 /// A model of paths.
 pub trait Paths: Sync {
-    /// How many relays there are; those drawn are below.
+    /// Relays in the network; relays that are drawn are below this number.
     fn relays(&self) -> u32;
 
     /// So many circuits, from a multiple of it on, belong together: chunks do not divide them, but are
@@ -61,7 +61,7 @@ pub struct Chunk<'a> {
     pub exits: &'a mut [u32],
 }
 
-/// Which circuits there are.
+/// Destination of circuits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CircuitKind {
     /// To the Internet: the last relay is an exit.

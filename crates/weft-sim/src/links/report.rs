@@ -14,7 +14,7 @@ use weft_stats::Spread;
 /// The version of [`Report`]'s shape.
 pub const SCHEMA: u32 = 2;
 
-/// What was asked for, in words.
+/// Settings of the simulation, in words.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Setting {
     /// `simple` (SALSA) or `full`.
@@ -35,7 +35,7 @@ pub struct Setting {
     pub repetitions: u32,
     /// All draws are functions of it.
     pub seed: u64,
-    /// What ran at the same time.
+    /// Threads that simulated.
     pub threads: usize,
 }
 
@@ -83,19 +83,19 @@ pub struct OneDocument {
     pub valid_after: String,
     /// Its relays, after scaling.
     pub relays: usize,
-    /// Those with the flag Guard.
+    /// Relays with the flag Guard.
     pub guards: usize,
-    /// Those with the flag Exit, without BadExit.
+    /// Relays with the flag Exit and without BadExit.
     pub exits: usize,
     /// Different links, the mean.
     pub links: f64,
-    /// Those with two circuits or more, the mean.
+    /// Links with two circuits or more, the mean.
     pub shared_links: f64,
     /// Shared links of different links.
     pub shared_percent: Spread,
-    /// The same of first links, among themselves.
+    /// Shared links of different links between first and second hops.
     pub guard_middle_percent: Spread,
-    /// The same of second links.
+    /// Shared links of different links between second and third hops.
     pub middle_exit_percent: Spread,
     /// Reading it, after unpacking.
     pub parse_s: f64,
@@ -108,9 +108,9 @@ pub struct OneDocument {
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What was asked for.
+    /// Settings of the simulation.
     pub setting: Setting,
-    /// What the intervals are over: `repetitions` of one document, or `documents`.
+    /// Samples that the intervals are over: `repetitions` of one document, or `documents`.
     pub intervals_over: &'static str,
     /// Of the documents, the mean, rounded.
     pub relays: u64,
@@ -122,7 +122,7 @@ pub struct Report {
     pub circuits: u64,
     /// Different links, rounded.
     pub links: u64,
-    /// Those with two circuits or more, rounded.
+    /// Links with two circuits or more, rounded.
     pub shared_links: u64,
     /// Shared links of different links, percent.
     pub shared_percent_mean: f64,

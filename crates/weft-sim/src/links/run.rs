@@ -10,12 +10,12 @@ use super::{CIRCUITS, Chunk, Paths, REPETITIONS};
 use crate::parallel;
 use crate::random::{CHUNK, generator};
 
-/// How often, and with what.
+/// Size of a simulation, and its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Active circuits.
     pub circuits: u64,
-    /// Whether a link from A to B is another than one from B to A (Pahl et al. 2023, 4.1.4).
+    /// True if a link from A to B differs from one from B to A (Pahl et al. 2023, 4.1.4).
     pub directed: bool,
     /// Circuits are drawn and counted so often.
     pub repetitions: u32,
@@ -39,7 +39,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Whether it can be run.
+    /// Checks the numbers of the plan.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Plan {
 pub struct Runs {
     /// One for each repetition, in order.
     pub tallies: Vec<Tally>,
-    /// How long drawing and counting took, all together.
+    /// Wall-clock time of drawing and counting, over all repetitions.
     pub elapsed: Duration,
 }
 

@@ -18,12 +18,12 @@ use crate::random::Generator;
 /// In eleven circuits of [`CircuitKind::Mixed`] one is external.
 pub(super) const EXTERNAL_OF_MIXED: u64 = 11;
 
-/// What is simulated.
+/// SALSA's model: circuits and their exits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
     /// Where circuits lead.
     pub kind: CircuitKind,
-    /// Which exits the external ones end at.
+    /// Exits of external circuits.
     pub exits: Exits,
     /// Algorithm 1's k: so many circuits come from one client.
     pub circuits_per_client: u32,

@@ -18,7 +18,7 @@ pub struct Sample {
     pub guard_middle: Links,
     /// Of those between second and third hops.
     pub middle_exit: Links,
-    /// How many links have so many circuits.
+    /// Links by the number of circuits on them.
     pub by_circuits: BTreeMap<u64, u64>,
     /// Circuits without a shared link, with one, with two.
     pub circuits_by_shared: [u64; 3],
@@ -42,7 +42,7 @@ pub struct ClassCounts {
 }
 
 impl Sample {
-    /// How many links have so many circuits.
+    /// Links that carry exactly this number of circuits.
     pub fn links_with(&self, circuits: u64) -> f64 {
         self.by_circuits.get(&circuits).copied().unwrap_or(0) as f64
     }
@@ -88,14 +88,14 @@ pub struct DocumentResult {
     pub valid_after: String,
     /// Relays, after scaling.
     pub relays: usize,
-    /// Those with the flag Guard.
+    /// Relays with the flag Guard.
     pub guards: usize,
-    /// Those with the flag Exit and without BadExit.
+    /// Relays with the flag Exit and without BadExit.
     pub exits: usize,
     /// One for each repetition.
     pub samples: Vec<Sample>,
-    /// How long reading took, after unpacking.
+    /// Duration of parsing, after unpacking.
     pub parse: Duration,
-    /// How long drawing and counting took.
+    /// Duration of drawing and counting.
     pub elapsed: Duration,
 }

@@ -15,7 +15,7 @@ pub enum ReadError {
         name: String,
         /// From 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem with the line.
         what: String,
     },
     /// A file cannot be read, or not be unpacked.
@@ -46,12 +46,13 @@ pub enum ReadError {
     /// A file, a folder or an archive without microdescriptors.
     #[error("{name}: there are no microdescriptors in it (no line is `onion-key`)")]
     NoMicrodescs {
-        /// What was read.
+        /// The file or folder that was read.
         name: String,
     },
 }
 
-/// What readers call by many names: the end comes too early.
+/// Describes an error of a reader. Decompressors report a file that was cut short under several
+/// names.
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof => {

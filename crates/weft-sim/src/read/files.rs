@@ -13,7 +13,7 @@ use ruzstd::decoding::StreamingDecoder;
 use super::error::{MAX_DOCUMENT, ReadError};
 use crate::microdesc::{Microdescs, NoMicrodescs};
 
-/// What an .xz file may make its reader allocate, KiB: `xz -9` wants 65 MiB.
+/// Memory that decompression of an .xz file may allocate, KiB: `xz -9` needs 65 MiB.
 const XZ_MEMORY: u32 = 128 << 10;
 
 /// Folders in folders.
@@ -28,7 +28,7 @@ pub struct Document {
     pub text: Vec<u8>,
 }
 
-/// What is done with each document.
+/// Callback for each document.
 pub type Documents<'a, E> = dyn FnMut(Document) -> Result<(), E> + 'a;
 
 /// Unpacks the consensus documents that the paths name and hands on one after the other. A path is a
@@ -72,7 +72,7 @@ fn opened(path: &Path) -> Result<BufReader<File>, ReadError> {
     Ok(BufReader::new(file))
 }
 
-/// What a failure of the file system, or of a reader, means for a document.
+/// Names the document and the operation in an I/O error.
 fn failed(name: &str, doing: &'static str) -> impl FnOnce(io::Error) -> ReadError {
     let name = name.to_owned();
     move |error| ReadError::Io { name, doing, error }

@@ -68,7 +68,7 @@ struct Reader {
     scale: Option<u32>,
     valid_after: Option<String>,
     relays: Vec<Relay>,
-    /// What lines of the last relay there were.
+    /// Kinds of lines read so far for the last relay.
     seen: Seen,
     weights: Option<Weights>,
     signatures: usize,

@@ -3,7 +3,7 @@
 use super::paper::{self, Reported};
 use super::{Point, Results, What, ends};
 
-/// What numbers are of.
+/// Unit of compared numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Per cent.
@@ -19,7 +19,7 @@ pub enum Unit {
 pub struct Comparison {
     /// Figure, table or text.
     pub figure: &'static str,
-    /// What was measured.
+    /// The quantity that was measured.
     pub what: String,
     /// Where it stands in the paper.
     pub place: &'static str,

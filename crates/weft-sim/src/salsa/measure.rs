@@ -294,7 +294,7 @@ fn models(
     Ok(())
 }
 
-/// What of the counts the cell is about.
+/// Adds the points of a cell to the results.
 fn points(results: &mut Results, document: &Document, cell: &Cell, tallies: &[Tally]) {
     let mut push = |series: String, at: f64, number: &dyn Fn(&Tally) -> f64| {
         results.points.push(Point {

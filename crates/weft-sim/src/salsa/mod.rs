@@ -25,7 +25,7 @@ pub use measure::measure;
 /// Repetitions of each point of each document.
 pub const REPETITIONS: Bounds<u32> = Bounds::new(1, 1000);
 
-/// How much to run.
+/// Extent of the runs, and their seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SalsaOptions {
     /// Repetitions of each point of each document.
@@ -96,7 +96,7 @@ pub struct Point {
     pub what: What,
     /// [`Document::name`].
     pub document: String,
-    /// What the legend calls it.
+    /// Name in the legend.
     pub series: String,
     /// Where on the horizontal axis: per cent of the network (4, 6), number of the class (5) or model
     /// (11), circuits of the link (7), circuits (8), nothing (text).
@@ -112,7 +112,7 @@ impl Point {
     }
 }
 
-/// What a million circuits cost here (Table 2).
+/// Cost of a million circuits on this machine (Table 2).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// [`Document::name`].
@@ -130,7 +130,7 @@ pub struct Results {
     pub points: Vec<Point>,
     /// Table 2.
     pub cost: Vec<Cost>,
-    /// What could not be run, and why.
+    /// Parts that could not be run, with the reason.
     pub left_out: Vec<String>,
     /// Documents, with their numbers of relays and of exits.
     pub documents: Vec<(String, usize, usize)>,

@@ -3,7 +3,7 @@
 /// A value or an interval of the paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reported {
-    /// What was measured.
+    /// The quantity that was measured.
     pub what: &'static str,
     /// Where it stands in the paper.
     pub place: &'static str,
@@ -24,7 +24,7 @@ const fn reported(what: &'static str, place: &'static str, low: f64, high: f64) 
 
 /// Active circuits each second of the whole network (4.2).
 pub const PRESENT_CIRCUITS: u64 = 96_000;
-/// What the network could carry with its bandwidth of 2021 (4.2).
+/// Circuits that the network could carry with its bandwidth of 2021 (4.2).
 pub const CAPACITY_CIRCUITS: u64 = 290_000;
 /// Scales of Figures 4 and 6.
 pub const SCALES: [f64; 7] = [0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0];

@@ -249,7 +249,8 @@ fn panel(kind: Kind, x_label: &str, y_label: &str) -> Panel {
     Panel::of_values(kind, "", x_label, y_label, Vec::new(), Vec::new())
 }
 
-/// Those that a figure was run over: some need exit policies, which not every document has.
+/// Documents that a figure was run over. Some figures need exit policies, which not every document
+/// has.
 fn documents(results: &Results, what: What) -> Vec<&str> {
     let names = results.documents.iter().map(|(name, _, _)| &**name);
     let is_run = |name: &&str| results.of(what).any(|point| point.document == *name);

@@ -28,7 +28,7 @@ pub mod paper {
     pub const LATENCY_P90: (f64, f64) = (541.0, 499.0);
     /// Median bandwidth, Mbit/s.
     pub const BANDWIDTH_P50: (f64, f64) = (3.24, 3.30);
-    /// What 90 % of circuits have at least.
+    /// Bandwidth that 90 % of circuits have at least, Mbit/s.
     pub const BANDWIDTH_P90: (f64, f64) = (1.10, 1.14);
 }
 
@@ -39,16 +39,16 @@ pub const QUANTILE: Bounds<f64> = Bounds::new(0.01, 0.99);
 /// Samples of the bootstrap.
 pub const RESAMPLES: Bounds<usize> = Bounds::new(40, 100_000);
 
-/// What is asked.
+/// Options of [`compare`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Options {
     /// The share of circuits that is to be used, from 0 to 1.
     pub quantile: f64,
-    /// How the limit is found.
+    /// Method that finds the limit.
     pub limit: Limit,
     /// Samples of the bootstrap.
     pub resamples: usize,
-    /// What these follow from.
+    /// Seed of the bootstrap.
     pub seed: u64,
     /// Threads; they change no number.
     #[serde(skip)]
@@ -74,7 +74,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the interval has no zero in it.
+    /// Returns true if the interval excludes zero.
     #[must_use]
     pub fn is_clear(&self) -> bool {
         self.ci95.0 > 0.0 || self.ci95.1 < 0.0
@@ -97,7 +97,7 @@ pub struct Changes {
 /// The circuits that one rule uses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OfRule {
-    /// How many.
+    /// Number of circuits.
     pub kept: usize,
     /// Of all, from 0 to 1.
     pub share: f64,
@@ -145,14 +145,14 @@ impl GevFit {
     }
 }
 
-/// What comes of it.
+/// Result of [`compare`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Circuits.
     pub circuits: usize,
     /// Clients that they are of.
     pub clients: usize,
-    /// What was asked.
+    /// Options of the comparison.
     pub options: Options,
     /// By build time.
     pub cbt: OfRule,
@@ -174,7 +174,7 @@ pub struct Report {
 #[error("by {0} no circuit is used: {1} are too few for this share")]
 pub struct NoneKept(&'static str, usize);
 
-/// Which circuits each rule uses of these, in this order, and what they are worth.
+/// Compares the rules on these circuits, which are in the order in which they were built.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Which circuits a client uses, by what it knows when each is built.
+//! Rules by which a client accepts a circuit, from its knowledge when the circuit is built.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use weft_stats::quantile;
 
 use super::tuples::Tuple;
 
-/// How the limit is found.
+/// Method that finds the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {

@@ -1,4 +1,4 @@
-//! What was measured of circuits: a CSV file, a line for each circuit.
+//! Measurements of circuits: a CSV file with one line for each circuit.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read as _};
@@ -21,7 +21,7 @@ const GREATEST: f64 = 1e10;
 /// One circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Tuple {
-    /// How long it took to be built.
+    /// Build time, in milliseconds.
     pub build_ms: f64,
     /// The round trip of a request that its last relay refused.
     pub rtt_ms: f64,
@@ -33,7 +33,7 @@ pub struct Tuple {
     pub client: u32,
 }
 
-/// What is wrong with a file.
+/// Error in a file of measurements.
 #[derive(Debug, thiserror::Error)]
 pub enum TuplesError {
     /// The first line has not all columns.
@@ -48,7 +48,7 @@ pub enum TuplesError {
         line: usize,
         /// Its name.
         column: &'static str,
-        /// What is there, cut.
+        /// The text that was found, shortened.
         found: String,
     },
     /// No text, or a line without end.

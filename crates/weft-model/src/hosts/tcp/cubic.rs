@@ -1,9 +1,9 @@
-//! How fast a sender becomes faster: slow start with HyStart, then CUBIC or Reno.
+//! Congestion window: slow start with HyStart, then CUBIC or Reno.
 //!
-//! CUBIC as RFC 9438 has it, with its friendliness to Reno and its fast convergence; HyStart by delay alone, as Linux
-//! has it (`hystart_update`). All sizes are bytes, all times nanoseconds.
+//! CUBIC per RFC 9438, with its friendliness to Reno and its fast convergence; HyStart by delay
+//! alone, as in Linux (`hystart_update`). All sizes are bytes, all times nanoseconds.
 
-/// Which one.
+/// Congestion control algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// RFC 9438, Linux's default.
@@ -13,7 +13,7 @@ pub enum Algorithm {
     Reno,
 }
 
-/// What CUBIC multiplies the window by after a loss, and what Reno does.
+/// Multiplicative decrease factors: CUBIC's, and Reno's.
 const CUBIC_BETA: f64 = 0.7;
 const RENO_BETA: f64 = 0.5;
 /// The cubic function's factor, in segments per second to the third.
@@ -21,7 +21,8 @@ const C: f64 = 0.4;
 /// HyStart is for windows of so many segments at least, and needs so many samples of a round.
 const HYSTART_LEAST: f64 = 16.0;
 const HYSTART_SAMPLES: u32 = 8;
-/// What the delay must rise by in HyStart, at least and at most: 4 and 16 ms.
+/// Smallest and largest rise of the delay that ends slow start in HyStart, in nanoseconds: 4 and 16
+/// ms.
 const HYSTART_RISE: (u64, u64) = (4_000_000, 16_000_000);
 
 /// A congestion window.
@@ -36,9 +37,9 @@ pub struct Window {
     w_max: f64,
     /// When this run of growth began, and the window then, in segments.
     epoch: Option<(u64, f64)>,
-    /// How long growth takes to come back to `w_max`, seconds.
+    /// Time in which the window grows back to `w_max`, seconds.
     k: f64,
-    /// What Reno would have now, in segments.
+    /// The window that Reno would have now, in segments.
     reno: f64,
     hystart: HyStart,
 }
@@ -85,7 +86,7 @@ impl Window {
         self.cwnd as u64
     }
 
-    /// Whether it doubles each round trip.
+    /// Returns true if the window doubles each round trip.
     #[must_use]
     pub fn is_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh

@@ -18,7 +18,7 @@ pub struct Receiver {
     mss: u32,
     /// All before it has come.
     next: u64,
-    /// What has come behind holes: first byte and end.
+    /// Data received behind holes: first byte and end.
     beyond: BTreeMap<u64, u64>,
     /// All before it has been read.
     read: u64,

@@ -4,7 +4,7 @@ const LEAST_RTO: u64 = 200_000_000;
 const FIRST_RTO: u64 = 1_000_000_000;
 const MOST_RTO: u64 = 120_000_000_000;
 
-/// What is known of the round trip.
+/// Estimates of the round trip time, in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Rtt {
     smoothed: Option<u64>,
@@ -53,13 +53,13 @@ impl Rtt {
         self.least
     }
 
-    /// Whether there was a sample.
+    /// Returns true if there was a sample.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.smoothed.is_some()
     }
 
-    /// How long to wait for an acknowledgement.
+    /// Retransmission timeout, in nanoseconds.
     #[must_use]
     pub fn timeout(&self) -> u64 {
         let base = match self.smoothed {
@@ -69,7 +69,7 @@ impl Rtt {
         base.saturating_mul(1 << self.backoff.min(10)).min(MOST_RTO)
     }
 
-    /// How many passed in vain since the last sample.
+    /// Timeouts since the last sample.
     #[must_use]
     pub fn backoff(&self) -> u32 {
         self.backoff

@@ -12,7 +12,7 @@ use super::segment::{Ack, Segment};
 
 /// Segments that must have arrived behind a hole before it counts as a loss.
 const REORDERING: u32 = 3;
-/// What a receiver may wait with an acknowledgement of a lone segment.
+/// Longest time that a receiver delays the acknowledgement of a lone segment, in nanoseconds.
 const DELAYED_ACK: u64 = 40_000_000;
 
 /// A segment that was sent and is not acknowledged.
@@ -40,11 +40,11 @@ enum Recovery {
     None,
     /// Until this byte is acknowledged.
     Fast(u64),
-    /// The same after a timeout: the window grows meanwhile.
+    /// After a timeout, until this byte is acknowledged: the window grows meanwhile.
     Timeout(u64),
 }
 
-/// What a sender did.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Segments.
@@ -55,7 +55,7 @@ pub struct Sent {
     pub timeouts: u64,
 }
 
-/// How much of the window is used.
+/// Use of the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     /// All of it was, in this window of data.
@@ -106,7 +106,7 @@ pub struct Sender {
     recovery: Recovery,
     /// The tail was probed since the last acknowledgement.
     probed: bool,
-    /// How much of the window is used.
+    /// Use of the window, by which growth is limited.
     usage: Usage,
     timer: Option<u64>,
     last_sent: u64,
@@ -140,7 +140,7 @@ impl Sender {
         }
     }
 
-    /// What the handshake measured.
+    /// Takes the round trip time that the handshake measured, in nanoseconds.
     pub fn handshake_took(&mut self, rtt: u64) {
         self.rtt.measured(rtt);
     }
@@ -246,7 +246,8 @@ impl Sender {
         }
     }
 
-    /// Whether the window holds the sender back, so that it should grow (`tcp_is_cwnd_limited`).
+    /// Returns true if the window limits the sender, so that it should grow
+    /// (`tcp_is_cwnd_limited`).
     fn is_limited(&self) -> bool {
         let half = 2 * self.usage.most > self.window.bytes();
         self.usage.was_full || (self.window.is_slow_start() && half)
@@ -455,7 +456,7 @@ impl Sender {
         self.rtt.backoff()
     }
 
-    /// What it did so far.
+    /// Counters so far.
     #[must_use]
     pub fn sent(&self) -> Sent {
         self.sent

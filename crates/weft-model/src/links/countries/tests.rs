@@ -32,7 +32,7 @@ fn hosts_at(countries: &Countries, codes: &[&str]) -> Result<Topology, DrawError
     countries.topology("countries", &hosts.collect::<Vec<_>>())
 }
 
-/// How long a packet without length takes from one host to another, in nanoseconds.
+/// Time that a packet without length takes from one host to another, in nanoseconds.
 fn one_way(topology: &Topology, from: usize, to: usize) -> u64 {
     let mut network = Network::new(topology.clone().calm(), 1);
     let mut packet = [0; 24];
@@ -139,7 +139,7 @@ fn what_makes_no_topology_is_named() {
     );
 }
 
-/// What is wrong with the small graph when this text in it is another one.
+/// The error in the small graph after `from` in it is replaced by `to`.
 fn error(from: &str, to: &str) -> String {
     assert!(SMALL.contains(from), "{from}");
     let text = SMALL.replacen(from, to, 1);

@@ -5,7 +5,7 @@ use rand_chacha::ChaCha8Rng;
 const PACKETS: &str = include_str!("../../../../../examples/traffic/packets.graphml");
 const STREAMS: &str = include_str!("../../../../../examples/traffic/streams.graphml");
 
-/// How many of each observation there are in a walk, on average.
+/// Mean number of each observation in a walk.
 fn counted(model: &MarkovModel, walks: u32) -> [f64; 3] {
     let mut rng = ChaCha8Rng::seed_from_u64(11);
     let mut counts = [0.0; 3];

@@ -1,4 +1,4 @@
-//! How streams went: one [`Record`] for each, and texts of many.
+//! Results of streams: one [`Record`] for each, and texts of many.
 //!
 //! [`json_lines`] and [`csv`] are for our reports and for notebooks, [`tgen_analysis`] for tornettools, and
 //! [`Summary`] for tables.

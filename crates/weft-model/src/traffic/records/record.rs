@@ -1,4 +1,4 @@
-//! How one stream went.
+//! Result of one stream.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::traffic::seconds;
 use crate::traffic::stream::{Failure, Times};
 
-/// How a stream ended.
+/// End of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -19,12 +19,12 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// How one stream went.
+/// Result of one stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The client that opened it.
     pub client: String,
-    /// What the client's model is called.
+    /// Name of the client's model.
     pub model: String,
     /// The client's number for it, from 0.
     pub stream: u32,
@@ -33,18 +33,18 @@ pub struct Record {
     /// When it began, since the beginning of the experiment. Every other time is counted from here.
     #[serde(rename = "started_s", with = "seconds")]
     pub started: Duration,
-    /// What was measured on the way.
+    /// Measurements on the way.
     #[serde(flatten)]
     pub times: Times,
     /// When it ended, since it began.
     #[serde(rename = "ended_s", with = "seconds")]
     pub ended: Duration,
-    /// How.
+    /// Complete, open at the end of the measurement, or failed with a reason.
     pub outcome: Outcome,
 }
 
 impl Record {
-    /// Whether all bytes arrived.
+    /// Returns true if all bytes arrived.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.outcome == Outcome::Complete

@@ -8,7 +8,7 @@ use super::record::{Outcome, Record};
 /// One quantity over many streams. They depend on each other, so there is no interval of the mean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// How many streams have it.
+    /// Streams that have it.
     pub count: usize,
     /// The mean.
     pub mean: f64,
@@ -44,11 +44,11 @@ impl Figure {
 /// Many streams as a few numbers. Where runs are repeated, intervals are those of the runs' means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many streams began.
+    /// Streams that began.
     pub streams: usize,
-    /// How many of them are complete.
+    /// Streams that completed.
     pub complete: usize,
-    /// How many failed; the others were open at the end.
+    /// Streams that failed; the others were open at the end.
     pub failed: usize,
     /// Payload bytes that arrived at clients.
     pub down_bytes: u64,

@@ -23,9 +23,9 @@ pub struct ClientStream {
     state: State,
     /// Made, and not sent.
     out: Vec<u8>,
-    /// How many of these are sent.
+    /// Bytes of `out` that were sent.
     sent: usize,
-    /// How many of `out` are the request's.
+    /// Bytes of `out` that belong to the request.
     request: usize,
     times: Times,
     /// When a byte moved last, or was expected anew.
@@ -42,9 +42,9 @@ enum State {
 #[derive(Debug)]
 struct Open {
     up: Pacer,
-    /// What the server should have sent, had it our clock.
+    /// The bytes that the server should have sent by our clock.
     down: Pacer,
-    /// How much of the upload was put into `out`.
+    /// Bytes of the upload that were put into `out`.
     made: u64,
     receipt: Vec<u8>,
 }
@@ -86,7 +86,7 @@ impl ClientStream {
         }));
     }
 
-    /// What is to be sent now; empty if nothing is.
+    /// Bytes to send now; empty if there are none.
     pub fn output(&mut self, now: Duration) -> &[u8] {
         if self.sent >= self.out.len() {
             self.out.clear();
@@ -169,7 +169,7 @@ impl ClientStream {
         Ok(())
     }
 
-    /// Whether the limits of the plan are kept.
+    /// Checks the limits of the plan.
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl ClientStream {
         limit.into_iter().chain(stall).chain(up).min()
     }
 
-    /// Whether everything arrived on both ends.
+    /// Returns true if everything arrived on both ends.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Complete)
@@ -230,7 +230,8 @@ impl ClientStream {
         (self.started, self.times)
     }
 
-    /// Whether all that was due has moved, so that silence is no stall.
+    /// Returns true if everything that was due has been transferred, so that silence is not a
+    /// stall.
     fn is_idle(&mut self, now: Duration) -> bool {
         let State::Open(open) = &mut self.state else {
             return false;

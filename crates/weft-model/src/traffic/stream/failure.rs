@@ -58,7 +58,7 @@ impl FailureKind {
 pub struct Failure {
     /// In which part.
     pub kind: FailureKind,
-    /// What was wrong.
+    /// Description for reports.
     pub message: String,
 }
 

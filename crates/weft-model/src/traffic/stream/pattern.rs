@@ -5,7 +5,7 @@
 //! with another seed or direction has others: bytes that are lost, doubled or swapped between streams are
 //! found.
 
-/// How many bytes of payload are made at a time.
+/// Bytes of payload that are generated at a time.
 pub(super) const CHUNK: usize = 16 * 1024;
 
 /// One direction of one stream.
@@ -15,14 +15,14 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// What the server sends.
+    /// Payload of the server.
     pub(super) fn down(seed: u64) -> Pattern {
         Pattern {
             seed: mix(seed ^ 0x646f_776e),
         }
     }
 
-    /// What the client sends.
+    /// Payload of the client.
     pub(super) fn up(seed: u64) -> Pattern {
         Pattern {
             seed: mix(seed ^ 0x7570),

@@ -1,4 +1,4 @@
-//! What a client asks of the server: `WEFT` and a version, then big-endian numbers.
+//! Request of a client to the server: `WEFT` and a version, then big-endian numbers.
 //!
 //! Seed (8 bytes), bytes of the upload (8), kind of the download's schedule (1), and for kind 0 its bytes (8);
 //! for kind 1 bytes (8), chunk (4) and microseconds between chunks (4); for kind 2 the number of bursts (4)
@@ -16,15 +16,15 @@ const MAGIC: [u8; 5] = *b"WEFT\x01";
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// What the payloads are.
+    /// Seed of the payloads of both directions.
     pub(super) seed: u64,
-    /// How much the client sends.
+    /// Bytes that the client sends.
     pub(super) up: u64,
-    /// What the server sends, and when.
+    /// Schedule of the bytes that the server sends.
     pub(super) down: Schedule,
 }
 
-/// How far a request is.
+/// Result of parsing a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
     /// It needs more bytes than there are.

@@ -22,14 +22,14 @@ pub struct ServerStream {
     serving: Option<Serving>,
     /// Made, and not sent.
     out: Vec<u8>,
-    /// How many of these are sent.
+    /// Bytes of `out` that were sent.
     sent: usize,
 }
 
 #[derive(Debug)]
 struct Serving {
     down: (Pattern, Pacer),
-    /// How much of the download was put into `out`.
+    /// Bytes of the download that were put into `out`.
     made: u64,
     up: (Pattern, u64),
     received: u64,
@@ -80,7 +80,7 @@ impl ServerStream {
         Ok(())
     }
 
-    /// What is to be sent now; empty if nothing is.
+    /// Bytes to send now; empty if there are none.
     pub fn output(&mut self, now: Duration) -> &[u8] {
         if self.sent >= self.out.len() {
             self.out.clear();
@@ -108,7 +108,7 @@ impl ServerStream {
         next.filter(|_| self.out.len() < CHUNK)
     }
 
-    /// Whether all is sent, the receipt too. The client closes then.
+    /// Returns true if everything is sent, including the receipt. The client closes then.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let is_receipted = self

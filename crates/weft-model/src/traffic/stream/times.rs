@@ -1,4 +1,4 @@
-//! What is measured while a stream runs.
+//! Measurements of a running stream.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const PARTIALS: [u64; 9] = [
 /// When so many bytes had moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
     /// When, since the stream began.
     #[serde(rename = "s", with = "seconds")]
@@ -41,7 +41,7 @@ pub struct Way {
     pub marks: Vec<Mark>,
 }
 
-/// What is measured while a stream runs. All times are since it began.
+/// Measurements of a running stream. All times are since it began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
     /// When there was a connection to the server, by way of the proxy; the request is sent then.
@@ -112,7 +112,7 @@ impl Way {
     }
 }
 
-/// How many bytes so many tenths are.
+/// Bytes in the given number of tenths of `bytes`.
 pub(crate) fn tenth_of(bytes: u64, tenth: u64) -> u64 {
     // In two parts, which cannot overflow.
     (bytes / 10) * tenth + ((bytes % 10) * tenth).div_ceil(10)

@@ -14,7 +14,7 @@ pub(super) struct Shares {
     pub(super) rates: Vec<f64>,
 }
 
-/// What a relay can give each of its flows that are not settled.
+/// Bandwidth that a relay can still give each of its unsettled flows.
 #[derive(Debug, PartialEq)]
 struct Offer {
     share: f64,

@@ -10,7 +10,7 @@ use super::replay::{Point, Quantiles};
 /// Section 5.2's text on an adversary with 20 % of the network, medians, percent; all else is only in
 /// its picture.
 pub mod paper {
-    /// What it has.
+    /// Share of the network that belongs to the adversary.
     pub const FRACTION: f64 = 0.2;
     /// Circuits compromised if its relays are honest.
     pub const HONEST: f64 = 5.0;
@@ -28,7 +28,7 @@ pub fn figure(points: &[Point], network: &str) -> Figure {
     draw(&drawn.collect::<Vec<Drawn>>(), network)
 }
 
-/// The same of recorded choices, which `what` describes.
+/// Figure 1 for recorded choices, which `what` describes.
 pub fn of_pools(points: &[PoolPoint], what: &str) -> Figure {
     let drawn = points.iter().filter_map(|one| {
         let percent = one.fraction? * 100.0;
@@ -124,7 +124,8 @@ pub fn csv(points: &[Point]) -> String {
     text
 }
 
-/// The same of recorded choices; the part is empty for the adversary that was there when they were recorded.
+/// CSV of recorded choices. The fraction is empty for the adversary that was in the network when
+/// they were recorded.
 pub fn pools_csv(points: &[PoolPoint]) -> String {
     let mut text = "fraction".to_owned();
     for what in ["honest", "lying", "tiny", "blind", "chosen"] {

@@ -1,16 +1,16 @@
-//! What relays gain that report false weights where clients avoid bottlenecks: ABRA (Schrock 2017, sections 3 and 5.2).
+//! Gain of relays that report false weights to clients that avoid bottlenecks: ABRA (Schrock 2017,
+//! sections 3 and 5.2).
 //!
-//! A network of relays carries downloads of web and bulk clients, which choose among the circuits of
-//! their pools by the weights that relays report (`traffic`). Every choice is noted: the circuits, and the
-//! weights then. Afterwards adversaries are given relays, and each choice is made again: as it was, and
-//! as it would have been had the adversary's relays reported a weight of 0, or had one of them reported a tiny weight besides
-//! (`replay`). The network itself
-//! does not go on after lies; that is how the paper did it, which adds that in truth lying relays
-//! would soon draw less.
+//! The network carries downloads of web and bulk clients, which choose among the circuits of their
+//! pools by the weights that relays report (`traffic`). Each choice is recorded with its circuits
+//! and the weights of that moment. Then adversaries are given relays, and each choice is made
+//! again: with honest weights, with a weight of 0 reported by the adversary's relays, and with a
+//! tiny weight reported by one of them besides (`replay`). Lies do not change the traffic. The
+//! paper does the same, and adds that lying relays would soon carry less.
 //!
-//! The paper ran Tor itself in Shadow. Here traffic is a fluid that links share as max-min fairness has
-//! it, which is what Tor's flow control aims at (section 3.1). Choices of Weft's own clients in a virtual network can be
-//! recorded instead (`pools`).
+//! The paper ran Tor itself in Shadow. Here traffic is a fluid that links share max-min fairly,
+//! which is the aim of Tor's flow control (section 3.1). Choices of Weft's own clients in a virtual
+//! network can be recorded instead (`pools`).
 
 mod fair;
 pub mod figure;
@@ -39,11 +39,11 @@ pub const SECONDS: Bounds<u32> = Bounds::new(1, 86_400);
 const WARM_UP: Bounds<u32> = Bounds::new(0, 86_400);
 /// The most that a circuit moves.
 pub const CIRCUIT_RATE: Bounds<f64> = Bounds::new(1.0, 1e12).of("bytes per second");
-/// What relays can move, as a part of what clients would use.
+/// Capacity of the relays, as a multiple of the clients' demand.
 pub const CAPACITY: Bounds<f64> = Bounds::new(0.001, 1000.0);
 const THRESHOLD: Bounds<f64> = Bounds::new(0.0, 1.0);
 const STATING: Bounds<f64> = Bounds::new(0.0, 1.0);
-/// What an adversary has of the network, or those that state weights are of all relays.
+/// Share of the network that an adversary owns, or of the relays that state weights.
 pub const PERCENT: Bounds<f64> = Bounds::new(0.0, 100.0);
 /// Adversaries for each part.
 pub const ADVERSARIES: Bounds<u32> = Bounds::new(1, 100_000);
@@ -66,9 +66,9 @@ pub struct AbraOptions {
     /// The most that one circuit moves, bytes per second: its window of 1000 cells for each round
     /// trip, whose length the paper does not give.
     pub circuit_rate: f64,
-    /// What all relays together can move, as a part of [`AbraOptions::demand`]; each relay's share of it is
-    /// that of its `Bandwidth`. Weights of a consensus are no bytes, and the paper does not give
-    /// the load of its network: with less capacity lies gain more.
+    /// Capacity of all relays, as a multiple of [`AbraOptions::demand`]; a relay's share of it is
+    /// proportional to its `Bandwidth`. Weights of a consensus are not bytes, and the paper does
+    /// not give the load of its network: less capacity makes lies gain more.
     pub capacity: f64,
     /// The part of relays that state weights, 0 to 1; C tor's state none.
     pub stating: f64,
@@ -79,15 +79,15 @@ pub struct AbraOptions {
 }
 
 impl AbraOptions {
-    /// What a web client downloads at once.
+    /// Size of a web client's downloads, in bytes.
     pub const WEB_BYTES: f64 = 320e3;
-    /// What a bulk client downloads at once.
+    /// Size of a bulk client's downloads, in bytes.
     pub const BULK_BYTES: f64 = 5e6;
     /// Seconds for which a circuit takes new downloads, once it is made.
     pub const CIRCUIT_LIFE: f64 = 600.0;
 
-    /// What relays would move if they delayed no download, bytes per second: bulk clients at the rate of a
-    /// circuit, web clients one download in half a minute, each through three relays.
+    /// Bytes per second that relays would move if they delayed no download: bulk clients at the
+    /// rate of a circuit, web clients one download every 30 seconds, each through three relays.
     pub fn demand(&self) -> f64 {
         let bulk = f64::from(self.bulk_clients) * self.circuit_rate.min(Self::BULK_BYTES);
         let web = f64::from(self.web_clients) * Self::WEB_BYTES / 30.0;
@@ -147,7 +147,7 @@ pub enum Refused {
     NoChoices,
 }
 
-/// What [`Triples`] this simulates with: relays must be `Fast`.
+/// The [`Triples`] that this simulation uses: relays must be `Fast`.
 ///
 /// # Errors
 ///

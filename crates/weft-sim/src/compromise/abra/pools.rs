@@ -78,7 +78,7 @@ pub struct Pools {
     pub choices: Vec<Choice>,
 }
 
-/// What is wrong with a file.
+/// Error in a file of recorded choices.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolsError {
     /// A line is neither of both.
@@ -226,13 +226,14 @@ pub fn text(all: &[Pools]) -> Result<String, serde_json::Error> {
 /// An adversary's success by what it has, in percent of choices, over adversaries and networks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PoolPoint {
-    /// What it has of the network, 0 to 1; `None`: the relays that were an adversary's when choices were recorded.
+    /// Share of the network that the adversary owns, 0 to 1; `None`: the adversary is the one that
+    /// was in the network when choices were recorded.
     pub fraction: Option<f64>,
     /// Circuits compromised with the weights that were recorded.
     pub honest: Quantiles,
     /// If its relays had stated 0.
     pub lying: Quantiles,
-    /// The same, but for the smallest of them [`TINY`](super::TINY).
+    /// Lying relays of which the smallest reports [`TINY`](super::TINY) instead of 0.
     pub tiny: Quantiles,
     /// Where clients choose any circuit of their pools.
     pub blind: Quantiles,
@@ -329,8 +330,9 @@ fn point(fraction: Option<f64>, each: &[[f64; 5]]) -> PoolPoint {
     }
 }
 
-/// How likely clients choose compromised circuits, on average over the choices: with the weights that were recorded, with both
-/// lies, and blindly; and how many of those that were chosen are compromised.
+/// Means over all choices: the probability that clients choose a compromised circuit with the
+/// recorded weights, with each of both lies and blindly, and the share of recorded choices that are
+/// compromised.
 fn success(pools: &Pools, is_bad: &[bool]) -> [f64; 5] {
     let bad = |relay: &u32| is_bad.get(*relay as usize) == Some(&true);
     let (mut pool, mut chances) = (Vec::new(), Vec::new());

@@ -13,7 +13,7 @@ use weft_stats::quantile;
 /// The least weight that still has a bottleneck.
 pub const TINY: f64 = 1e-12;
 
-/// What a part of the network is.
+/// Unit in which an adversary's share of the network is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grant {
@@ -26,18 +26,19 @@ pub enum Grant {
 /// An adversary's success by what it has, over many adversaries. All in percent of choices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
-    /// What it has of the network, 0 to 1.
+    /// Share of the network that the adversary owns, 0 to 1.
     pub fraction: f64,
     /// Circuits compromised where its relays report their true weights.
     pub honest: Quantiles,
     /// Circuits compromised where they report 0.
     pub lying: Quantiles,
-    /// The same, but the smallest of them reports [`TINY`], to move what clients think of others.
+    /// Lying relays of which the smallest reports [`TINY`], to change the clients' estimates of the
+    /// others.
     pub tiny: Quantiles,
     /// Where clients choose any circuit of their pools, without ABRA.
     pub blind: Quantiles,
-    /// What clients without pools or guard sets choose: the exact chance that guard and exit of a
-    /// circuit are the adversary's.
+    /// Clients without pools or guard sets: the exact probability that guard and exit of a circuit
+    /// are the adversary's.
     pub formula: Quantiles,
 }
 
@@ -160,10 +161,10 @@ pub(super) fn adversary(
     is_bad
 }
 
-/// What a relay reports in one of the ways of an adversary.
+/// Report of an adversary's relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lie {
-    /// What it is.
+    /// The true weight.
     None,
     /// 0.
     Zero,
@@ -174,7 +175,7 @@ pub(super) enum Lie {
 impl Lie {
     pub(super) const ALL: [Lie; 3] = [Lie::None, Lie::Zero, Lie::Tiny];
 
-    /// What this relay reports; `truth` is what it is.
+    /// The weight that this relay reports; `truth` is its real one.
     pub(super) fn told(
         self,
         relay: usize,
@@ -199,8 +200,8 @@ pub(super) fn smallest(is_bad: &[bool], bandwidths: &[f64]) -> Option<usize> {
     least.map(|(relay, _)| relay)
 }
 
-/// How likely clients choose compromised circuits, on average over the choices: with honest weights,
-/// with both lies, and blindly.
+/// Probability that clients choose a compromised circuit, averaged over the choices: with honest
+/// weights, with each of both lies, and blindly.
 fn success(choices: &Choices, is_bad: &[bool]) -> [f64; 4] {
     let bad = |relay: u32| is_bad.get(relay as usize) == Some(&true);
     let smallest = smallest(is_bad, &choices.bandwidths);

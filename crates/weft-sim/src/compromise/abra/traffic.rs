@@ -32,7 +32,7 @@ pub struct Choices {
     pub(super) weights: Vec<Vec<Option<f64>>>,
     /// Bandwidth of each relay, by the consensus.
     pub(super) bandwidths: Vec<f64>,
-    /// What the relays moved while choices were noted, as a share of their capacity.
+    /// Throughput of the relays while choices were recorded, as a share of their capacity.
     pub utilisation: f64,
     /// Share of relays, by capacity, that were full, over all seconds.
     pub full_by_capacity: f64,
@@ -41,12 +41,12 @@ pub struct Choices {
 }
 
 impl Choices {
-    /// How many there are.
+    /// Number of choices.
     pub fn len(&self) -> usize {
         self.report.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if no choice was recorded.
     pub fn is_empty(&self) -> bool {
         self.report.is_empty()
     }

@@ -30,7 +30,8 @@ pub fn of_relay(circuits: &[f64], is_full: bool, threshold: f64) -> f64 {
     head(&moving, threshold).iter().map(|one| 1.0 / one).sum()
 }
 
-/// How likely a client takes each circuit of its pool, by the rule that clients have: sums to 1 unless the pool is empty.
+/// Probabilities with which a client takes each circuit of its pool, by the clients' rule; they sum
+/// to 1 unless the pool is empty.
 pub fn chances(pool: &[Candidate], into: &mut Vec<f64>) {
     into.clear();
     into.extend(pool.iter().map(Candidate::share));
