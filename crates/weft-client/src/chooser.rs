@@ -19,7 +19,7 @@ pub struct Chosen<G> {
     pub guard: Option<G>,
 }
 
-/// How long building a circuit may take (path-spec 2.4).
+/// Timeouts of circuit building (path-spec 2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildTimeouts {
     /// After this a circuit of three hops is not used any more.
@@ -103,13 +103,13 @@ pub trait Chooser {
     /// Drops the ticket of a circuit that ended.
     fn forget(&mut self, guard: &Self::Guard);
 
-    /// How long building may take.
+    /// Timeouts of circuit building.
     fn timeouts(&self) -> BuildTimeouts;
 
     /// Reports how long building took.
     fn built(&mut self, news: BuildNews, now: Now);
 
-    /// Whether there is a directory to choose paths from.
+    /// Returns true if there is a directory to choose paths from.
     fn is_ready(&self) -> bool;
 
     /// The consensus' cc_sendme_inc, if it turns congestion control on.

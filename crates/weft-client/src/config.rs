@@ -15,9 +15,9 @@ use crate::network::DormancyOptions;
 pub struct ClientConfig {
     /// A circuit that was used first this long ago takes no more streams (`MaxCircuitDirtiness`).
     pub max_dirtiness: Duration,
-    /// How often circuits that failed are forgiven (`NewCircuitPeriod`).
+    /// Interval after which failed circuits are forgiven (`NewCircuitPeriod`).
     pub new_circuit_period: Duration,
-    /// How long circuits are kept ready after the last use (`CircuitsAvailableTimeout`,
+    /// Time for which circuits are kept ready after the last use (`CircuitsAvailableTimeout`,
     /// `PredictedPortsRelevanceTime`).
     pub predict_for: Duration,
     /// Circuits being built at once at most (`MaxClientCircuitsPending`).
@@ -32,11 +32,11 @@ pub struct ClientConfig {
     /// Answers that are internal addresses are not believed
     /// (`ClientDNSRejectInternalAddresses`).
     pub reject_internal_answers: bool,
-    /// How a circuit is chosen for a stream (`CircuitSelection`).
+    /// Rule by which a circuit is chosen for a stream (`CircuitSelection`).
     pub selection: CircuitSelection,
     /// Streams are spread over conflux sets (`ConfluxEnabled`); `None`: as the consensus has it.
     pub conflux: Option<bool>,
-    /// What exits aim at when they spread them (`ConfluxClientUX`).
+    /// Aim of the exits' scheduling on conflux sets (`ConfluxClientUX`).
     pub conflux_ux: DesiredUx,
     /// Tunnels of mTor, which some streams get.
     pub multipath: MultipathOptions,
@@ -73,7 +73,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Whether some listener, or some user name, has tunnels of mTor.
+    /// Returns true if a listener or a user name is configured for tunnels of mTor.
     pub(crate) fn offers_tunnels(&self) -> bool {
         let by_port = self.listeners.iter().any(|listener| listener.multipath);
         by_port || !self.multipath.users.is_empty()

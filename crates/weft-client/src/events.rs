@@ -34,7 +34,7 @@ pub enum ClientEvent {
     Stream {
         /// The stream as it is now.
         stream: StreamInfo,
-        /// What happened.
+        /// The event.
         what: StreamNews,
     },
     /// To a link (ORCONN).
@@ -45,7 +45,7 @@ pub enum ClientEvent {
         rsa: RsaIdentity,
         /// The peer's address.
         addr: SocketAddr,
-        /// What happened.
+        /// New state of the link.
         state: LinkState,
     },
     /// Bytes of streams (STREAM_BW): received, sent.
@@ -174,7 +174,7 @@ fn fingerprint(rsa: &RsaIdentity) -> String {
     rsa.0.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// How far a circuit has come.
+/// State of a circuit on the control port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitStatus {
     /// The CREATE is on its way.
@@ -232,12 +232,12 @@ impl CircuitPurpose {
         }
     }
 
-    /// Whether it is for streams of applications, alone or with others.
+    /// Returns true if it carries streams of applications, alone or with other circuits.
     pub(crate) fn is_for_streams(self) -> bool {
         matches!(self, Self::General | Self::ConfluxUnlinked)
     }
 
-    /// Whether it is a leg of a conflux set or a tunnel.
+    /// Returns true if it is a leg of a conflux set or a tunnel.
     pub(crate) fn is_leg(self) -> bool {
         matches!(
             self,
@@ -245,7 +245,7 @@ impl CircuitPurpose {
         )
     }
 
-    /// Whether it is no circuit, but several as a whole.
+    /// Returns true if it is not a circuit, but a set or a tunnel as a whole.
     pub(crate) fn is_set(self) -> bool {
         matches!(self, Self::ConfluxSet | Self::MtorTunnel)
     }
@@ -256,13 +256,13 @@ impl CircuitPurpose {
 pub struct CircuitInfo {
     /// Its name.
     pub id: OriginId,
-    /// How far it is.
+    /// State of the circuit.
     pub status: CircuitStatus,
     /// All its relays, built or not: RSA identity and nickname.
     pub path: Vec<(RsaIdentity, String)>,
-    /// How many of them are there.
+    /// Relays of the path that are built.
     pub built: usize,
-    /// What it is for.
+    /// Use of the circuit.
     pub purpose: CircuitPurpose,
     /// It was built for streams that live long.
     pub need_uptime: bool,
@@ -270,9 +270,10 @@ pub struct CircuitInfo {
     pub need_capacity: bool,
     /// When it was begun.
     pub created: SystemTime,
-    /// How long building took.
+    /// Duration of building, once it is built.
     pub build_time: Option<Duration>,
-    /// How long a request to its last relay and the answer took (docs/extensions/circuit-rtt.md), if that was measured.
+    /// Time from a request to its last relay to the answer (docs/extensions/circuit-rtt.md), if it
+    /// was measured.
     pub round_trip: Option<Duration>,
     /// The conflux set that it is a leg of: the first half of its nonce. The round trip is that of CONFLUX_LINK.
     pub conflux: Option<[u8; 16]>,
@@ -346,7 +347,7 @@ pub enum StreamStatus {
 pub struct StreamInfo {
     /// Its name.
     pub id: ConnectionId,
-    /// How far it is.
+    /// State of the stream.
     pub status: StreamStatus,
     /// The circuit that it is on.
     pub circuit: Option<OriginId>,
@@ -356,7 +357,7 @@ pub struct StreamInfo {
     pub port: u16,
     /// The address of the application.
     pub source: Option<SocketAddr>,
-    /// What it is for.
+    /// Use of the stream.
     pub purpose: StreamPurpose,
     /// The fields by which it is isolated.
     pub isolation: Isolation,

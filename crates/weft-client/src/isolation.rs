@@ -43,17 +43,17 @@ impl Isolation {
     pub const DEFAULT: Isolation =
         Isolation(Self::CLIENT_ADDR.0 | Self::AUTH.0 | Self::SESSION_GROUP.0 | Self::NYM_EPOCH.0);
 
-    /// Whether all of `other` is in it.
+    /// Returns true if it has all fields of `other`.
     pub fn has(self, other: Isolation) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if it has no field.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many fields.
+    /// Number of fields.
     fn len(self) -> u32 {
         self.0.count_ones()
     }
@@ -129,7 +129,7 @@ pub struct Fields {
     pub client: Option<IpAddr>,
     /// The listener's session group; listeners without one have each their own.
     pub session_group: i64,
-    /// How many NEWNYMs were before it.
+    /// NEWNYM signals before it.
     pub nym_epoch: u64,
 }
 
@@ -166,7 +166,7 @@ pub(crate) struct CircuitIsolation {
 }
 
 impl CircuitIsolation {
-    /// Whether a stream that is isolated by `by` may use the circuit.
+    /// Returns true if a stream that is isolated by `by` may use the circuit.
     pub(crate) fn allows(&self, by: Isolation, fields: &Fields) -> bool {
         let Some((first, mixed)) = &self.used else {
             return true;
@@ -193,7 +193,7 @@ impl CircuitIsolation {
         self.used = None;
     }
 
-    /// Whether a stream was noted.
+    /// Returns true once a stream was noted.
     pub(crate) fn is_used(&self) -> bool {
         self.used.is_some()
     }
@@ -203,8 +203,9 @@ impl CircuitIsolation {
         self.used.as_ref().map(|(first, mixed)| (first, *mixed))
     }
 
-    /// Whether this circuit is the better one for a stream that both allow: one that no stream
-    /// was on is kept for others, then the one counts that loses less by it.
+    /// Returns true if this circuit is the better one for a stream that both allow. A circuit that
+    /// no stream has used is kept for others; else the circuit is better that loses fewer fields to
+    /// the stream.
     pub(crate) fn is_better_than(&self, other: &CircuitIsolation, fields: &Fields) -> bool {
         match (&self.used, &other.used) {
             (None, _) => false,

@@ -1,5 +1,5 @@
-//! What a client decides: which circuits it builds over which relays, which streams use them, and what
-//! happens when they fail (path-spec, tor-spec 6, control-spec; C tor's circuituse.c,
+//! Decisions of a client: the circuits that it builds, their relays, the streams on them, and the
+//! handling of failures (path-spec, tor-spec 6, control-spec; C tor's circuituse.c,
 //! connection_edge.c, circuitbuild.c).
 //!
 //! No sockets, no threads, no clock and no ambient randomness: [`Client`] takes events and the time, and

@@ -107,7 +107,7 @@ impl Paths {
         self.set_relays(Arc::new(Relays::new(network)), params, now, rng)
     }
 
-    /// The same with relays that were read already: clients of one process share them.
+    /// Sets relays that were parsed already: the clients of one process share them.
     pub fn set_relays(
         &mut self,
         relays: Arc<Relays>,
@@ -131,12 +131,12 @@ impl Paths {
         self.selector.set_bridges(bridges, now.wall, rng)
     }
 
-    /// Whether bridges without a descriptor may be up again, as found out since the last call.
+    /// Returns true if bridges without a descriptor may be up again, as found since the last call.
     pub fn take_asks_bridges(&mut self) -> bool {
         self.selector.take_asks_bridges()
     }
 
-    /// Whether some bridge can be asked for documents.
+    /// Returns true if some bridge can be asked for documents.
     pub fn has_usable_bridge(&self) -> bool {
         self.selector.has_usable_bridge()
     }
@@ -180,7 +180,7 @@ impl Paths {
         self.guards_dropped = true;
     }
 
-    /// Whether guards were dropped since this was asked last: those of now are others, even where
+    /// Returns true if guards were dropped since the last call: the present ones are new, even if
     /// they are the same relays.
     pub fn take_guards_dropped(&mut self) -> bool {
         std::mem::take(&mut self.guards_dropped)

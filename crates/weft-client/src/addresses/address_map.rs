@@ -57,7 +57,7 @@ struct Automapped {
 /// The replacement of names with a certain suffix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Replacement {
-    /// The same with another end.
+    /// A new end: the suffix that matched is replaced by it.
     End(String),
     /// This.
     Whole(Host),

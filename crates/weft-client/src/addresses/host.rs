@@ -32,17 +32,18 @@ impl Host {
         self.0.parse().ok()
     }
 
-    /// Whether it is a name of this machine or its network by definition (`tor_addr_hostname_is_local`).
+    /// Returns true for a name of this machine or its network by definition
+    /// (`tor_addr_hostname_is_local`).
     pub(crate) fn is_local_name(&self) -> bool {
         matches!(&*self.0, "localhost" | "local") || self.0.ends_with(".local")
     }
 
-    /// Whether it is the name of an onion service.
     pub(crate) fn is_onion(&self) -> bool {
         self.0.ends_with(".onion")
     }
 
-    /// Whether it is an address, or has no character but those of host names (`address_is_invalid_destination`).
+    /// Returns true for an address, and for a name of only the characters of host names
+    /// (`address_is_invalid_destination`).
     pub(crate) fn is_valid(&self) -> bool {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
         self.address().is_some() || !self.0.is_empty() && self.0.bytes().all(plain)

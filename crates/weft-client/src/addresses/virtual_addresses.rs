@@ -35,7 +35,7 @@ impl Virtual {
         }
     }
 
-    /// Whether a name may have been chosen here.
+    /// Returns true if this may have chosen the name.
     pub fn owns(self, name: &Host, networks: VirtualNetworks) -> bool {
         match (self, name.address()) {
             (Self::Name, _) => name.as_str().ends_with(".virtual"),

@@ -14,7 +14,7 @@ use super::weights::Places;
 use crate::events::{CircuitInfo, CircuitPurpose, CircuitStatus};
 use crate::isolation::CircuitIsolation;
 
-/// How far a circuit has come.
+/// State of a circuit.
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// A CREATE2 or EXTEND2 was sent; these are the handshake's secrets. `None`: they are in use.
@@ -35,7 +35,7 @@ pub(crate) struct Circuit<G> {
     pub(crate) stage: Stage,
     /// From the first relay on.
     pub(crate) hops: Vec<Hop>,
-    /// How many of them are there.
+    /// Hops that are built.
     pub(crate) built: usize,
     /// The last relay, with its exit policy; `None` if it is unknown.
     pub(crate) exit: Option<weft_path::Hop>,
@@ -50,7 +50,7 @@ pub(crate) struct Circuit<G> {
     pub(crate) began: Option<Instant>,
     /// The link on which it went out.
     pub(crate) link: Option<ConnectionId>,
-    /// How long building took.
+    /// Duration of building.
     pub(crate) took: Option<Duration>,
     /// When its last hop was asked for the refusal that shows how long the round trip takes; no answer has come.
     pub(crate) probed: Option<Instant>,
@@ -58,7 +58,7 @@ pub(crate) struct Circuit<G> {
     pub(crate) congestion: bool,
     /// The conflux set that it is a leg of.
     pub(crate) leg: Option<Leg>,
-    /// How long the round trip takes.
+    /// Round-trip time, once it is measured.
     pub(crate) round_trip: Option<Duration>,
     /// When a stream used it first.
     pub(crate) dirty: Option<Instant>,
@@ -118,12 +118,12 @@ impl<G> Circuit<G> {
         }
     }
 
-    /// Whether it carries streams.
+    /// Returns true if it is open for streams.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Open)
     }
 
-    /// Whether hops are missing.
+    /// Returns true while hops are missing.
     pub(crate) fn is_building(&self) -> bool {
         matches!(self.stage, Stage::Building(_))
     }
@@ -133,19 +133,19 @@ impl<G> Circuit<G> {
         self.hops.len() == 3 && self.took.is_none()
     }
 
-    /// Whether it stands for a conflux set or a tunnel.
+    /// Returns true if it stands for a conflux set or a tunnel.
     pub(crate) fn is_set(&self) -> bool {
         self.purpose.is_set()
     }
 
-    /// Whether it is too long since a stream used it first.
+    /// Returns true if its first use by a stream was `most` ago or longer.
     pub(crate) fn is_too_dirty(&self, most: Duration, now: Instant) -> bool {
         self.dirty
             .is_some_and(|dirty| now.saturating_duration_since(dirty) >= most)
     }
 
-    /// Whether the exit lets a stream to this port through, as far as is known. With no port (a
-    /// lookup), whether it is an exit at all.
+    /// Returns true if the exit allows streams to this port, as far as is known. For a lookup,
+    /// which has no port: true if the circuit ends at an exit at all.
     pub(crate) fn allows(&self, target: Option<TargetPort>) -> bool {
         let Some(exit) = &self.exit else {
             return false;

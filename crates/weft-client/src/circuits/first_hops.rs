@@ -22,7 +22,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(25);
 pub(crate) enum Silence {
     /// The link takes no new circuits.
     Retire,
-    /// The same, and the link before it was retired, too: the relay cannot be reached.
+    /// The link takes no new circuits, and the one before it was retired, too: the relay cannot be
+    /// reached.
     Unreachable,
 }
 

@@ -1,4 +1,4 @@
-//! How often circuits are begun when they fail.
+//! Limits on the rate of launching circuits while they fail.
 
 use std::time::{Duration, Instant};
 
@@ -72,10 +72,10 @@ impl Launches {
         }
     }
 
-    /// Whether circuits fail so often that none is to be begun now: not in this second, or, after two
-    /// such periods, not within a tenth of a period after the last. C tor waits for the next period, up
-    /// to half a minute; but its failures take longer than those of a network on one machine that is
-    /// about to start, and ten circuits in a period are no burden.
+    /// Returns true if circuits fail so often that none should be launched now: not in this second,
+    /// or, after two such periods, not within a tenth of a period after the last. C tor waits for
+    /// the next period, up to half a minute; but its failures take longer than those of a network
+    /// on one machine that is about to start, and ten circuits in a period are no burden.
     pub(crate) fn is_paused(&self, period: Duration, now: Instant) -> bool {
         let seldom = self.failures > MAX_FAILURES && self.failed_last_period;
         let since = now.saturating_duration_since(self.last);

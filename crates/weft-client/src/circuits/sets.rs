@@ -48,7 +48,8 @@ impl Default for ConfluxParams {
 }
 
 impl ConfluxParams {
-    /// The same where this share of exits has conflux (`conflux_params_get_max_prebuilt`); `None`: no set is built.
+    /// The parameters where this share of exits has conflux (`conflux_params_get_max_prebuilt`);
+    /// `None`: no set is built.
     #[must_use]
     pub fn with_exits(self, share: f64) -> Option<Self> {
         if share <= 0.0 || self.num_legs_set == 0 {
@@ -67,9 +68,9 @@ impl ConfluxParams {
 /// A set: it is named as its tunnel.
 #[derive(Debug)]
 pub(crate) struct Set {
-    /// What controllers know it by, and the exit of a conflux set.
+    /// Identifier on the control port, and at the exit of a conflux set.
     pub(crate) nonce: [u8; 32],
-    /// What the exit's scheduling shall aim at.
+    /// Aim of the exit's scheduling.
     pub(crate) ux: DesiredUx,
     /// By whose rules it is built.
     pub(crate) policy: SetPolicy,
@@ -79,7 +80,7 @@ pub(crate) struct Set {
     pub(crate) exit: RsaIdentity,
     /// Its legs, linked or not.
     pub(crate) legs: Vec<OriginId>,
-    /// How many it shall have.
+    /// Number of legs that it should have.
     pub(crate) wanted: usize,
     /// Legs that were launched so far.
     pub(crate) launched: usize,
@@ -105,7 +106,7 @@ pub(crate) enum SetPolicy {
 /// A set whose messages have numbers, so that what a leg loses is sent again (docs/extensions/mtor.md).
 #[derive(Debug)]
 pub(crate) struct Numbered {
-    /// What shows the exit that legs are one client's.
+    /// Secret that proves to the exit that the legs are one client's.
     pub(crate) secret: [u8; SECRET_LEN],
     /// The exit has named the tunnel: legs can join it.
     pub(crate) named: bool,
@@ -127,7 +128,7 @@ impl Numbered {
     }
 }
 
-/// What tunnels of mTor have besides.
+/// State that only tunnels of mTor have.
 #[derive(Debug)]
 pub(crate) struct MtorSet {
     /// The streams that wait for it.
@@ -139,7 +140,7 @@ pub(crate) struct MtorSet {
 }
 
 impl Set {
-    /// What tunnels of mTor have besides; `None`: it is none.
+    /// The state that only tunnels of mTor have; `None`: this is a conflux set.
     pub(crate) fn mtor(&self) -> Option<&MtorSet> {
         match &self.policy {
             SetPolicy::Mtor(mtor) => Some(mtor),
@@ -147,7 +148,7 @@ impl Set {
         }
     }
 
-    /// The same, to change it.
+    /// The state that only tunnels of mTor have, mutable.
     pub(crate) fn mtor_mut(&mut self) -> Option<&mut MtorSet> {
         match &mut self.policy {
             SetPolicy::Mtor(mtor) => Some(mtor),
@@ -155,12 +156,12 @@ impl Set {
         }
     }
 
-    /// Whether it is a conflux set.
+    /// Returns true if it is a conflux set.
     pub(crate) fn is_conflux(&self) -> bool {
         self.mtor().is_none()
     }
 
-    /// What the connection threads join its legs by.
+    /// Identity by which the connection threads join its legs.
     pub(crate) fn kind(&self) -> TunnelKind {
         match &self.numbered {
             None => TunnelKind::Conflux {
@@ -173,7 +174,8 @@ impl Set {
         }
     }
 
-    /// Whether a leg that is built may ask the exit now: to a tunnel that is not named yet the others come after the first.
+    /// Returns true if a leg that is built may ask the exit now. Until the exit has named a tunnel,
+    /// only its first leg may.
     pub(crate) fn may_ask(&mut self, leg: OriginId) -> bool {
         match &mut self.numbered {
             Some(numbered) if !numbered.named => *numbered.first.get_or_insert(leg) == leg,
@@ -181,7 +183,8 @@ impl Set {
         }
     }
 
-    /// Whether the exit seems not to know the tunnel any more: it does not say so, but closes the legs that are to join it.
+    /// Returns true if the exit seems to have forgotten the tunnel. It sends no error then, but
+    /// closes the legs that should join the tunnel.
     pub(crate) fn is_forgotten(&self) -> bool {
         let numbered = self.numbered.as_ref();
         numbered.is_some_and(|numbered| numbered.refused >= FORGOTTEN)
@@ -216,7 +219,7 @@ pub(crate) struct Leg {
     pub(crate) nonce: [u8; 32],
     /// When the exit was asked to link it; no answer has come.
     pub(crate) asked: Option<Instant>,
-    /// How long the exit took to answer.
+    /// Time that the exit took to answer.
     pub(crate) round_trip: Option<Duration>,
     /// The connection threads have found it too slow (mTor).
     pub(crate) slow: bool,
@@ -237,18 +240,18 @@ impl Leg {
         }
     }
 
-    /// Whether the exit has linked it.
+    /// Returns true once the exit has linked it.
     pub(crate) fn is_linked(&self) -> bool {
         self.round_trip.is_some()
     }
 
-    /// Whether it is to be kept.
+    /// Returns true if it should be kept.
     pub(crate) fn is_good(&self) -> bool {
         !self.slow && !self.dropped
     }
 }
 
-/// What became of tunnels of mTor.
+/// Counters of mTor tunnels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelCounts {
     /// Tunnels that were begun.

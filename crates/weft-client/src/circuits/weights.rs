@@ -1,4 +1,4 @@
-//! What the relays of a client's circuits state of their bandwidth (docs/extensions/abra.md).
+//! Bandwidth that the relays of a client's circuits state (docs/extensions/abra.md).
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use weft_planted::{Fault, planted};
 use super::hop::Hop;
 use crate::now::Now;
 
-/// What became of relays' statements, for metrics.
+/// Counters of relays' statements, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatementCounts {
     /// Hops that were asked.
@@ -136,7 +136,7 @@ impl Weights {
         Ok(())
     }
 
-    /// How many of these relays have a weight that is known.
+    /// Number of these relays with a known weight.
     pub(crate) fn stated(&self, places: &[usize], now: Now) -> usize {
         let relays = places.iter().filter_map(|place| self.relays.get(*place));
         relays.filter(|relay| relay.weight(now).is_some()).count()

@@ -67,7 +67,7 @@ impl<C: Chooser> Client<C> {
         self.launch_as(plan, purpose, None, now)
     }
 
-    /// The same, perhaps as a leg of a conflux set.
+    /// Launches a circuit, perhaps as a leg of a conflux set or a tunnel.
     pub(super) fn launch_as(
         &mut self,
         plan: Plan<C::Guard>,
@@ -455,7 +455,7 @@ impl<C: Chooser> Client<C> {
         Some(silence)
     }
 
-    /// Whether circuits fail so often that none is to be begun now.
+    /// Returns true if circuits fail so often that none should be launched now.
     pub(super) fn is_launch_paused(&self, now: Now) -> bool {
         self.launches
             .is_paused(self.config.new_circuit_period, now.mono)

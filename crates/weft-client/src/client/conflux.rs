@@ -25,8 +25,8 @@ const LAUNCHES: usize = 4;
 const PAUSE: Duration = Duration::from_secs(10);
 
 impl<C: Chooser> Client<C> {
-    /// Whether a stream may be put on a conflux set. Where circuits are chosen by weight, that is among circuits alone; and an
-    /// exit that is asked for by name is reached by a circuit.
+    /// Returns true if a stream may use a conflux set. Choice by weight is among single circuits
+    /// only, and an exit that is requested by name is reached by a single circuit.
     pub(super) fn may_use_sets(&self, stream: &Stream) -> bool {
         self.config.selection == CircuitSelection::Default
             && !matches!(stream.kind, StreamKind::Directory(_))
@@ -41,7 +41,7 @@ impl<C: Chooser> Client<C> {
         (enabled && used && self.chooser.congestion().is_some()).then_some(params)
     }
 
-    /// Whether no set is to be begun now.
+    /// Returns true if no set should be launched now.
     fn are_sets_paused(&self, now: Now) -> bool {
         let paused = self.no_sets_until.is_some_and(|until| now.mono < until);
         paused || self.is_launch_paused(now) || !self.chooser.is_ready()
@@ -89,8 +89,8 @@ impl<C: Chooser> Client<C> {
         self.no_sets_until = Some(now.mono + PAUSE);
     }
 
-    /// What a new set's exit should allow, the best first: what streams wait for, the ports that nothing is ready for, each of
-    /// these, and anything.
+    /// Ports that a new set's exit should allow, the best combination first: the ports of waiting
+    /// streams, the ports that no circuit is ready for, each of these alone, and any.
     fn wanted_of_sets(&self, expected: &[TargetPort], now: Now) -> Vec<Vec<TargetPort>> {
         let mut waiting: Vec<TargetPort> = self
             .streams

@@ -165,7 +165,7 @@ impl<C: Chooser> Client<C> {
             .ok_or_else(|| "there is no guard".to_owned())
     }
 
-    /// Whether a circuit to this relay is there or being built.
+    /// Returns true if a circuit to this relay exists, built or not.
     fn has_directory_circuit(&self, rsa: &RsaIdentity) -> bool {
         self.circuits.values().any(|circuit| {
             circuit.purpose == CircuitPurpose::Directory

@@ -1,6 +1,7 @@
-//! Which events show that the network is not down, and the notices of one that is. C tor takes for that every cell, and every link of its own that opens
-//! (`circuit_build_times_network_is_live`). Cells do not come here; what they cause does, and the bytes that a circuit got about
-//! once a second.
+//! Signs that the network is up, and log lines when it seems down. C tor counts every cell as a
+//! sign, and each of its own links that opens (`circuit_build_times_network_is_live`). Cells never
+//! reach this crate; it sees the events that they cause, and, about once a second, the bytes that a
+//! circuit received.
 
 use std::net::SocketAddr;
 

@@ -51,7 +51,7 @@ const FIRST_OWN_STREAM: u64 = 9_999_999_999_999_999;
 const REFUSAL_INTERVAL: Duration = Duration::from_secs(300);
 /// The interval of log lines about streams that get no tunnel.
 const NO_TUNNEL_INTERVAL: Duration = Duration::from_secs(3600);
-/// What the first stream that is for a tunnel is expected to be for.
+/// Predicted use of the first tunnel.
 const FIRST_TUNNEL: TargetPort = TargetPort {
     ipv6: false,
     port: 443,
@@ -76,7 +76,7 @@ pub struct Client<C: Chooser> {
     sets: BTreeMap<OriginId, Set>,
     /// No conflux set is begun before: there was no path for one, or one failed.
     no_sets_until: Option<Instant>,
-    /// The same of tunnels of mTor.
+    /// Until then no tunnel of mTor is launched: no exit, or no path, was found.
     no_tunnels_until: Option<Instant>,
     /// When a stream was last for a tunnel, or the first of them was expected, and to which port.
     tunnel_wanted: Option<(Instant, TargetPort)>,
@@ -164,7 +164,7 @@ impl<C: Chooser> Client<C> {
         self.dormancy = Dormancy::new(&self.config.dormancy, remembered, now.mono);
     }
 
-    /// What the state file is to remember of it.
+    /// Idle times and dormancy, for the state file.
     pub fn remembered(&self, now: Now) -> Remembered {
         self.dormancy.remembered(now)
     }
@@ -368,7 +368,7 @@ impl<C: Chooser> Client<C> {
         shown.map(|circuit| self.circuit_info(circuit))
     }
 
-    /// The same with their weights of now, where relays were asked for them.
+    /// The circuits for a list, with their current weights, where relays were asked for them.
     pub fn weighed_circuits(&self, now: Now) -> impl Iterator<Item = CircuitInfo> + '_ {
         let shown = self.circuits.values().filter(|circuit| !circuit.is_set());
         shown.map(move |circuit| CircuitInfo {
@@ -389,7 +389,7 @@ impl<C: Chooser> Client<C> {
         (self.streams.values()).map(|stream| self.stream_info(stream))
     }
 
-    /// Whether a circuit has carried or could have carried streams since the network came up.
+    /// Returns true once a circuit could carry streams since the network came up.
     pub fn is_established(&self) -> bool {
         self.established
     }

@@ -41,13 +41,13 @@ const QUIET: Duration = Duration::from_secs(600);
 const AHEAD: Duration = Duration::from_secs(60);
 
 impl<C: Chooser> Client<C> {
-    /// What became of tunnels so far.
+    /// Counters of tunnels so far.
     pub fn tunnel_counts(&self) -> TunnelCounts {
         self.tunnel_counts
     }
 
-    /// Whether a stream is for a tunnel: its listener or its user name has it so, and it is not for an exit that is asked for by
-    /// name.
+    /// Returns true if a stream should use a tunnel: its listener or its user name is configured
+    /// so, and it does not request an exit by name.
     pub(super) fn wants_tunnel(&self, stream: &Stream) -> bool {
         let credentials = stream.fields.credentials.as_deref();
         let users = &self.config.multipath.users;
@@ -58,7 +58,7 @@ impl<C: Chooser> Client<C> {
             && !stream.is_tied()
     }
 
-    /// How long a stream waits for a tunnel and its exit.
+    /// Time that a stream waits for a tunnel and its exit.
     pub(super) fn tunnel_patience(&self) -> Duration {
         let all = self.config.socks_timeout;
         all.saturating_sub(LAST_RESORT).max(all / 2)
@@ -101,7 +101,7 @@ impl<C: Chooser> Client<C> {
         true
     }
 
-    /// Whether a tunnel that carries no streams yet may carry this one.
+    /// Returns true if a tunnel that carries no streams yet may carry this one.
     fn will_take(&self, set: &Set, stream: &Stream) -> bool {
         let Some(mtor) = set.mtor().filter(|_| !set.linked && !set.unusable) else {
             return false;
@@ -140,7 +140,7 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// Whether no leg is to be begun now.
+    /// Returns true if no leg should be launched now.
     fn are_legs_paused(&self, now: Now) -> bool {
         self.config.disable_network || self.is_launch_paused(now) || !self.chooser.is_ready()
     }
@@ -224,7 +224,7 @@ impl<C: Chooser> Client<C> {
         self.log(line);
     }
 
-    /// What every leg's path must be.
+    /// Requirements on the path of each leg.
     fn leg_wanted(&self) -> LegWanted {
         LegWanted {
             kind: LegKind::Mtor,
@@ -276,7 +276,7 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// Whether a tunnel lacks a leg that may be launched now.
+    /// Returns true if a tunnel lacks a leg that may be launched now.
     fn lacks_leg(&mut self, id: OriginId, now: Now) -> bool {
         let good = self.legs(id).filter(|(_, leg)| leg.is_good()).count();
         let joining = self.legs(id).any(|(_, leg)| !leg.is_linked());

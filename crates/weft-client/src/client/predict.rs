@@ -86,7 +86,7 @@ impl<C: Chooser> Client<C> {
         false
     }
 
-    /// Whether enough clean circuits lead to this port, built or not.
+    /// Returns true if enough clean circuits lead to this port, built or not.
     pub(super) fn is_handled(&self, port: TargetPort, now: Now) -> bool {
         let stable = self.config.long_lived_ports.contains(&port.port);
         self.circuits

@@ -15,7 +15,7 @@ use crate::now::Now;
 
 use super::Client;
 
-/// How circuits were measured, for metrics.
+/// Counters of measured circuits, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProbeCounts {
     /// Circuits that were measured or are being measured.
@@ -31,7 +31,7 @@ pub struct ProbeCounts {
 }
 
 impl<C: Chooser> Client<C> {
-    /// How circuits were measured so far.
+    /// Counters of measured circuits so far.
     pub fn probes(&self) -> ProbeCounts {
         self.probes
     }

@@ -295,7 +295,7 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// How long an exit may take to answer.
+    /// Time that an exit has to answer.
     fn answer_timeout(&self, stream: &Stream, circuit: OriginId) -> Duration {
         let circuit = self.circuits.get(&circuit);
         let purpose = circuit.map(|circuit| circuit.purpose);

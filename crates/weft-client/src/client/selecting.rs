@@ -15,7 +15,7 @@ use crate::streams::StreamKind;
 use super::Client;
 
 impl<C: Chooser> Client<C> {
-    /// What became of relays' statements so far.
+    /// Counters of relays' statements so far.
     pub fn statements(&self) -> StatementCounts {
         self.weights.counts
     }
@@ -64,7 +64,7 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// The same of all circuits: the settings have changed.
+    /// Asks the relays of all circuits for their weights: the settings have changed.
     pub(super) fn ask_all_weights(&mut self) {
         let all: Vec<OriginId> = self.circuits.keys().copied().collect();
         for id in all {

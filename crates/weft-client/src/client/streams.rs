@@ -136,7 +136,7 @@ impl<C: Chooser> Client<C> {
         !self.refusing.contains(exit) && !stream.refused_by.contains(exit)
     }
 
-    /// Whether a stream is expected to live long.
+    /// Returns true if a stream is expected to live long.
     fn wants_stable(&self, stream: &Stream) -> bool {
         self.config.long_lived_ports.contains(&stream.port()) && !stream.is_lookup()
     }
@@ -171,7 +171,7 @@ impl<C: Chooser> Client<C> {
         best.map(|circuit| circuit.id)
     }
 
-    /// Whether a circuit will do for a stream (C tor's `circuit_is_acceptable`).
+    /// Returns true if a stream may use a circuit (C tor's `circuit_is_acceptable`).
     pub(super) fn is_acceptable(
         &self,
         circuit: &Circuit<C::Guard>,
@@ -490,7 +490,7 @@ impl<C: Chooser> Client<C> {
     }
 }
 
-/// Whether a relay is the one that is called so.
+/// Returns true if the name is this relay's.
 fn is_called(relay: &weft_path::Hop, name: &RelayName) -> bool {
     match name {
         RelayName::Rsa(rsa) => relay.rsa == *rsa,
@@ -499,7 +499,8 @@ fn is_called(relay: &weft_path::Hop, name: &RelayName) -> bool {
     }
 }
 
-/// Whether circuit `a` is the better one of two that will do (C tor's `circuit_is_better`).
+/// Returns true if circuit `a` is the better one of two that a stream may use (C tor's
+/// `circuit_is_better`).
 fn is_better<G>(a: &Circuit<G>, b: &Circuit<G>, fields: &Fields) -> bool {
     if a.relaxed != b.relaxed {
         // A circuit that was only built because it got more time is slow.

@@ -138,7 +138,7 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// Whether streams have some circuit of several hops.
+    /// Returns true if some open circuit of several hops can carry streams.
     pub(super) fn is_any_open(&self) -> bool {
         let mut circuits = self.circuits.values();
         circuits.any(|circuit| circuit.is_open() && circuit.hops.len() > 1)

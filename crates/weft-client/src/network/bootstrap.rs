@@ -1,5 +1,5 @@
-//! How far the start has come, in C tor's phases (control-spec 5.5; C tor's bootstrap.c). The
-//! directory reports those from 25 to 75 per cent; links and circuits the others.
+//! Bootstrap progress in C tor's phases (control-spec 5.5; C tor's bootstrap.c). The directory
+//! reports the phases from 25 to 75 percent; links and circuits report the others.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ const PROBLEMS: u32 = 10;
 /// more and more seldom.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What connections are made by.
+/// Proxy or transport that connections are made through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Via {
     /// Nothing else.
@@ -238,7 +238,7 @@ impl Progress {
         self.current.as_ref()
     }
 
-    /// Whether it is over.
+    /// Returns true if bootstrap is complete.
     pub fn is_done(&self) -> bool {
         self.current
             .as_ref()

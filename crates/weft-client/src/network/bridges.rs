@@ -30,11 +30,11 @@ pub enum BridgeTask {
 /// The pluggable transports of a client, as far as they matter to bridges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transports {
-    /// Those that can be used.
+    /// Transports that can be used.
     pub ready: BTreeSet<String>,
     /// Some programs have not printed all their transports yet: bridges wait for theirs.
     pub pending: bool,
-    /// Those that some line of torrc names, whether they can be used or not.
+    /// Transports that a line of torrc names, usable or not.
     pub named: BTreeSet<String>,
 }
 
@@ -138,7 +138,7 @@ impl Bridges {
         self.transports = transports;
     }
 
-    /// Whether bridges are used at all.
+    /// Returns true if bridges are in use.
     pub fn are_used(&self) -> bool {
         self.options.in_use
     }
@@ -159,7 +159,8 @@ impl Bridges {
         .collect()
     }
 
-    /// Whether this relay, or (zero) one that has not been met, is a bridge that is reached by a transport.
+    /// Returns true if this relay is a bridge that is reached by a transport. A zero identity
+    /// stands for a bridge that has not been met.
     pub fn is_by_transport(&self, rsa: &RsaIdentity) -> bool {
         let mut all = self.all.iter();
         all.any(|known| {
@@ -168,7 +169,7 @@ impl Bridges {
         })
     }
 
-    /// What is to be done now. Each task counts as a try.
+    /// Tasks that are due. Each counts as a try.
     pub fn due(
         &mut self,
         paths: &PathOptions,

@@ -1,12 +1,12 @@
-//! Whether a client takes part in the network at all (C tor's netstatus.c; mainloop.c,
-//! `check_network_participation_callback`): one that nobody has used for a day fetches nothing and keeps no circuits
-//! ready, until it is used again.
+//! Dormancy: participation of a client in the network (C tor's netstatus.c; mainloop.c,
+//! `check_network_participation_callback`). A client that was not used for a day fetches nothing
+//! and keeps no circuits ready, until it is used again.
 
 use std::time::{Duration, Instant};
 
 use crate::now::Now;
 
-/// How often it is looked at whether the client is idle.
+/// Interval of checks for idleness.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 /// The settings of torrc.
@@ -51,7 +51,7 @@ pub(crate) struct Dormancy {
     dormant: bool,
     /// When the client was used last. A clock that jumps, and a time that the process did not run, are no idleness.
     used: Instant,
-    /// What was idle before that, at the start.
+    /// Idle time before `used`, from the state file.
     before: Duration,
     checked: Instant,
 }
@@ -117,7 +117,7 @@ impl Dormancy {
         self.before + now.saturating_duration_since(self.used)
     }
 
-    /// What the state file is to remember.
+    /// State for the state file.
     pub(crate) fn remembered(&self, now: Now) -> Remembered {
         Remembered {
             dormant: Some(self.dormant),

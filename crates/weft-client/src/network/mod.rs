@@ -1,4 +1,4 @@
-//! What a client knows of the network: how far the start has come, bridges, guards, outages, and whether it takes part at all.
+//! State of the network as a client sees it: bootstrap, bridges, guards, outages, and dormancy.
 
 mod bootstrap;
 mod bridges;

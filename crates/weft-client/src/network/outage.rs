@@ -8,7 +8,7 @@ use weft_cell::identity::RsaIdentity;
 use weft_core::origin::LinkFailure;
 use weft_log::Line;
 
-/// How long nothing may come before it is worth a line: several guards have been tried by then.
+/// Time without an answer before an outage is logged: several guards have been tried by then.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The interval of lines about networks that come and go.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -130,7 +130,7 @@ impl Outage {
     }
 }
 
-/// How many streams wait, as a sentence.
+/// Number of waiting streams, as a sentence.
 fn streams(waiting: usize) -> String {
     match waiting {
         0 => String::new(),

@@ -28,7 +28,7 @@ pub(crate) enum StreamKind {
     Directory(RsaIdentity),
 }
 
-/// How far a stream has come.
+/// State of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamState {
     /// It waits for a circuit.
@@ -49,7 +49,7 @@ pub(crate) struct Stream {
     pub(crate) state: StreamState,
     /// The destination that the application, or a controller after it, asked for.
     pub(crate) requested: (Host, u16),
-    /// The same after maps; `None`: they were not applied yet.
+    /// The destination after maps; `None`: they were not applied yet.
     pub(crate) rewritten: Option<Rewritten>,
     /// Where the application is.
     pub(crate) source: Option<SocketAddr>,
@@ -59,9 +59,9 @@ pub(crate) struct Stream {
     pub(crate) created: Instant,
     /// When the BEGIN or RESOLVE was sent.
     pub(crate) asked: Instant,
-    /// How often an exit was silent.
+    /// Attempts that an exit did not answer.
     pub(crate) silent: u32,
-    /// How often an exit failed or a circuit died.
+    /// Attempts that failed otherwise: the exit refused, or the circuit closed.
     pub(crate) failed: u32,
     /// Exits that refused its address.
     pub(crate) refused_by: Vec<RsaIdentity>,
@@ -146,7 +146,7 @@ impl Stream {
         }
     }
 
-    /// Whether it is a lookup.
+    /// Returns true if it is a lookup.
     pub(crate) fn is_lookup(&self) -> bool {
         matches!(self.kind, StreamKind::Resolve | StreamKind::ResolvePtr)
     }
@@ -171,7 +171,7 @@ impl Stream {
             .map_or(&ExitChoice::Any, Rewritten::exit)
     }
 
-    /// Whether only a certain exit will do.
+    /// Returns true if only one certain exit may serve it.
     pub(crate) fn is_tied(&self) -> bool {
         matches!(self.exit(), ExitChoice::Only(_))
     }

@@ -10,7 +10,8 @@ use crate::addresses::Host;
 /// Destinations that are remembered at most.
 const MAX_TRACKED: usize = 4096;
 
-/// Which exit each destination was reached by, and until when it is kept to that.
+/// Exits that destinations were reached by, and the time until which each destination keeps its
+/// exit.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked(BTreeMap<Host, (RsaIdentity, Instant)>);
 
@@ -51,8 +52,9 @@ impl Tracked {
     }
 }
 
-/// Whether a destination is among `TrackHostExits`: names, `.example.com` for it and all below, `.`
-/// for all (C tor's `hostname_in_track_host_exits`). Patterns are in lower case.
+/// Returns true if a destination is among `TrackHostExits`: names, `.example.com` for it and all
+/// names below it, `.` for all (C tor's `hostname_in_track_host_exits`). Patterns are in lower
+/// case.
 pub(crate) fn is_tracked(patterns: &[String], host: &Host) -> bool {
     let host = host.as_str();
     patterns

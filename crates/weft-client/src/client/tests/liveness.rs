@@ -1,4 +1,4 @@
-//! What shows that the network is not down.
+//! Signs that the network is up.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::chooser::BuildNews;
 use crate::output::Output;
 
 impl World {
-    /// Whether an event is taken as a sign of the network.
+    /// Returns true if the client takes an event as a sign that the network is up.
     fn shows_life(&mut self, event: OriginEvent) -> bool {
         self.client.chooser().built.clear();
         let now = self.now;

@@ -34,7 +34,7 @@ enum Way {
     RedirectedHeld,
     /// REDIRECTSTREAM of one whose exit does not answer, which is tried again.
     RedirectedAsked,
-    /// The same, where a controller attaches it to another circuit.
+    /// A redirected stream with a BEGIN sent, which a controller attaches to another circuit.
     MovedWhileAsked,
 }
 

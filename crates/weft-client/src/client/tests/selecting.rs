@@ -17,7 +17,7 @@ fn choosing() -> World {
     by_weight(World::new(1, 3, "accept 80,443"))
 }
 
-/// The same of a world of the test's own.
+/// Makes a world's client choose circuits by weight.
 fn by_weight(mut world: World) -> World {
     let mut config = world.client.config().clone();
     config.selection = CircuitSelection::Abra;
@@ -229,7 +229,8 @@ fn statements_that_are_stale_early_or_no_statements_are_ignored_and_counted() {
     assert_eq!(warned.count(), 1);
 }
 
-/// What a damaged or hostile relay puts where the weight is leaves the last one that was one, and is one line in the log.
+/// A statement that a damaged or hostile relay put in place of a weight leaves the last valid one,
+/// and is logged once.
 #[test]
 fn a_weight_that_is_no_number_of_the_range_changes_nothing() {
     let mut world = choosing();

@@ -613,7 +613,7 @@ fn a_directory_guard_is_chosen_and_gets_its_outcome() {
     assert!(ready);
 }
 
-/// What a client asks of a bridge whose fingerprint it does not know.
+/// A client's circuit to a bridge whose fingerprint it does not know.
 #[test]
 fn a_circuit_to_an_address_alone_is_to_the_relay_that_proved_to_be_there() {
     let mut world = World::new(5, 2, "accept 80,443");

@@ -27,7 +27,7 @@ use crate::config::ClientConfig;
 use crate::events::{CircuitInfo, ClientEvent, StreamNews};
 use crate::{Client, ConfluxParams, Now, Output};
 
-/// What a relay does with a CREATE.
+/// Behaviour of a relay on a CREATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
     /// Answers.
@@ -46,7 +46,7 @@ pub(super) enum Manner {
     Lies,
 }
 
-/// What an exit does with a BEGIN.
+/// Behaviour of an exit on a BEGIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exits {
     /// Connects.
@@ -57,7 +57,7 @@ pub(super) enum Exits {
     Ends(EndReason, Option<IpAddr>),
 }
 
-/// What an exit does with CONFLUX_LINK.
+/// Behaviour of an exit on CONFLUX_LINK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
     /// Links, after so long.
@@ -314,7 +314,7 @@ pub(super) struct World {
     pub(super) relays: BTreeMap<RsaIdentity, Relay>,
     rng: StdRng,
     circuits: BTreeMap<OriginId, Far>,
-    /// Those with a leg that is linked.
+    /// Tunnels with a linked leg.
     pub(super) tunnels: BTreeMap<OriginId, Tunnel>,
     /// Legs that were given up.
     pub(super) dropped: Vec<OriginId>,
