@@ -100,7 +100,7 @@ pub enum AbraMsgError {
     Trailing(usize),
 }
 
-/// What a relay claims of itself, before it is signed.
+/// Claim of a relay about itself, before it is signed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
     /// When, by the relay's clock: seconds since 1970.
@@ -134,7 +134,7 @@ impl Claim {
 /// ABRA_WEIGHT's body, decoded. Its signature is not checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
-    /// What it claims.
+    /// The relay's claim.
     pub claim: Claim,
     /// The certificate of the relay's signing key by its identity key (cert-spec, type 4).
     pub certificate: Vec<u8>,
@@ -188,7 +188,7 @@ impl Statement {
         }
     }
 
-    /// What its signature must be of, if it is the relay's with this identity.
+    /// Bytes that the signature covers, if the statement is of the relay with this identity.
     pub fn signed_part(&self, identity: &[u8; 32]) -> Vec<u8> {
         signed_part(identity, &self.unsigned)
     }
@@ -219,7 +219,8 @@ pub fn unsigned(claim: &Claim, certificate: &[u8]) -> Result<Vec<u8>, AbraMsgErr
     Ok(bytes)
 }
 
-/// What is signed: the context, the relay's ed25519 identity, and the statement without its signature.
+/// Bytes that the signature covers: the context, the relay's ed25519 identity, and the statement
+/// without its signature.
 pub fn signed_part(identity: &[u8; 32], unsigned: &[u8]) -> Vec<u8> {
     [CONTEXT, identity, unsigned].concat()
 }

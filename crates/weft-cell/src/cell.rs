@@ -46,7 +46,7 @@ impl Cell {
         [*c0, *c1, *c2, *c3] = circ_id.to_be_bytes();
     }
 
-    /// What the cell is for.
+    /// Command of the cell.
     pub fn command(&self) -> ChanCmd {
         self.view().command()
     }
@@ -118,7 +118,7 @@ impl<'a> CellView<'a> {
         u32::from_be_bytes([c0, c1, c2, c3])
     }
 
-    /// What the cell is for.
+    /// Command of the cell.
     pub fn command(self) -> ChanCmd {
         let [_, _, _, _, command, ..] = *self.0;
         ChanCmd::from(command)

@@ -258,7 +258,7 @@ fn client_handshake(mut fields: Fields<'_>) -> Result<(u16, Vec<u8>), CircMsgErr
     Ok((handshake_type, data))
 }
 
-/// What C tor asks of a client's handshake before it looks inside.
+/// Checks a client's handshake as C tor does before it parses it.
 fn check_client_handshake(handshake_type: u16, data: &[u8]) -> Result<(), CircMsgError> {
     match handshake_type {
         handshake_type::TAP => Err(CircMsgError::Tap),

@@ -16,12 +16,12 @@ pub enum CircpadMsgError {
     /// Neither start nor stop.
     #[error("PADDING_NEGOTIATE has command {0} (known: 1 and 2)")]
     Command(u8),
-    /// Whether an answer is wanted, by another number than 0 and 1.
+    /// `echo_request`, which asks for an answer, is a number other than 0 and 1.
     #[error("PADDING_NEGOTIATE has echo_request {0} (known: 0 and 1)")]
     Echo(u8),
 }
 
-/// What is asked for, or answered to.
+/// Command of a request, or the command that an answer is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircpadCommand {
     /// No more padding by the machine.
@@ -46,7 +46,7 @@ pub struct CircpadNegotiate {
     pub command: CircpadCommand,
     /// The number of the machine.
     pub machine: u8,
-    /// Which of the machines that were started on the circuit; 0: any.
+    /// Number of the machine among those started on the circuit; 0: any.
     pub counter: u32,
 }
 

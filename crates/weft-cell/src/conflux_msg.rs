@@ -37,14 +37,14 @@ pub enum ConfluxMsgError {
     DesiredUx(u8),
 }
 
-/// What the sender of LINK or LINKED wants the other end to achieve when it chooses legs.
+/// Aim of the sender of LINK or LINKED for the other end's choice of legs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DesiredUx {
     /// Whatever the other end thinks best.
     NoOpinion,
     /// The leg with the least round trip, and no other.
     MinLatency,
-    /// The same, with little memory for cells that arrive early.
+    /// The leg with the least round trip, with little memory for cells that arrive early.
     LowMemLatency,
     /// The windows of all legs, whatever memory the cells take that arrive early.
     HighThroughput,
@@ -89,7 +89,7 @@ pub struct Link {
     pub last_seqno_sent: u64,
     /// The last sequence number that the sender has received on the set; 0 for a new set.
     pub last_seqno_recv: u64,
-    /// What the sender wants of the other end.
+    /// Aim for the other end's choice of legs.
     pub desired_ux: DesiredUx,
 }
 

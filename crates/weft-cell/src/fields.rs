@@ -56,7 +56,7 @@ impl<'a> Fields<'a> {
         Ok(array)
     }
 
-    /// What was read so far of `bytes`, which these fields are of.
+    /// The part of `bytes` that was read so far; these fields are a reader of `bytes`.
     pub(crate) fn so_far(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes.get(..self.reader.consumed()).unwrap_or(bytes)
     }

@@ -1,5 +1,5 @@
-//! What an introduction point reads: ESTABLISH_INTRO of onion services, INTRODUCE1 of clients (rend-spec-v3 3.1, 3.2).
-//! Both are the data of relay messages.
+//! Messages that an introduction point reads: ESTABLISH_INTRO of onion services, INTRODUCE1 of
+//! clients (rend-spec-v3 3.1, 3.2). Both are the data of relay messages.
 //!
 //! They are read as C tor reads them (`hs_intropoint.c`, `src/trunnel/hs/`), which is why tor-cell's types of the same
 //! messages do not serve: by them a parameter of the denial-of-service extension that is out of range is one that is
@@ -21,7 +21,7 @@ const RATE: u8 = 1;
 const BURST: u8 = 2;
 /// Bytes of zeros that an INTRODUCE1 begins with, where version 2 had the service's identity.
 pub const LEGACY_KEY_ID_LEN: usize = 20;
-/// What an ESTABLISH_INTRO's signature covers begins with this (rend-spec-v3 3.1.1).
+/// Prefix of the bytes that an ESTABLISH_INTRO's signature covers (rend-spec-v3 3.1.1).
 pub const ESTABLISH_INTRO_PREFIX: &[u8] = b"Tor establish-intro cell v1";
 
 /// Data that is no such message.
@@ -47,7 +47,8 @@ pub enum HsMsgError {
     NothingEncrypted,
 }
 
-/// How an introduction point defends a service against introductions that come too fast (proposal 305).
+/// Defense of a service by its introduction point against introductions that arrive too fast
+/// (proposal 305).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntroDefense {
     /// The service sets nothing: the consensus decides.
@@ -98,13 +99,13 @@ impl IntroDefense {
 pub struct EstablishIntro<'a> {
     /// AUTH_KEY: by this clients name the service here.
     pub auth_key: IntroAuthKey,
-    /// How it wants to be defended.
+    /// The defense that the service requests.
     pub defense: IntroDefense,
-    /// What HANDSHAKE_AUTH covers.
+    /// Bytes that HANDSHAKE_AUTH covers.
     pub authenticated: &'a [u8],
     /// HANDSHAKE_AUTH: shows that the message is of this circuit.
     pub handshake_auth: [u8; 32],
-    /// What SIG covers, behind [`ESTABLISH_INTRO_PREFIX`].
+    /// Bytes that SIG covers, after [`ESTABLISH_INTRO_PREFIX`].
     pub signed: &'a [u8],
     /// SIG: shows that the sender has the secret part of AUTH_KEY.
     pub signature: [u8; 64],

@@ -19,7 +19,7 @@ macro_rules! bytes {
                 &self.0
             }
 
-            /// Whether all bytes are zero: what some senders put where they name nobody.
+            /// Returns true if all bytes are zero, which some senders use for "none".
             #[must_use]
             pub fn is_zero(&self) -> bool {
                 self.0 == [0; $len]

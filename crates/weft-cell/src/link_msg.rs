@@ -34,11 +34,11 @@ pub enum LinkMsgError {
     TooMany {
         /// The message being encoded.
         message: &'static str,
-        /// What there is too much of.
+        /// The items of which there are too many.
         what: &'static str,
-        /// How many there are.
+        /// Number of items.
         count: usize,
-        /// How many fit.
+        /// Most items that fit.
         max: usize,
     },
     /// The message to be written is longer than a variable-length cell.
@@ -279,7 +279,7 @@ fn push_netinfo_addr(out: &mut Vec<u8>, addr: IpAddr) {
     }
 }
 
-/// Whether PADDING_NEGOTIATE starts or stops padding.
+/// Start or stop of padding, in PADDING_NEGOTIATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaddingCommand {
     /// Send no padding on this link.

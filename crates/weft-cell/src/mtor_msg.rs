@@ -41,7 +41,7 @@ pub enum MtorMsgError {
     Trailing {
         /// The message.
         message: &'static str,
-        /// How many bytes follow.
+        /// Number of bytes that follow.
         len: usize,
     },
     /// SUBDATA holds a message that is not sent over all legs.
@@ -61,7 +61,7 @@ pub struct TunnelId(pub u32);
 pub struct SequenceNumber(pub u32);
 
 impl SequenceNumber {
-    /// What stands for a message's whole number.
+    /// The sequence number of the message with this whole number.
     #[inline]
     pub const fn of(number: u64) -> SequenceNumber {
         let [_, _, _, _, a, b, c, d] = number.to_be_bytes();
@@ -83,7 +83,7 @@ pub const SECRET_LEN: usize = 16;
 /// MULTIPATH: the client asks for a tunnel, whose first leg is this circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multipath {
-    /// What its other legs show.
+    /// Secret that the tunnel's other legs send to join it.
     pub secret: [u8; SECRET_LEN],
 }
 
@@ -119,7 +119,7 @@ impl Multipath {
 pub struct Join {
     /// The tunnel.
     pub tunnel: TunnelId,
-    /// What MULTIPATH had.
+    /// Secret that MULTIPATH had.
     pub secret: [u8; SECRET_LEN],
 }
 
@@ -259,11 +259,11 @@ count_messages! {
     /// MTOR_DROP (RELAY_DROP in the paper, a name that tor-spec has for another command): the client uses
     /// this leg no more, and asks the exit to do the same.
     MtorDrop, "MTOR_DROP",
-    /// How many SUBDATA messages the client has received on this leg.
+    /// SUBDATA messages that the client has received on this leg.
     received;
     /// MTOR_STOPPED: the exit sends nothing more on this leg; some of what it sent was still on its way.
     MtorStopped, "MTOR_STOPPED",
-    /// How many SUBDATA messages the exit has sent on this leg.
+    /// SUBDATA messages that the exit has sent on this leg.
     sent;
 }
 
@@ -406,7 +406,7 @@ fn version(message: &'static str, data: &[u8]) -> Result<(), MtorMsgError> {
     }
 }
 
-/// Whether a message with `len` bytes of fields ends there.
+/// Checks that a message with `len` bytes of fields ends after them.
 fn end_of(message: &'static str, data: &[u8], len: usize) -> Result<(), MtorMsgError> {
     match data.len().saturating_sub(len) {
         0 => Ok(()),
@@ -500,7 +500,7 @@ mod tests {
         ));
     }
 
-    /// What is wrong with `data`, read as each message.
+    /// Errors of `data`, decoded as each message.
     fn errors(data: &[u8]) -> [Option<MtorMsgError>; 8] {
         [
             Multipath::decode(data).err(),

@@ -22,7 +22,7 @@ const PADDING_ZEROS: usize = 4;
 pub mod field {
     use std::ops::Range;
 
-    /// What the message is.
+    /// Relay command of the message.
     pub const COMMAND: usize = 0;
     /// Zero when the message is for the hop that has just decrypted it.
     pub const RECOGNIZED: Range<usize> = 1..3;
@@ -30,7 +30,7 @@ pub mod field {
     pub const STREAM_ID: Range<usize> = 3..5;
     /// First four bytes of the running digest.
     pub const DIGEST: Range<usize> = 5..9;
-    /// How many bytes of data follow.
+    /// Length of the data, in bytes.
     pub const LENGTH: Range<usize> = 9..11;
     /// Data, then padding.
     pub const DATA: Range<usize> = 11..509;
@@ -60,7 +60,7 @@ impl<'a> RelayBody<'a> {
         RelayBody(body)
     }
 
-    /// What the message is.
+    /// Relay command of the message.
     pub fn command(self) -> RelayCmd {
         let [command, ..] = *self.0;
         RelayCmd::from(command)

@@ -17,7 +17,7 @@ use weft_trust::{Limit, Role, Sender, Trust};
 
 use crate::relay_limits as limit;
 
-/// What a message is about.
+/// Scope of a message: the circuit or a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The circuit: its stream id is 0.
@@ -28,7 +28,7 @@ pub enum Scope {
     Either,
 }
 
-/// How a message stands to the circuit's SENDME window (tor-spec 7.3).
+/// Accounting of a message in the circuit's SENDME window (tor-spec 7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowControl {
     /// It is counted, and waits for the window.
@@ -39,7 +39,8 @@ pub enum FlowControl {
     Free,
 }
 
-/// Which leg of a conflux set, or of a tunnel of mTor, carries a message (C tor's `conflux_should_multiplex`).
+/// Leg of a conflux set, or of a tunnel of mTor, that carries a message (C tor's
+/// `conflux_should_multiplex`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegRule {
     /// Any leg: it has a sequence number, and is handled in order.
@@ -78,7 +79,7 @@ pub enum StreamOpener {
     Resolve,
 }
 
-/// What a relay does with a message of the circuit's origin.
+/// A relay's handling of a message of the circuit's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtRelay {
     /// Hands it to its stream.
@@ -124,7 +125,7 @@ pub enum AtRelay {
     Refuse,
 }
 
-/// What the origin of a circuit does with a message of one of its hops.
+/// Handling of a hop's message by the origin of the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtOrigin {
     /// Hands it to its stream.
@@ -160,11 +161,11 @@ pub enum AtOrigin {
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// What it is about.
+    /// The circuit or a stream.
     pub scope: Scope,
-    /// How it stands to the circuit's window.
+    /// Accounting in the circuit's window.
     pub flow: FlowControl,
-    /// Which leg of a set carries it.
+    /// Leg of a set that carries it.
     pub legs: LegRule,
     /// At a relay, from the circuit's origin.
     pub at_relay: AtRelay,
@@ -313,7 +314,7 @@ impl RelayCommand {
 }
 
 impl StreamMessage {
-    /// What a message of a stream that exists is, whichever side sent it.
+    /// The message that a command is on an existing stream, whichever side sent it.
     #[inline]
     pub fn of(wire: RelayCmd) -> Option<StreamMessage> {
         let rules = RelayCommand::of(wire)?.rules();
@@ -323,7 +324,7 @@ impl StreamMessage {
         }
     }
 
-    /// Whether nothing of the stream follows it.
+    /// Returns true if nothing of the stream follows it.
     #[inline]
     pub const fn ends_stream(self) -> bool {
         match self {
@@ -337,14 +338,14 @@ impl StreamMessage {
     }
 }
 
-/// How a message that an edge sends stands to the circuit's window. Edges send nothing that is not in the
-/// table.
+/// Accounting of a message that an edge sends in the circuit's window. Edges send only messages of
+/// the table.
 #[inline]
 pub fn flow_control(wire: RelayCmd) -> FlowControl {
     RelayCommand::of(wire).map_or(FlowControl::Free, |known| known.rules().flow)
 }
 
-/// Whether any leg of a conflux set, or of a tunnel of mTor, may carry a message.
+/// Returns true if any leg of a conflux set, or of a tunnel of mTor, may carry a message.
 #[inline]
 pub fn is_multiplexed(wire: RelayCmd) -> bool {
     RelayCommand::of(wire).is_some_and(|known| known.rules().legs == LegRule::Multiplexed)
@@ -356,7 +357,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether Arti has a name for a command; others it shows as numbers.
+    /// Returns true if Arti has a name for a command; it shows other commands as numbers.
     fn is_known_to_arti(command: RelayCommand) -> bool {
         command.wire().to_string() != u8::from(command.wire()).to_string()
     }

@@ -29,7 +29,7 @@ const NO_LENGTH: u16 = u16::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{command} for stream {stream} with {len} bytes of data cannot be encoded under CGO")]
 pub struct NoSuchMessage {
-    /// What it is.
+    /// Command of the message.
     pub command: RelayCmd,
     /// Its stream.
     pub stream: u16,
@@ -37,8 +37,8 @@ pub struct NoSuchMessage {
     pub len: usize,
 }
 
-/// Whether messages of this kind name a stream (proposal 340, "Routing"). SENDME does not: under CGO
-/// only circuits have them.
+/// Returns true if messages with this command name a stream (proposal 340, "Routing"). SENDME does
+/// not: under CGO only circuits have them.
 #[inline]
 fn names_stream(command: RelayCmd) -> bool {
     match RelayCommand::of(command).map(|known| known.rules().scope) {

@@ -119,7 +119,7 @@ pub struct Begin {
     pub target: Vec<u8>,
     /// The port, never 0.
     pub port: u16,
-    /// Which address families will do.
+    /// Address families that the client accepts and prefers.
     pub flags: BeginFlags,
 }
 

@@ -1,9 +1,11 @@
-//! What a relay counts of itself over hours, days and months, and what follows from it.
+//! Counters that a relay keeps of itself over hours, days and months, and their consequences.
 //!
-//! - [`accounting`]: how many bytes it may carry in a month, a week or a day, and when it sleeps (`AccountingMax`)
+//! - [`accounting`]: bytes that it may carry in a month, a week or a day, and hibernation
+//!   (`AccountingMax`)
 //! - [`extrainfo`]: the statistics of its extra-info document, rounded and noised before anyone sees them
 //!
-//! No I/O, no clock: time, randomness and countries of addresses are arguments, and what is to be kept is returned as text.
+//! No I/O, no clock: time, randomness and countries of addresses are arguments, and state to keep
+//! is returned as text.
 #![cfg_attr(
     not(test),
     deny(

@@ -18,9 +18,9 @@ pub struct Bridge {
     pub addr: SocketAddr,
     /// Its identity, by torrc or by a link to it; without one it is no guard yet.
     pub rsa: Option<RsaIdentity>,
-    /// What its descriptor has; without it no circuit leads through it.
+    /// Path data from its descriptor; without it no circuit leads through the bridge.
     pub hop: Option<Hop>,
-    /// What its descriptor states of its families.
+    /// Families that its descriptor states.
     pub family: StatedFamily,
 }
 
@@ -34,13 +34,14 @@ pub struct StatedFamily {
 }
 
 impl Bridge {
-    /// Whether the options permit connections to it (entrynodes.c, `bridge_passes_guard_filter`).
+    /// Returns true if the options permit connections to it (entrynodes.c,
+    /// `bridge_passes_guard_filter`).
     #[must_use]
     pub fn is_allowed(&self, options: &PathOptions) -> bool {
         options.reachable.allows(self.addr) && !self.is_excluded(options)
     }
 
-    /// Whether it is in `ExcludeNodes`.
+    /// Returns true if it is in `ExcludeNodes`.
     #[must_use]
     pub fn is_excluded(&self, options: &PathOptions) -> bool {
         let unknown = RsaIdentity([0; 20]);

@@ -1,8 +1,9 @@
-//! Which of its open circuits a client gives to a stream (Schrock 2017, 3.2; Geddes et al. 2016).
+//! Choice of an open circuit for a stream (Schrock 2017, 3.2; Geddes et al. 2016).
 
 use rand::{Rng, RngExt as _};
 
-/// How a client chooses among the open circuits that a stream may use: `CircuitSelection`.
+/// Rule by which a client chooses among the open circuits that a stream may use:
+/// `CircuitSelection`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CircuitSelection {
     /// As C tor: the one that is in use and has been so for the shortest time, and otherwise the newest.
@@ -102,7 +103,7 @@ mod tests {
         Candidate { weight, bandwidth }
     }
 
-    /// How often each is chosen, of 10,000 times.
+    /// Choices of each candidate in 10,000 draws.
     fn counts(candidates: &[Candidate]) -> Vec<u32> {
         let mut rng = ChaCha12Rng::seed_from_u64(7);
         let mut counts = vec![0; candidates.len()];

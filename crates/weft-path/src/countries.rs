@@ -196,7 +196,7 @@ impl Countries {
         }
     }
 
-    /// Whether addresses of this family are known at all.
+    /// Returns true if any addresses of this family are known.
     #[must_use]
     pub fn knows(&self, v4: bool) -> bool {
         match v4 {

@@ -15,7 +15,7 @@ use crate::countries::Countries;
 /// Bytes of base64 without padding that make an ed25519 identity.
 const ED25519_BASE64: usize = 43;
 
-/// What a person calls a relay.
+/// Name of a relay as a person writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RelayName {
     /// `$FINGERPRINT`, with or without the dollar, and with or without `~name` or `=name` after it.
@@ -65,7 +65,7 @@ struct Pattern {
 /// A set of relays: fingerprints, nicknames, addresses, and countries, once they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSet {
-    /// What was written.
+    /// The list as it was written.
     text: String,
     names: Vec<RelayName>,
     patterns: Vec<Pattern>,
@@ -75,7 +75,7 @@ pub struct NodeSet {
     table: Option<Arc<Countries>>,
 }
 
-/// What a relay is recognised by.
+/// Properties by which a relay is matched.
 pub(crate) struct Recognised<'a> {
     pub(crate) rsa: &'a RsaIdentity,
     pub(crate) ed25519: Option<&'a Ed25519Identity>,
@@ -84,7 +84,7 @@ pub(crate) struct Recognised<'a> {
 }
 
 impl NodeSet {
-    /// Whether nothing was listed.
+    /// Returns true if nothing was listed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty() && self.patterns.is_empty() && self.countries.is_empty()
@@ -112,7 +112,7 @@ impl NodeSet {
         }
     }
 
-    /// Whether a relay's first address is in one of the countries.
+    /// Returns true if a relay's first address is in one of the countries.
     fn is_in_countries(&self, relay: &Recognised<'_>) -> bool {
         let (Some(table), Some(addr)) = (&self.table, relay.addrs.first()) else {
             return false;
@@ -176,7 +176,7 @@ impl Pattern {
     }
 }
 
-/// Whether the first `bits` of two addresses of one family are the same.
+/// Returns true if the first `bits` of two addresses of one family are equal.
 pub(crate) fn same_prefix(a: IpAddr, b: IpAddr, bits: u32) -> bool {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => {

@@ -46,7 +46,7 @@ pub struct PathOptions {
     pub own_identity: Option<RsaIdentity>,
     /// `PathBias…`, where torrc sets it.
     pub path_bias_set: PathBiasSet,
-    /// The same, with consensus parameters for the rest.
+    /// `PathBias…`, from torrc where it is set there, otherwise from the consensus.
     pub path_bias: PathBiasOptions,
 }
 
@@ -78,7 +78,7 @@ impl Default for PathOptions {
 }
 
 impl PathOptions {
-    /// Whether some set names a country.
+    /// Returns true if some set names a country.
     #[must_use]
     pub fn names_countries(&self) -> bool {
         let sets = [&self.exit_nodes, &self.entry_nodes, &self.middle_nodes];
@@ -138,7 +138,7 @@ pub struct PathBiasOptions {
     pub extreme_use_rate: f64,
     /// `PathBiasScaleUseThreshold`.
     pub scale_use_threshold: f64,
-    /// What counters are multiplied with (pb_multfactor and pb_scalefactor; not in torrc).
+    /// Factor by which counters are scaled (pb_multfactor and pb_scalefactor; not in torrc).
     pub scale_ratio: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked of a [`Selector`](crate::Selector), and what it answers.
+//! Requests to a [`Selector`](crate::Selector), and its answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub struct Hop {
     pub is_stable: bool,
     /// The ports that it connects to on IPv4; none where it is a bad exit.
     pub policy_v4: Arc<PortPolicy>,
-    /// The same on IPv6.
+    /// Summary of its exit policy for IPv6.
     pub policy_v6: Arc<PortPolicy>,
 }
 
@@ -82,20 +82,20 @@ impl Hop {
         }
     }
 
-    /// Whether it can be the exit of a conflux set, which needs congestion control.
+    /// Returns true if it can be the exit of a conflux set, which needs congestion control.
     #[must_use]
     pub fn joins_sets(&self) -> bool {
         self.supports_conflux && self.supports_cc && self.supports_ntor_v3
     }
 
-    /// Whether it can be the exit of a tunnel, with congestion control or without.
+    /// Returns true if it can be the exit of a tunnel, with congestion control or without.
     #[must_use]
     pub fn serves_mtor(&self) -> bool {
         self.supports_mtor
     }
 
-    /// Whether its exit policy's summary lets a stream to `target` through. The relay may refuse
-    /// it all the same: the summary has no addresses.
+    /// Returns true if the summary of its exit policy allows a stream to `target`. The relay may
+    /// refuse the stream all the same: the summary has no addresses.
     #[must_use]
     pub fn allows(&self, target: TargetPort) -> bool {
         let policy = if target.ipv6 {
@@ -116,7 +116,7 @@ pub struct TargetPort {
     pub port: u16,
 }
 
-/// What the last relay of a path for streams must be.
+/// Requirements on the last relay of a path for streams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExitWanted {
     /// It allows all of these. Empty: an exit that allows some port, which is what RESOLVE needs.
@@ -129,7 +129,7 @@ pub struct ExitWanted {
     pub exit: Option<RelayName>,
 }
 
-/// What a leg is of.
+/// Kind of set that a leg belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LegKind {
     /// A conflux set (proposal 329).
@@ -139,10 +139,11 @@ pub enum LegKind {
     Mtor,
 }
 
-/// What the path of a leg must be.
+/// Requirements on the path of a leg.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LegWanted {
-    /// What it is a leg of: which relays can be its exit, and what is meant by the guards and middle relays of others.
+    /// Kind of set: it decides which relays can be the exit, and the meaning of `guards` and
+    /// `middles`.
     pub kind: LegKind,
     /// Its exit; for the second leg and later ones, the relay of the first by its identity.
     pub exit: ExitWanted,
@@ -152,19 +153,21 @@ pub struct LegWanted {
     /// none. A leg of a tunnel has, of the guards that can be used, one with the fewest legs, and of these the one that
     /// comes first: primary guards, then others of the sample in its order.
     pub guards: Vec<RsaIdentity>,
-    /// The same of middle relays. A leg of a tunnel has one with the fewest legs.
+    /// The middle relays of the other legs, by RSA identity, each as often as it has legs. A leg of
+    /// a conflux set has another middle relay. A leg of a tunnel has one with the fewest legs.
     pub middles: Vec<RsaIdentity>,
     /// The middle relay's weight in the consensus is below this, in kilobytes a second ([`Hop::bandwidth`]), if any such relay fits:
     /// this comes before `middles`. `Fast` is not asked of such a relay.
     pub middle_below: Option<u32>,
 }
 
-/// What a path is for.
+/// Use of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Usage {
     /// Streams to the rest of the Internet: three hops, the last one an exit.
     Exit(ExitWanted),
-    /// The same for a leg of a conflux set, whose exit has conflux and congestion control, or of a tunnel.
+    /// Streams on a leg of a conflux set, whose exit has conflux and congestion control, or of a
+    /// tunnel.
     Leg(LegWanted),
     /// Three hops, the last one any relay: circuits that carry no exit stream (measuring build
     /// times, onion services).

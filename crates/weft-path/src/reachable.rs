@@ -1,5 +1,5 @@
-//! Which addresses a client connects to itself, and which of a relay's it prefers (C tor's
-//! policies.c, `reachable_addr_allows` and `reachable_addr_choose`).
+//! Addresses that a client itself connects to, and its preference among a relay's addresses (C
+//! tor's policies.c, `reachable_addr_allows` and `reachable_addr_choose`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -26,7 +26,7 @@ impl AddressRule {
     }
 }
 
-/// What a client may connect to. [`Default`] lets it connect to everything.
+/// Limits on a client's connections. [`Default`] permits all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reachable {
     /// `ClientUseIPv4`.
@@ -52,7 +52,7 @@ impl Default for Reachable {
 }
 
 impl Reachable {
-    /// Whether the client may connect to this address.
+    /// Returns true if the client may connect to this address.
     #[must_use]
     pub fn allows(&self, addr: SocketAddr) -> bool {
         let family = if addr.is_ipv4() { self.ipv4 } else { self.ipv6 };

@@ -22,10 +22,10 @@ use crate::timeout::CbtParams;
 
 /// Bits of the address that make a subnet (path-spec 2.2, `EnforceDistinctSubnets`).
 const SUBNET_V4: u32 = 16;
-/// The same of IPv6 addresses.
+/// Bits of an IPv6 address that make a subnet.
 const SUBNET_V6: u32 = 32;
 
-/// Which weight counts.
+/// Position in a path, by which a relay's bandwidth is weighted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Position {
     Guard,
@@ -99,7 +99,7 @@ impl Row {
 /// A relay of a simulation, which has no documents that tor-netdir reads.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// What paths through it have.
+    /// Path data of the relay.
     pub hop: Hop,
     /// `Fast`.
     pub is_fast: bool,
@@ -121,7 +121,7 @@ pub struct Relays {
     listed_guards: HashSet<RsaIdentity>,
     /// Bridges of ours, with or without a descriptor.
     bridges: Vec<Bridge>,
-    /// What families of bridges are compared with.
+    /// Families of the relays, which families of bridges are compared with.
     families: Arc<Families>,
     /// When the consensus ends.
     valid_until: SystemTime,
@@ -312,13 +312,13 @@ impl Relays {
         all.find(|bridge| bridge.addr == addr && bridge.rsa.as_ref() == Some(rsa))
     }
 
-    /// How many there are.
+    /// Number of relays.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no relays.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -376,7 +376,7 @@ impl Relays {
         self.listed_guards.contains(rsa)
     }
 
-    /// Whether the consensus may still be worked with: it ended less than a day ago
+    /// Returns true if the consensus is still usable: it expired less than a day ago
     /// (networkstatus.c, `networkstatus_consensus_reasonably_live`).
     pub(crate) fn is_reasonably_live(&self, now: SystemTime) -> bool {
         const DAY: Duration = Duration::from_secs(86_400);
@@ -386,7 +386,7 @@ impl Relays {
             .unwrap_or(self.valid_until)
     }
 
-    /// Whether two relays must not be in one path: by what they declare, by their subnets, or by the
+    /// Returns true if two relays must not be in one path: by their families, their subnets, or the
     /// `NodeFamily` lines of torrc.
     pub(crate) fn related_by(
         &self,
@@ -407,8 +407,8 @@ impl Relays {
             .any(|set| set.contains(&a.recognised()) && set.contains(&b.recognised()))
     }
 
-    /// Whether two relays must not be in one path (path-spec 2.2): they are one, declare each other as
-    /// family, or (where that is enforced) are in one subnet.
+    /// Returns true if two relays must not be in one path (path-spec 2.2): they are one, declare
+    /// each other as family, or (where that is enforced) are in one subnet.
     pub(crate) fn related(&self, a: usize, b: usize, subnets: bool) -> bool {
         if a == b {
             return true;

@@ -247,8 +247,8 @@ pub(crate) fn netdir(
         .unwrap_or_else(|_| panic!("too few microdescriptors for paths"))
 }
 
-/// Whether counts are what weights make one expect (Pearson's test): a network that is right fails
-/// this for about one seed in ten thousand, and the seed is the test's.
+/// Asserts that counts are in proportion to weights (Pearson's test). A correct network fails this
+/// for about one seed in ten thousand, and the seed is the test's.
 pub(crate) fn assert_in_proportion(counts: &[u32], weights: &[f64]) {
     let total: f64 = weights.iter().sum();
     let drawn: f64 = counts.iter().map(|&count| f64::from(count)).sum();

@@ -1,4 +1,4 @@
-//! What names a circuit toward its guard.
+//! Identifiers of circuits for their guards.
 
 /// A circuit through a guard, or an attempt at one. Give it back by
 /// [`Selector::forget`](crate::Selector::forget).

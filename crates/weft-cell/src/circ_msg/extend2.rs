@@ -147,7 +147,7 @@ impl Extend2 {
         Ok(data)
     }
 
-    /// What holds of every EXTEND2 that C tor lets through.
+    /// Checks the fields as C tor does for every EXTEND2.
     fn check(&self) -> Result<(), CircMsgError> {
         if self.rsa.is_none_or(|id| id.is_zero()) {
             return Err(CircMsgError::NoRsaIdentity);

@@ -8,8 +8,8 @@ const DIGEST_LEN: usize = 20;
 /// Bytes of a tag of Counter Galois Onion.
 const TAG_LEN: usize = 16;
 
-/// What proves that the sender of a SENDME has seen the cell that it answers. The encryption of the hop
-/// decides which of the two it is.
+/// Proof that the sender of a SENDME has seen the cell that it acknowledges. The encryption of the
+/// hop decides which of the two it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// tor1: the running digest after the cell (tor-spec 7.3.1).
@@ -82,8 +82,7 @@ impl Sendme {
 pub struct Xon {
     /// Always 0.
     pub version: u8,
-    /// How fast the sender's application takes the stream's bytes, in kB/s of 1000
-    /// bytes; 0 for as fast as may be.
+    /// Rate at which the sender's application reads the stream, in kB/s of 1000 bytes; 0: no limit.
     pub kbps_ewma: u32,
 }
 

@@ -14,7 +14,7 @@ mod answer_type {
     pub(super) const ERROR: u8 = 0xf1;
 }
 
-/// What C tor's relays write into an error; it is never read.
+/// Text of errors from C tor's relays; it is never read.
 const ERROR_TEXT: &[u8] = b"Error resolving hostname";
 
 /// RESOLVE: look up a name, or an address in its `in-addr.arpa` form.
@@ -48,7 +48,7 @@ impl Resolve {
 /// One answer of RESOLVED.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What was found.
+    /// Name, address or error.
     pub kind: AnswerKind,
     /// For how many seconds the answer may be kept.
     pub ttl: u32,
@@ -70,8 +70,7 @@ pub enum AnswerKind {
 }
 
 impl AnswerKind {
-    /// Whether it is one of the errors. An error beside other answers counts for
-    /// nothing.
+    /// Returns true if it is one of the errors. An error beside other answers is ignored.
     pub fn is_error(&self) -> bool {
         matches!(self, AnswerKind::TransientError | AnswerKind::Error)
     }

@@ -19,7 +19,7 @@ pub fn is_host_name(name: &[u8]) -> bool {
     name.len() <= MAX_NAME && name.split(|byte| *byte == b'.').all(is_label)
 }
 
-/// What a host name is, read as the reverse name of an address.
+/// A host name, parsed as the reverse name of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReverseName {
     /// It is not under `in-addr.arpa` or `ip6.arpa`: an ordinary host name.

@@ -19,9 +19,9 @@ pub struct Civil {
     pub weekday: i64,
 }
 
-/// What local time is. Moments are seconds since 1970 in UTC.
+/// Local time. Moments are seconds since 1970 in UTC.
 pub trait Calendar {
-    /// What a clock on the wall shows.
+    /// Local date and time at a moment.
     fn civil(&self, moment: i64) -> Civil;
 
     /// The moment at which it shows this minute. Months and days may be outside of their range (`mktime`).
@@ -103,7 +103,7 @@ pub fn iso_time(moment: i64) -> String {
     local_iso_time(moment, &FixedOffset(0))
 }
 
-/// The same in local time.
+/// `2026-11-22 01:02:03`, in local time.
 pub(crate) fn local_iso_time(moment: i64, calendar: &dyn Calendar) -> String {
     let Civil {
         year,

@@ -2,7 +2,7 @@
 
 use crate::accounting::calendar::Calendar;
 
-/// How the two directions count (`AccountingRule`).
+/// Rule by which bytes of the two directions count (`AccountingRule`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
     /// The one with more.
@@ -10,9 +10,9 @@ pub enum Rule {
     Max,
     /// Both.
     Sum,
-    /// What is read.
+    /// Bytes read.
     In,
-    /// What is written.
+    /// Bytes written.
     Out,
 }
 
@@ -40,7 +40,7 @@ impl Rule {
         }
     }
 
-    /// What counts of these bytes.
+    /// Bytes that count, of these.
     pub(crate) fn count(self, read: u64, written: u64) -> u64 {
         match self {
             Rule::Max => read.max(written),
@@ -214,7 +214,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Whether there is a limit.
+    /// Returns true if there is a limit.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.max > 0

@@ -16,9 +16,11 @@ const MIN_MEASURED: u64 = 1800;
 const NOTE_SECONDS: i64 = 600;
 /// … or for this many bytes (NOTE_BYTES).
 const NOTE_BYTES: u64 = 20 << 20;
-/// What is noted is on disk after these seconds at the latest; or, with AvoidDiskWrites, after those.
+/// Seconds until changed counters are written to disk, at most; with AvoidDiskWrites, the second
+/// number.
 const SAVE_AFTER: (i64, i64) = (60, 7200);
-/// The same of a change between sleep and waking.
+/// Seconds until a change between sleep and waking is written to disk, at most; with
+/// AvoidDiskWrites, the second number.
 const SAVE_CHANGE_AFTER: (i64, i64) = (0, 600);
 /// Two calls that are further apart than these seconds are of a clock that was set, not of activity.
 const MOST_ACTIVE: i64 = 10;
@@ -29,7 +31,7 @@ const SOFT_BYTES: u64 = 500 << 20;
 /// … and what is expected in this many minutes at most (SOFT_LIM_MINUTES).
 const SOFT_MINUTES: u64 = 3 * 60;
 
-/// Whether the relay carries traffic.
+/// State of hibernation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Nothing was decided yet.
@@ -54,7 +56,7 @@ impl Phase {
     }
 }
 
-/// What is to be done.
+/// Action for the caller of [`Accounting::poll`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Another phase begins.
@@ -68,7 +70,7 @@ pub enum Action {
 /// The answers to what controllers ask about accounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Whether there is a limit.
+    /// True if there is a limit.
     pub enabled: bool,
     /// Awake, soft or hard.
     pub phase: Phase,
@@ -171,30 +173,30 @@ impl Accounting {
         }
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// What is to be kept for the next start.
+    /// Counters to keep for the next start.
     #[must_use]
     pub fn saved(&self) -> Saved {
         self.counts
     }
 
-    /// Whether the node accepts nothing new.
+    /// Returns true if the node accepts no new connections.
     #[must_use]
     pub fn is_hibernating(&self) -> bool {
         matches!(self.phase, Phase::Soft | Phase::Hard)
     }
 
-    /// Whether it opens nothing either.
+    /// Returns true if the node opens no connections either.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
         self.phase == Phase::Hard
     }
 
-    /// What controllers see.
+    /// State for controllers.
     #[must_use]
     pub fn view(&self) -> View {
         let max = self.config.max;
@@ -214,8 +216,8 @@ impl Accounting {
         }
     }
 
-    /// Whether a relay with this rate should be a directory: one that may come to sleep should not
-    /// (`router_should_be_dirserver`).
+    /// Returns true if a relay with this rate should be a directory: a relay that may hibernate
+    /// should not (`router_should_be_dirserver`).
     #[must_use]
     pub fn may_be_directory(&self, rate: u64) -> bool {
         if !self.config.is_enabled() || self.config.rule == Rule::In {
@@ -249,7 +251,7 @@ impl Accounting {
         ))
     }
 
-    /// What counts.
+    /// Bytes of this interval that count.
     fn used(&self) -> u64 {
         self.config
             .rule
@@ -275,7 +277,7 @@ impl Accounting {
         self.save_by = Some(self.save_by.map_or(by, |at| at.min(by)));
     }
 
-    /// Which interval this is (`configure_accounting`).
+    /// Finds the current interval (`configure_accounting`).
     fn configure(&mut self, now: i64, calendar: &dyn Calendar) {
         let (start, end) = self.config.start.interval(now, calendar);
         let known = self.counts.interval_start;
@@ -320,9 +322,9 @@ impl Accounting {
         self.interval_end = end;
     }
 
-    /// How many bytes a minute the next interval is expected to have, by the last one; 0: unknown
-    /// (`update_expected_bandwidth`). C tor takes a part of that, as it divides where it should multiply, and counts sleep as
-    /// activity: its relays wake at the start of the interval.
+    /// Bytes per minute that the next interval is expected to have, by the last one; 0: unknown
+    /// (`update_expected_bandwidth`). C tor takes a fraction of that, as it divides where it should
+    /// multiply, and counts sleep as activity: its relays wake at the start of the interval.
     fn expected(&self) -> u64 {
         let counts = &self.counts;
         let a_minute = |bytes: u64, seconds: u64| bytes / (seconds / 60).max(1);
@@ -400,8 +402,8 @@ impl Accounting {
         }
     }
 
-    /// Whether little is left (`hibernate_soft_limit_reached`): less than a twentieth, less than 500 MB, and less than is
-    /// expected in three hours.
+    /// Returns true if little is left (`hibernate_soft_limit_reached`): less than a twentieth, less
+    /// than 500 MB, and less than three hours of the expected traffic.
     fn is_soft_limit_reached(&self) -> bool {
         let max = self.config.max;
         let expected = self.counts.expected.saturating_mul(SOFT_MINUTES);
@@ -418,7 +420,7 @@ impl Accounting {
         self.config.is_enabled() && self.used() >= self.config.max
     }
 
-    /// Whether to sleep or to wake (`consider_hibernation`).
+    /// Enters sleep or wakes, if it is time (`consider_hibernation`).
     fn consider(&mut self, now: i64, calendar: &dyn Calendar) {
         let before = self.phase;
         let enabled = self.config.is_enabled();
@@ -463,7 +465,8 @@ impl Accounting {
         }
     }
 
-    /// Whether the phase ends further in the future than the interval: its clock was wrong.
+    /// Returns true if the clock was set back: it is far before the interval's start, or the phase
+    /// ends after the interval.
     fn is_set_back(&self, now: i64) -> bool {
         now.saturating_add(SET_BACK) < self.counts.interval_start || self.until > self.interval_end
     }

@@ -1,4 +1,4 @@
-//! What is kept over restarts: C tor's lines of the state file.
+//! State kept over restarts: C tor's lines of the state file.
 
 use crate::accounting::calendar::{iso_time, parse_iso_time};
 
@@ -28,7 +28,7 @@ pub struct Saved {
     pub seconds_to_soft: u64,
     /// When it was; 0: it was not.
     pub soft_at: i64,
-    /// How much had moved by then.
+    /// Bytes that counted by then.
     pub bytes_at_soft: u64,
 }
 

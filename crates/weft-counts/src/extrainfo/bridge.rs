@@ -12,7 +12,7 @@ use crate::extrainfo::distinct::Distinct;
 use crate::extrainfo::moment;
 use crate::extrainfo::obscure::round_up;
 
-/// How a user is counted who came without a transport.
+/// Transport name of users that came without a transport.
 const NO_TRANSPORT: &str = "<OR>";
 /// Different transports that are counted: their names are a program's.
 const MOST_TRANSPORTS: usize = 32;
@@ -85,7 +85,7 @@ impl BridgeUsers {
         )
     }
 
-    /// What controllers get: CLIENTS_SEEN, and `status/clients-seen`.
+    /// Values for controllers: CLIENTS_SEEN, and `status/clients-seen`.
     pub(crate) fn for_controllers(&self, since: &str, countries_known: bool) -> String {
         let (countries, versions) = self.by_country_and_version(countries_known);
         controller_line(since, &countries, &versions)
@@ -103,8 +103,8 @@ impl BridgeUsers {
     }
 }
 
-/// What controllers get of a node that is no bridge: nobody since 1970, as of C tor, which also says nothing of versions
-/// of IP where it knows no countries.
+/// Values for controllers of a node that is not a bridge: nobody since 1970, as C tor sends them. C
+/// tor omits the versions of IP, too, where it has no table of countries.
 #[must_use]
 pub fn nobody_seen(countries_known: bool) -> String {
     let versions = if countries_known { "v4=0,v6=0" } else { "" };

@@ -1,5 +1,5 @@
-//! How long cells wait here, by deciles of circuits (`cell-*`; C tor `rep_hist_buffer_stats_add_circ`,
-//! `rep_hist_format_buffer_stats`).
+//! Waiting times of cells, by deciles of circuits (`cell-*`; C tor
+//! `rep_hist_buffer_stats_add_circ`, `rep_hist_format_buffer_stats`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,8 @@ use crate::extrainfo::dirreq::sample;
 const MOST: usize = 1 << 17;
 /// Groups of circuits, by how many cells they carried.
 const SHARES: usize = 10;
-/// What the two queues of a circuit did is reported by different threads, at most so long apart.
+/// Longest delay between the reports about a circuit's two queues, which come from different
+/// threads.
 const APART: Duration = Duration::from_secs(2);
 
 /// The name of a circuit that comes from elsewhere: any numbers that no other open circuit has.
@@ -24,15 +25,15 @@ pub struct CircuitName(pub u16, pub u32, pub u32);
 pub struct QueuePart {
     /// When the first of them left.
     pub since: SystemTime,
-    /// How many there were.
+    /// Number of cells.
     pub cells: u64,
-    /// How long they waited, together.
+    /// Sum of their waiting times.
     pub waited: Duration,
     /// The circuit has ended.
     pub over: bool,
 }
 
-/// What one circuit carried in a day, or while it lived.
+/// Cells of one circuit in a day, or in its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct CircuitCells {
     processed: u32,

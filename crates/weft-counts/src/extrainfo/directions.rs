@@ -1,11 +1,11 @@
-//! Which way connections are used (`conn-bi-direct`; C tor connstats.c).
+//! Directions in which connections are used (`conn-bi-direct`; C tor connstats.c).
 
 use std::ops::{AddAssign, Sub};
 use std::time::Duration;
 
 /// Bytes of both directions below which a connection is idle (`BIDI_THRESHOLD`).
 const THRESHOLD: u64 = 20_480;
-/// How many times more bytes one direction has than the other (`BIDI_FACTOR`).
+/// Ratio of bytes from which on a connection counts as used in one direction (`BIDI_FACTOR`).
 const FACTOR: u64 = 10;
 
 /// Connections of one kind, each counted in every interval in which it moved bytes.
@@ -110,7 +110,8 @@ impl Sub for Directions {
 mod tests {
     use super::*;
 
-    /// What is behind C tor's own example (test_stats.c): of two intervals, the second is not over there.
+    /// C tor's own example (test_stats.c), and its continuation: of two intervals, the second does
+    /// not end there.
     #[test]
     fn connections_count_by_the_way_that_they_are_used() {
         let mut directions = Directions::default();

@@ -25,7 +25,7 @@ const MOST_SPEEDS: usize = 1 << 14;
 /// Downloads that run at once and are followed; far more than streams that are served.
 const MOST_RUNNING: usize = 1 << 14;
 
-/// What is answered to a request for a consensus, in the order of the line (`geoip_ns_response_t`).
+/// Answer to a request for a consensus, in the order of the line (`geoip_ns_response_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
     /// The consensus, or a diff.
@@ -43,7 +43,7 @@ pub enum Response {
 }
 
 impl Response {
-    /// What an HTTP answer to such a request is; `None`: one that C tor does not count.
+    /// The answer for an HTTP status and reason; `None`: one that C tor does not count.
     #[must_use]
     pub fn of(status: u16, reason: &str) -> Option<Self> {
         match status {
@@ -58,7 +58,7 @@ impl Response {
     }
 }
 
-/// How an answer travels.
+/// Transport of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Over the DirPort.
@@ -71,7 +71,7 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download(u64);
 
-/// What a download that runs is.
+/// A running download.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     way: Way,

@@ -1,4 +1,4 @@
-//! How many different things were seen in a day, without keeping them.
+//! Counts the different things seen in a day, without keeping them.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
@@ -9,8 +9,8 @@ use rand::{Rng, RngExt as _};
 /// nothing.
 const MOST: usize = 1 << 18;
 
-/// What has been counted already today, as hashes under a key of that day: it cannot be read off which address or
-/// service it was, and the key is lost when the day is over.
+/// Things already counted today, as hashes under a key of that day. The hashes do not reveal the
+/// address or service, and the key is dropped at the end of the day.
 #[derive(Clone, Debug)]
 pub struct Distinct {
     key: [u64; 2],
@@ -33,7 +33,7 @@ impl Distinct {
         self.seen.len() < MOST && self.seen.insert(hasher.finish())
     }
 
-    /// How many.
+    /// Number of different things.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.seen.len() as u64

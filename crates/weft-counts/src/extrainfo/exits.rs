@@ -1,4 +1,4 @@
-//! What leaves the network here, by port (`exit-*`; C tor `rep_hist_format_exit_stats`).
+//! Exit traffic by port (`exit-*`; C tor `rep_hist_format_exit_stats`).
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -12,7 +12,7 @@ const STREAMS: u64 = 4;
 /// Ports that are named; the rest is `other` (`EXIT_STATS_TOP_N_PORTS`).
 const NAMED: usize = 10;
 
-/// What went to destinations at one port, and came from them.
+/// Traffic to and from destinations at one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortUse {
     /// Bytes sent to destinations.
@@ -53,7 +53,7 @@ impl PortTraffic {
         }
     }
 
-    /// Whether nothing was used.
+    /// Returns true if no port was used.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

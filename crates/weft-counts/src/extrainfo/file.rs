@@ -100,8 +100,8 @@ impl StatsFile {
         }
     }
 
-    /// Whether `text` is such a file whose day ended lately. What is published is signed: a file
-    /// with anything but these lines is not.
+    /// Returns true if `text` is such a file whose day ended lately. Published statistics are
+    /// signed, so a file with anything but these lines is rejected.
     ///
     /// # Errors
     ///

@@ -7,7 +7,8 @@ pub(crate) fn round_up(number: u64, bin: u64) -> u64 {
     number.checked_next_multiple_of(bin).unwrap_or(u64::MAX)
 }
 
-/// How a number is noised: by how much one user can change it, and how much of that may show.
+/// Parameters of the noise on a number: the most that one user can change it by, and the privacy
+/// budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Noise {
     pub(crate) bin: u32,

@@ -18,7 +18,7 @@ const SERVICES: Noise = Noise {
     epsilon: 0.3,
 };
 
-/// What is counted of onion services in a day.
+/// Counters of onion services in a day.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Onions {
     pub(crate) cells: u64,

@@ -6,9 +6,9 @@ use crate::extrainfo::moment::{hour, iso};
 
 /// The version of the lines (`OVERLOAD_STATS_VERSION`).
 const VERSION: u32 = 1;
-/// How long a bandwidth limit that was reached is published.
+/// Time for which reaching a bandwidth limit is published.
 const LIMITS_ARE_NEWS: Duration = Duration::from_secs(24 * 3600);
-/// How long missing file descriptors are published.
+/// Time for which a lack of file descriptors is published.
 const FILES_ARE_NEWS: Duration = Duration::from_secs(72 * 3600);
 /// A limit counts once in this time.
 const COUNTED_EVERY: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// Whether it was reached since the last call.
+    /// Notes the total, and returns true if the limit was reached since the last call.
     fn note(&mut self, total: u64, now: SystemTime) -> bool {
         let reached = total > std::mem::replace(&mut self.total, total);
         let soon = self.counted.is_some_and(|counted| {
@@ -39,7 +39,7 @@ impl Limit {
     }
 }
 
-/// What this relay ran out of.
+/// Resources that this relay exhausted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Overload {
     read: Limit,

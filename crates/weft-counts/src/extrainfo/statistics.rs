@@ -16,7 +16,7 @@ use crate::extrainfo::onions::Onions;
 use crate::extrainfo::overload::Overload;
 use crate::extrainfo::padding::PaddingTotals;
 
-/// Which statistics are kept.
+/// Statistics that are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
     /// ExtraInfoStatistics: they are published at all.
@@ -42,7 +42,7 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Whether what is in a file is kept and published.
+    /// Returns true if the statistics in a file are kept and published.
     fn has(&self, file: StatsFile) -> bool {
         match file {
             StatsFile::DirRequests => self.dir_requests,
@@ -70,11 +70,11 @@ pub struct GeoipDigests {
 pub struct OverloadSeen {
     /// Times that reading waited for the bandwidth that all connections share.
     pub reads_limited: u64,
-    /// The same of writing.
+    /// Times that writing waited for the bandwidth that all connections share.
     pub writes_limited: u64,
 }
 
-/// What a relay counts; see the crate.
+/// Statistics of a relay for its extra-info document.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     switches: Switches,
@@ -88,7 +88,7 @@ pub struct Statistics {
     bridge: Option<Day<BridgeUsers>>,
     /// CLIENTS_SEEN of a day that has ended.
     ended: Option<String>,
-    /// Whether a table of countries is known.
+    /// True if there is a table of countries.
     countries_known: bool,
     /// The total of cells of onion services, as last noted.
     onion_cells: u64,
@@ -150,12 +150,12 @@ impl Statistics {
         });
     }
 
-    /// Whether a table of countries is known: without one, users of a bridge have none.
+    /// Sets whether there is a table of countries: without one, users of a bridge have none.
     pub fn set_countries_known(&mut self, known: bool) {
         self.countries_known = known;
     }
 
-    /// What is kept.
+    /// Statistics that are kept.
     #[must_use]
     pub fn switches(&self) -> Switches {
         self.switches
@@ -205,7 +205,7 @@ impl Statistics {
         }
     }
 
-    /// What exits moved since the last call.
+    /// Adds the exit traffic since the last call.
     pub fn note_exits(&mut self, traffic: &PortTraffic) {
         if let Some(day) = &mut self.exits {
             day.counts.add_all(traffic);
@@ -219,8 +219,8 @@ impl Statistics {
         self.onions.as_ref().map(Day::since)
     }
 
-    /// What onion services made of this relay: the total of cells that were passed on at this rendezvous point since the
-    /// start, and the different services whose descriptors were stored since
+    /// Notes the relay's use by onion services: the total of cells that it relayed as a rendezvous
+    /// point since the start, and the different services whose descriptors were stored since
     /// [`onions_from`](Self::onions_from).
     pub fn note_onions(&mut self, cells: u64, services: u64, now: SystemTime) {
         let more = cells.saturating_sub(std::mem::replace(&mut self.onion_cells, cells));
@@ -312,8 +312,8 @@ impl Statistics {
         }
     }
 
-    /// What is published, behind the histories of bandwidth: whole lines in each. `rates` are BandwidthRate
-    /// and BandwidthBurst.
+    /// Statistics to publish after the histories of bandwidth, in whole lines. `rates` are
+    /// BandwidthRate and BandwidthBurst.
     #[must_use]
     pub fn lines(&self, digests: &GeoipDigests, rates: (u64, u64), now: SystemTime) -> Vec<String> {
         if !self.switches.published {

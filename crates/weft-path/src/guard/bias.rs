@@ -5,16 +5,17 @@
 
 use crate::options::PathBiasOptions;
 
-/// How circuits through a guard ended. Fractions, since the counters are halved now and then.
+/// Counters of the ends of circuits through a guard. They are fractions, since they are halved now
+/// and then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PathBias {
     /// Circuits that streams were tried on.
     pub(super) use_attempts: f64,
-    /// Those where a stream worked.
+    /// Circuits on which a stream worked.
     pub(super) use_successes: f64,
     /// Circuits whose first hop was built.
     pub(super) circ_attempts: f64,
-    /// Those that were built.
+    /// Circuits that were built.
     pub(super) circ_successes: f64,
     /// Built circuits that ended as they should.
     pub(super) successful_circuits_closed: f64,
@@ -26,7 +27,7 @@ pub(crate) struct PathBias {
     pub(super) timeouts: f64,
 }
 
-/// How suspicious a guard is.
+/// Degree of suspicion against a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suspicion {
     /// Fewer of its circuits succeed than one would think.
@@ -45,7 +46,7 @@ impl PathBias {
         self
     }
 
-    /// How suspicious the share of circuits is that ended well.
+    /// The suspicion that the share of circuits that ended well raises.
     pub(super) fn judge_circuits(&self, options: &PathBiasOptions) -> Option<Suspicion> {
         if self.circ_attempts <= options.circ_threshold {
             return None;
@@ -62,7 +63,7 @@ impl PathBias {
         }
     }
 
-    /// How suspicious the share of circuits is that were of use.
+    /// The suspicion that the share of circuits that streams could use raises.
     pub(super) fn judge_uses(&self, options: &PathBiasOptions) -> Option<Suspicion> {
         if self.use_attempts <= options.use_threshold {
             return None;

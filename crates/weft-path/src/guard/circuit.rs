@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use weft_cell::identity::RsaIdentity;
 
-/// How a circuit, or the attempt at one, went.
+/// Result of a circuit, or of the attempt to build one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The guard answered the CREATE; the circuit is extended. (Not for circuits of one hop.)
@@ -27,7 +27,7 @@ pub enum Outcome {
     Collapsed,
 }
 
-/// Whether a circuit may carry streams.
+/// Permission to use a circuit for streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardUse {
     /// It may.
@@ -39,7 +39,7 @@ pub enum GuardUse {
     Never,
 }
 
-/// What may be done with a circuit, as far as its guard goes.
+/// State of a circuit with regard to its guard (guard-spec 4.6 to 4.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CircuitState {
     UsableOnCompletion,
@@ -63,7 +63,7 @@ pub(super) struct GuardedCircuit {
     pub(super) counted: Counted,
 }
 
-/// How a circuit was counted in the guard's path-bias counters.
+/// Path-bias counters of the guard that a circuit has been counted in.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     pub(super) attempt: bool,

@@ -28,7 +28,7 @@ impl Env<'_> {
         }
     }
 
-    /// Whether the options permit connections to such a guard (entrynodes.c,
+    /// Returns true if the options permit connections to such a guard (entrynodes.c,
     /// `node_passes_guard_filter`).
     pub(super) fn allows(&self, relay: &Recognised<'_>, row: Option<&Row>) -> bool {
         !self.options.exclude_nodes.contains(relay)
@@ -41,7 +41,8 @@ impl Env<'_> {
             && row.is_none_or(|row| self.options.reachable.choose(&row.hop.addrs).is_some())
     }
 
-    /// The same of a bridge, for which `EntryNodes` means nothing.
+    /// Returns true if the options permit connections to a bridge, to which `EntryNodes` does not
+    /// apply.
     pub(super) fn allows_bridge(&self, addr: SocketAddr, rsa: &RsaIdentity) -> bool {
         let bridge = self.relays.bridge(addr, rsa);
         bridge.is_some_and(|bridge| bridge.is_allowed(self.options))

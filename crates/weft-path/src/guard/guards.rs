@@ -22,7 +22,7 @@ use crate::ticket::GuardTicket;
 pub(crate) struct Guards {
     /// The ordinary sample, the one for restrictive configurations, and that of bridges.
     pub(super) samples: [Sample; 3],
-    /// Which of them is in use.
+    /// Place of the sample in use.
     pub(super) current: usize,
     pub(super) circuits: BTreeMap<GuardTicket, GuardedCircuit>,
     next_ticket: u64,
@@ -84,7 +84,7 @@ impl Guards {
         lines
     }
 
-    /// Whether something for the state file has changed since the last call.
+    /// Returns true if something for the state file has changed since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         let changed = self.samples.iter_mut().fold(self.changed, |changed, s| {
             std::mem::take(&mut s.changed) || changed
@@ -126,7 +126,7 @@ impl Guards {
         Some(self.follow(circuit))
     }
 
-    /// Whether bridges without a descriptor may be up again, as found out since the last call.
+    /// Returns true if bridges without a descriptor may be up again, as found since the last call.
     pub(crate) fn take_asks_bridges(&mut self) -> bool {
         let sample = self.samples.get_mut(self.current);
         sample.is_some_and(|sample| std::mem::take(&mut sample.asks_bridges))
@@ -176,14 +176,14 @@ impl Guards {
         Some((row, self.follow(circuit)))
     }
 
-    /// Whether some guard in use can be used, as far as is known, and its row is there.
+    /// Returns true if some guard in use seems usable and its row is known.
     pub(crate) fn has_usable(&self, relays: &Relays) -> bool {
         let sample = self.samples.get(self.current);
         let usable = |guard: &Guard| guard.is_usable() && relays.by_rsa(&guard.rsa).is_some();
         sample.is_some_and(|sample| sample.guards.iter().any(usable))
     }
 
-    /// What is known of every guard in use, primary ones first.
+    /// Information about every guard in use, primary guards first.
     pub(crate) fn infos(&self) -> Vec<GuardInfo> {
         let Some(sample) = self.samples.get(self.current) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! How guards are shown to an operator, and what a guard is wanted for.
+//! Information about guards for an operator, and the uses of a guard.
 
 use std::time::SystemTime;
 
@@ -11,13 +11,13 @@ pub struct GuardInfo {
     pub rsa: RsaIdentity,
     /// Its name; empty: it is not known, of a bridge without a descriptor.
     pub nickname: String,
-    /// How it is doing.
+    /// State of the guard.
     pub status: GuardStatus,
-    /// Whether it is one of those that circuits go through first.
+    /// True for a primary guard, which circuits try first.
     pub primary: bool,
 }
 
-/// How a guard is doing, in control-spec's words.
+/// State of a guard, in control-spec's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardStatus {
     /// `never-connected`
@@ -30,7 +30,7 @@ pub enum GuardStatus {
     Up,
 }
 
-/// What the guard of a path must not be (entrynodes.c, `entry_guard_restriction_t`).
+/// Relays that are excluded as the guard of a path (entrynodes.c, `entry_guard_restriction_t`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Restriction<'a> {
     /// The row of the relay at the end of the path: neither it nor of its family.
@@ -39,7 +39,7 @@ pub(crate) struct Restriction<'a> {
     pub(crate) avoid: &'a [RsaIdentity],
 }
 
-/// What a guard is wanted for.
+/// Use of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GuardUsage<'a> {
     /// The first hop of a longer circuit.
@@ -47,7 +47,7 @@ pub(crate) enum GuardUsage<'a> {
     /// The first hop of a tunnel's second leg or a later one, whose other legs have these guards, each as often as it has
     /// legs.
     Leg(&'a [RsaIdentity]),
-    /// The same, by this guard.
+    /// The first hop of a tunnel's second leg or a later one, through this guard.
     Entry(RsaIdentity),
     /// A directory request.
     Directory,

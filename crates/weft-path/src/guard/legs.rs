@@ -71,7 +71,8 @@ impl Sample {
     }
 }
 
-/// Whether a circuit of this restriction can go through it now. Of one without a microdescriptor not even the address is known.
+/// Returns true if a circuit with this restriction can use the guard now. Without its
+/// microdescriptor not even the address is known.
 fn is_usable(guard: &Guard, restriction: Restriction<'_>, env: &Env<'_>) -> bool {
     guard.is_usable() && guard.obeys(restriction, env) && env.relays.by_rsa(&guard.rsa).is_some()
 }

@@ -20,8 +20,9 @@ use crate::nodes::Recognised;
 /// Place of the selection of bridges among all.
 pub(super) const OF_BRIDGES: usize = 2;
 
-/// Which sample suits the configuration: 0, the ordinary one, 1, that for few guards, or 2, that of bridges. Near the
-/// border between the first two it stays as it was (entrynodes.c, `choose_guard_selection`).
+/// Place of the sample that suits the configuration: 0, the ordinary one, 1, the one for few
+/// guards, or 2, the one of bridges. Near the border between the first two the present sample stays
+/// (entrynodes.c, `choose_guard_selection`).
 pub(super) fn which(env: &Env<'_>, current: usize) -> usize {
     if env.options.use_bridges {
         return OF_BRIDGES;
@@ -60,7 +61,7 @@ pub(super) struct Sample {
     pub(super) asks_bridges: bool,
 }
 
-/// Which guards do not count, next to those that are not usable.
+/// Guards that are skipped besides the unusable ones.
 #[derive(Clone, Copy)]
 struct Without {
     confirmed: bool,
@@ -84,7 +85,7 @@ impl Sample {
         }
     }
 
-    /// Whether it is that of bridges.
+    /// Returns true if it is the sample of bridges.
     fn is_of_bridges(&self) -> bool {
         self.name == BRIDGES
     }
@@ -183,7 +184,7 @@ impl Sample {
         self.update_primary(restricted, env, rng);
     }
 
-    /// Which guards are listed (guard-spec 4.2).
+    /// Updates the listing of each guard (guard-spec 4.2).
     fn note_listed(&mut self, env: &Env<'_>, rng: &mut impl Rng) {
         let slop = env.relays.guard_params.remove_unlisted_after / 5;
         for guard in &mut self.guards {
@@ -247,7 +248,7 @@ impl Sample {
         }
     }
 
-    /// Which guards the options allow.
+    /// Updates the guards that the options allow.
     fn filter(&mut self, env: &Env<'_>) {
         for guard in &mut self.guards {
             let row = env.relays.by_rsa(&guard.rsa);
@@ -344,7 +345,7 @@ impl Sample {
         }
     }
 
-    /// The same of bridges, in an order drawn by lot: as many as torrc has, up to those that are enough.
+    /// Adds bridges of torrc in random order, until enough guards are usable.
     fn expand_by_bridges(&mut self, env: &Env<'_>, rng: &mut impl Rng) {
         let known = |bridge: &Bridge| bridge.rsa.is_none_or(|rsa| self.find(&rsa).is_some());
         let all = env.relays.bridges().iter();
@@ -431,8 +432,8 @@ impl Sample {
             .map(|guard| guard.rsa)
     }
 
-    /// Which guards are primary (guard-spec 4.5): confirmed guards, then those that were it before, then
-    /// others of the sample; in the order of the sample (proposal 310).
+    /// Selects the primary guards (guard-spec 4.5): confirmed guards, then the previous primary
+    /// guards, then others of the sample; in the order of the sample (proposal 310).
     fn update_primary(&mut self, restricted: bool, env: &Env<'_>, rng: &mut impl Rng) {
         let params = &env.relays.guard_params;
         let wanted = env.options.num_primary_guards.unwrap_or(params.n_primary);
@@ -620,7 +621,7 @@ impl Sample {
         }
     }
 
-    /// Whether circuits through other guards may be used: every primary guard is down.
+    /// Returns true if circuits through other guards may be used: every primary guard is down.
     pub(super) fn all_primary_down(&mut self, now: SystemTime) -> bool {
         for id in self.primary.clone() {
             if let Some(guard) = self.find_mut(&id) {
@@ -633,7 +634,7 @@ impl Sample {
         true
     }
 
-    /// Whether guard `a` comes before guard `b` (guard-spec 4.6.1).
+    /// Returns true if guard `a` comes before guard `b` (guard-spec 4.6.1).
     pub(super) fn precedes(&self, a: &RsaIdentity, b: &RsaIdentity) -> bool {
         let (Some(a), Some(b)) = (self.find(a), self.find(b)) else {
             // A guard that is not in the sample any more comes last.
@@ -653,7 +654,7 @@ impl Sample {
         }
     }
 
-    /// Whether the guard may be in such a path.
+    /// Returns true if the restriction permits the guard.
     pub(super) fn obeys(
         &self,
         rsa: &RsaIdentity,

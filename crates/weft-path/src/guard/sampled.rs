@@ -12,7 +12,7 @@ use super::info::Restriction;
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Whether a guard can be reached.
+/// Reachability of a guard (guard-spec, `is_reachable`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reachable {
     Yes,
@@ -43,7 +43,7 @@ pub(super) struct Guard {
     pub(super) last_tried: Option<SystemTime>,
     pub(super) pending: bool,
     pub(super) filtered: bool,
-    /// What a circuit through it needs is known: the descriptor of a bridge.
+    /// True if its row is known: the microdescriptor of a relay, or the descriptor of a bridge.
     pub(super) described: bool,
     /// The worst suspicion that its failures have raised.
     pub(super) bias_noted: Option<Suspicion>,
@@ -86,7 +86,7 @@ impl Guard {
         self.bridge.is_some() && !self.described
     }
 
-    /// Whether it may be the guard of such a path.
+    /// Returns true if the restriction permits it.
     pub(super) fn obeys(&self, restriction: Restriction<'_>, env: &Env<'_>) -> bool {
         if restriction.avoid.contains(&self.rsa) {
             return false;

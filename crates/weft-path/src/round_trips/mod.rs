@@ -25,15 +25,15 @@ const REFIT: usize = 20;
 const RECENT: usize = 20;
 const MOST_SLOW: usize = 18;
 
-/// How a client decides which circuits that it has built it also uses: `CircuitAcceptance`.
+/// Rule by which a client accepts circuits that it has built: `CircuitAcceptance`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Acceptance {
-    /// Those that were built in time (path-spec 2.4).
+    /// Circuits that were built in time (path-spec 2.4).
     #[default]
     Cbt,
-    /// Those whose round-trip time is short enough.
+    /// Circuits whose round-trip time is short enough.
     Rtt,
-    /// Those that pass both.
+    /// Circuits that pass both checks.
     Both,
     /// All.
     None,
@@ -133,7 +133,7 @@ impl RoundTrips {
         self.fit
     }
 
-    /// How many times are remembered.
+    /// Number of round-trip times that are remembered.
     #[must_use]
     pub fn len(&self) -> usize {
         self.times.len()

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::*;
 
-/// What `genextreme.py` writes.
+/// Output of `genextreme.py`.
 #[derive(Deserialize)]
 struct Known {
     cases: Vec<Case>,

@@ -30,9 +30,10 @@ const MOST_HOPS: usize = 8;
 #[derive(Debug)]
 pub struct Selector {
     options: PathOptions,
-    /// Those of the consensus.
+    /// Relays of the consensus.
     consensus: Option<Arc<Relays>>,
-    /// What paths are chosen from: the same, or the same and the bridges, if these are used.
+    /// Relays that paths are chosen from: those of the consensus, with the bridges if these are
+    /// used.
     relays: Option<Arc<Relays>>,
     bridges: Vec<Bridge>,
     guards: Guards,
@@ -63,13 +64,14 @@ impl Selector {
         self.set_relays(Arc::new(Relays::new(netdir)), now, rng)
     }
 
-    /// The same with relays that were read already, perhaps for others as well.
+    /// Sets relays that were parsed already, and that other selectors may share. True: see
+    /// [`set_netdir`](Self::set_netdir).
     pub fn set_relays(&mut self, relays: Arc<Relays>, now: SystemTime, rng: &mut impl Rng) -> bool {
         self.consensus = Some(relays);
         self.follow(now, rng)
     }
 
-    /// What is known of bridges is new. True: see [`set_netdir`](Self::set_netdir).
+    /// Replaces the bridges and their descriptors. True: see [`set_netdir`](Self::set_netdir).
     pub fn set_bridges(
         &mut self,
         bridges: Vec<Bridge>,
@@ -100,13 +102,13 @@ impl Selector {
         self.guards.ticket_of(rsa, now)
     }
 
-    /// Whether bridges without a descriptor may be up again, as found out since the last call.
+    /// Returns true if bridges without a descriptor may be up again, as found since the last call.
     pub fn take_asks_bridges(&mut self) -> bool {
         self.guards.take_asks_bridges()
     }
 
-    /// Whether a directory request can be sent through a guard without a consensus: a bridge with a descriptor is not known to
-    /// be down (entrynodes.c, `num_bridges_usable`).
+    /// Returns true if a directory request can be sent through a guard without a consensus: a
+    /// bridge with a descriptor is not known to be down (entrynodes.c, `num_bridges_usable`).
     #[must_use]
     pub fn has_usable_bridge(&self) -> bool {
         self.options.use_bridges
@@ -293,14 +295,14 @@ impl Selector {
         self.guards.take_changed().then(|| self.guards.lines())
     }
 
-    /// The same whether something has changed or not.
+    /// The values of the state file's `Guard` lines, changed or not.
     #[must_use]
     pub fn all_state_lines(&self) -> Vec<String> {
         self.guards.lines()
     }
 }
 
-/// What a path is chosen from.
+/// Relays and options of one choice of a path.
 struct Pick<'a> {
     relays: &'a Relays,
     options: &'a PathOptions,
@@ -322,7 +324,7 @@ impl Pick<'_> {
         self.relays.related_by(self.options, a, b, subnets)
     }
 
-    /// Whether a relay may be anywhere in a path.
+    /// Returns true if a relay may be anywhere in a path.
     fn is_allowed(&self, row: &Row) -> bool {
         !row.bridge
             && !self.options.exclude_nodes.contains(&row.recognised())
@@ -417,7 +419,8 @@ impl Pick<'_> {
             }))
     }
 
-    /// Whether a relay may stand between `so_far`, or at the end of a path without an exit.
+    /// Returns true if a relay may follow `so_far`, in the middle or at the end of a path without
+    /// an exit.
     fn can_be_middle(&self, so_far: &[usize], index: usize, row: &Row) -> bool {
         // The last relay of a path without an exit is not in the middle.
         let chosen = so_far.is_empty()
@@ -440,7 +443,7 @@ impl Pick<'_> {
         .ok_or(PathError::NoMiddle)
     }
 
-    /// The same for a leg.
+    /// Chooses the middle relay of a leg.
     fn between(
         &self,
         so_far: &[usize],
@@ -576,7 +579,7 @@ impl Pick<'_> {
     }
 }
 
-/// How many of these relays of legs are this one.
+/// Legs in this list that use the relay.
 fn legs_of(legs: &[RsaIdentity], rsa: &RsaIdentity) -> usize {
     legs.iter().filter(|other| *other == rsa).count()
 }

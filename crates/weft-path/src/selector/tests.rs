@@ -1,4 +1,4 @@
-//! Which relays are chosen: how often, and which never.
+//! Relays are chosen in proportion to their weights, and excluded ones never.
 
 use std::collections::BTreeSet;
 
@@ -651,7 +651,7 @@ fn tangled(seed: u64) -> (TestNet, PathOptions) {
     (net, options)
 }
 
-/// Whether two relays of a network must not be in one path, by the words of path-spec 2.2.
+/// Returns true if two relays of a network must not be in one path, by the words of path-spec 2.2.
 fn must_not_meet(a: &TestRelay, b: &TestRelay, options: &PathOptions) -> bool {
     let prefix = |addr: &str, groups: usize, between: char| -> Vec<String> {
         let parts = addr.split(between).take(groups);

@@ -92,7 +92,7 @@ fn forget(selector: &mut Selector, legs: &[Path]) {
     }
 }
 
-/// How many legs each relay has in a place.
+/// Legs of each relay at a place of the path.
 fn counts(legs: &[Path], place: usize) -> BTreeMap<u16, usize> {
     let mut counts = BTreeMap::new();
     for leg in legs {

@@ -1,9 +1,9 @@
-//! How long a circuit may take to be built (path-spec 2.4; C tor: circuitstats.c).
+//! Circuit build timeout (path-spec 2.4; C tor: circuitstats.c).
 //!
-//! [`BuildTimes`] keeps what recent circuits took and takes a Pareto distribution from them
-//! ([`pareto`]): a circuit is given up once it has taken longer than, by that distribution, four
-//! fifths of the circuits do. Circuits that are given up are built on for a while, only to learn
-//! how long they take.
+//! [`BuildTimes`] keeps the build times of recent circuits and fits a Pareto distribution to them
+//! ([`pareto`]). A circuit is given up after the time in which, by that distribution, four fifths
+//! of the circuits are built. Circuits that are given up are built on for a while, only to measure
+//! their build time.
 
 #[cfg(test)]
 mod network_tests;
@@ -116,7 +116,7 @@ impl Default for BuildTimesOptions {
     }
 }
 
-/// What recent circuits took, and the timeout that follows.
+/// Build times of recent circuits, and the timeout computed from them.
 #[derive(Clone, Debug)]
 pub struct BuildTimes {
     options: BuildTimesOptions,
@@ -223,20 +223,20 @@ impl BuildTimes {
         duration_of(self.close_after)
     }
 
-    /// Whether the timeout is an estimate from experience.
+    /// Returns true if the timeout is an estimate from measured build times.
     #[must_use]
     pub fn is_computed(&self) -> bool {
         self.computed
     }
 
-    /// Whether a circuit that was given up is built on, to learn how long it takes.
+    /// Returns true if a circuit that was given up is built on, to measure its build time.
     #[must_use]
     pub fn measures(&self) -> bool {
         self.computed && self.options.acceptance.checks_build_time()
     }
 
-    /// Whether circuits should be built only to learn: there are too few for an estimate. No more
-    /// often than [`CbtParams::test_frequency`], and not while
+    /// Returns true if circuits should be built only to measure them: there are too few for an
+    /// estimate. No more often than [`CbtParams::test_frequency`], and not while
     /// [`CbtParams::max_open_circs`] are open.
     #[must_use]
     pub fn wants_circuits(&self) -> bool {

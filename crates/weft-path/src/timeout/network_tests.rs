@@ -1,7 +1,8 @@
-//! How Weft and C tor notice that the network is down, or is another one than before: the same events go through
-//! [`BuildTimes`] and through [`CTor`], C tor's rules written again (circuitstats.c, `circuit_build_times_network_*`,
-//! `circuit_build_times_count_*` and the end of `circuit_build_times_handle_completed_hop`; circuituse.c for circuits that are
-//! extremely old). C tor's own test of these rules is `test_circuit_timeout` in src/test/test.c.
+//! Detection of a network that is down or has changed, by Weft and by C tor: the same events go
+//! through [`BuildTimes`] and through [`CTor`], C tor's rules written again (circuitstats.c,
+//! `circuit_build_times_network_*`, `circuit_build_times_count_*` and the end of
+//! `circuit_build_times_handle_completed_hop`; circuituse.c for circuits that are extremely old). C
+//! tor's own test of these rules is `test_circuit_timeout` in src/test/test.c.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -188,7 +189,7 @@ impl Pair {
         self.epoch + Duration::from_secs(second)
     }
 
-    /// Whether both began to learn anew.
+    /// Returns true if both discarded their build times and began again.
     fn happens(&mut self, event: Event) -> bool {
         let mut anew = [false; 2];
         match event {
@@ -238,7 +239,7 @@ impl Pair {
     }
 }
 
-/// What src/test/test.c does in each of its fifty runs, and what it expects.
+/// The events of src/test/test.c in each of its fifty runs, and its expectations.
 #[test]
 fn the_network_rules_are_those_of_c_tors_own_test() {
     let mut pair = Pair::new();

@@ -16,7 +16,7 @@ pub(super) struct Pareto {
 /// Longest time that comes out, in milliseconds.
 const MOST: f64 = i32::MAX as f64;
 
-/// How many circuits took how long: by bin, without those that were abandoned.
+/// Number of circuits by bin of build time, without abandoned ones.
 pub(super) fn histogram(times: &VecDeque<Took>) -> BTreeMap<u32, u32> {
     let mut histogram = BTreeMap::new();
     for took in times {

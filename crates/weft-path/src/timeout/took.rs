@@ -1,9 +1,9 @@
-//! How long one circuit took to be built.
+//! Build time of one circuit.
 
 /// Width of a bin of times, in milliseconds (CBT_BIN_WIDTH).
 pub(super) const BIN: u32 = 10;
 
-/// How long one circuit took.
+/// Build time of one circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Took {
     /// Milliseconds, at least 1.

@@ -109,7 +109,7 @@ fn lines<'a>(state: &'a str, key: &str) -> Vec<&'a str> {
     lines
 }
 
-/// What of these lines C tor keeps: a bridge that its torrc does not have is unlisted from now on.
+/// The lines that C tor keeps of these: a bridge that its torrc does not have becomes unlisted.
 fn kept(state: &str, key: &str) -> Vec<String> {
     let lines = lines(state, key).into_iter();
     let kept = lines.map(|line| {

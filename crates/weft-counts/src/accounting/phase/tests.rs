@@ -21,7 +21,7 @@ fn config(max: u64) -> Config {
     }
 }
 
-/// What is to be done, without what is only said.
+/// Phases that the pending actions enter, without log lines.
 fn phases(accounting: &mut Accounting) -> Vec<Phase> {
     let mut phases = Vec::new();
     while let Some(action) = accounting.poll() {

@@ -1,4 +1,4 @@
-//! What is counted, when, and the order of what is published.
+//! Tests of the counters, their times, and the order of the published lines.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which guards are sampled, chosen, tried again and dropped.
+//! Guards are sampled, chosen, tried again and dropped.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

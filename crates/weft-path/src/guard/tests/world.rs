@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// Which guards were sampled, and when.
+    /// Sampled guards, with the times of sampling.
     pub(super) fn entries(&self) -> BTreeSet<String> {
         let of = |line: &String, key: &str| {
             let mut words = line.split(' ');
