@@ -1,5 +1,5 @@
-//! What every command line of ours keeps: each number has a bound, each default is taken as help shows it. The tests of
-//! the programs ask.
+//! Rules for every command line of ours: each number has a bound, and each default is accepted as
+//! help shows it. The tests of the programs check them.
 
 use std::any::TypeId;
 
@@ -99,7 +99,7 @@ pub fn without_bound(command: &Command) -> Vec<String> {
     wrong
 }
 
-/// What an argument of this kind makes of one word; its values, as they are shown.
+/// Parses one word as this kind of argument; returns its values as they are shown.
 fn read(arg: &Arg, word: &str) -> Result<Vec<String>, String> {
     let mut alone = Arg::new("it")
         .long("it")
@@ -133,7 +133,8 @@ fn printed(command: &Command, arg: &Arg) -> Option<String> {
     default.split_once("]\n").map(|(value, _)| value.to_owned())
 }
 
-/// How many defaults help shows, and those that a command does not take as they are printed.
+/// Number of defaults that help shows, and the defaults that a command does not accept as they are
+/// printed.
 #[must_use]
 pub fn defaults_as_printed(commands: &[Command]) -> (usize, Vec<String>) {
     let (mut seen, mut wrong) = (0, Vec::new());

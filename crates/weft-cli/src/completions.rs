@@ -1,4 +1,4 @@
-//! What makes a shell complete the words of a program.
+//! Scripts by which a shell completes the words of a program.
 
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 use crate::print::print;
 
-/// Which completions.
+/// Arguments of the command that prints completions.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The shell.

@@ -1,5 +1,5 @@
-//! What the command lines of `weft` and `weft-lab` share: how words are read, what is printed and how a program ends,
-//! manual pages, completions of shells.
+//! Shared code of the command lines of `weft` and `weft-lab`: reading of words, output and exit
+//! statuses, manual pages, completions of shells.
 
 pub mod args;
 pub mod check;

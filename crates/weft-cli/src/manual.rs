@@ -9,7 +9,7 @@ use clap_mangen::Man;
 
 use crate::print::print;
 
-/// Which pages, and where they go.
+/// Page to print, or folder to write pages to.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The page, such as weft-lab-up [default: the first of all].
@@ -41,7 +41,7 @@ pub struct Page {
 pub const MANUAL: &str = "Weft";
 /// When this version was made: not when the page is, so that the page is the same each time.
 pub const DATE: &str = "2026-11-25";
-/// What pages are of.
+/// Source of the pages, for their footer.
 pub const SOURCE: &str = concat!("weft ", env!("CARGO_PKG_VERSION"));
 
 /// Prints the page that was asked for, the first of these by default, or writes all of them.

@@ -1,4 +1,4 @@
-//! What is printed, for all commands.
+//! Output of all commands.
 //!
 //! A reader that has seen enough closes the pipe (`weft sim synth | head`). That is no error: nothing is reported, and the exit
 //! status is that of the command, which is 0 where it succeeded. C tor's `--list-torrc-options | head` does the same; the

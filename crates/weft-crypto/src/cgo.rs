@@ -162,7 +162,7 @@ impl<W: Way> Layer<W> {
         self.uiv.apply_to(&self.before, command.into(), from, to);
     }
 
-    /// Whether the body's tag is the nonce.
+    /// Returns true if the body's tag is the nonce.
     #[inline]
     fn is_own(&self, body: &[u8; BODY_LEN]) -> bool {
         let number = |tag: &Tag| u128::from_le_bytes(*tag);

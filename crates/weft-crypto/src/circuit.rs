@@ -88,7 +88,7 @@ impl Cgo<CgoHop> {
     }
 }
 
-/// How far the backward direction of a relay's circuit has come: another one after each cell.
+/// State of the backward direction of a relay's circuit: it differs after each cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackwardMark {
     /// Bytes of key stream that tor1 has used.
@@ -125,7 +125,7 @@ impl RelayCircuit {
         })
     }
 
-    /// Whether it is Counter Galois Onion.
+    /// Returns true for Counter Galois Onion.
     pub fn is_cgo(&self) -> bool {
         matches!(self.0, RelayKind::Cgo(_))
     }
@@ -138,7 +138,8 @@ impl RelayCircuit {
         }
     }
 
-    /// Whether the circuit's origin made a message with this MAC over `covered`: it has the KH of the handshake, too.
+    /// Returns true if the circuit's origin made a message with this MAC over `covered`: it has the
+    /// KH of the handshake, too.
     pub fn authenticates(&self, covered: &[u8], mac: &[u8; 32]) -> bool {
         let kh = match &self.0 {
             RelayKind::Tor1(crypt) => crypt.kh(),
@@ -147,7 +148,7 @@ impl RelayCircuit {
         handshake_auth(kh, covered).ct_eq(mac).into()
     }
 
-    /// How far the backward direction has come. It costs nothing on the path of a cell.
+    /// State of the backward direction. Reading it adds no work to the cell path.
     pub fn backward_mark(&self) -> BackwardMark {
         match &self.0 {
             RelayKind::Tor1(crypt) => BackwardMark::Position(crypt.backward_position()),
@@ -218,8 +219,7 @@ impl RelayCircuit {
         Ok(())
     }
 
-    /// What a SENDME that this relay sends carries when the last recognized cell calls for it
-    /// (tor-spec 7.3.1).
+    /// Digest or tag for a SENDME of this relay, for the last recognized cell (tor-spec 7.3.1).
     pub fn received(&self) -> Seen {
         match &self.0 {
             RelayKind::Tor1(crypt) => Seen::Digest(crypt.forward_digest()),
@@ -227,7 +227,7 @@ impl RelayCircuit {
         }
     }
 
-    /// What a SENDME for the last originated message will have to carry.
+    /// Digest or tag that a SENDME for the last originated message must have.
     pub fn sent(&self) -> Seen {
         match &self.0 {
             RelayKind::Tor1(crypt) => Seen::Digest(crypt.backward_digest()),
@@ -296,12 +296,12 @@ impl OriginCircuit {
         hops.sum::<usize>() + self.hops.capacity() * size_of::<OriginHop>()
     }
 
-    /// Whether there is no hop yet.
+    /// Returns true if there is no hop yet.
     pub fn is_empty(&self) -> bool {
         self.hops.is_empty()
     }
 
-    /// Whether a hop speaks Counter Galois Onion.
+    /// Returns true if the hop uses Counter Galois Onion.
     pub fn is_cgo(&self, hop: usize) -> bool {
         matches!(self.hops.get(hop), Some(OriginHop::Cgo(_)))
     }
@@ -372,7 +372,8 @@ impl OriginCircuit {
         further.map(|hop| hop + 1)
     }
 
-    /// What a SENDME from `hop` for the last message to it has to carry; `None` without such a hop.
+    /// Digest or tag that a SENDME from `hop` for the last message to it must have; `None` without
+    /// such a hop.
     pub fn sent(&self, hop: usize) -> Option<Seen> {
         Some(match self.hops.get(hop)? {
             OriginHop::Tor1(tor1) => Seen::Digest(tor1.forward_digest()),
@@ -380,7 +381,7 @@ impl OriginCircuit {
         })
     }
 
-    /// What a SENDME to `hop` must carry when its last message calls for it; `None` without such a hop.
+    /// Digest or tag for a SENDME to `hop`, for its last message; `None` without such a hop.
     pub fn received(&self, hop: usize) -> Option<Seen> {
         Some(match self.hops.get(hop)? {
             OriginHop::Tor1(tor1) => Seen::Digest(tor1.backward_digest()),

@@ -1,4 +1,4 @@
-//! What binds an ESTABLISH_INTRO to the circuit that it is sent on (rend-spec-v3 3.1.1).
+//! MAC that binds an ESTABLISH_INTRO to the circuit that it is sent on (rend-spec-v3 3.1.1).
 
 use sha3::{Digest as _, Sha3_256};
 

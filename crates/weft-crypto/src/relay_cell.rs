@@ -52,9 +52,8 @@ impl Direction {
         self.stream.apply(body);
     }
 
-    /// Whether the decrypted `body` ends at this hop. If so, the digest has
-    /// taken it in and the digest field is left zero; if not, body and digest
-    /// are as they were.
+    /// Returns true if the decrypted `body` ends at this hop. If so, the digest has absorbed it and
+    /// the digest field is zero; if not, body and digest are unchanged.
     #[inline]
     fn recognize(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         // First the two bytes by which 65,535 of 65,536 passing cells are known.
@@ -142,7 +141,7 @@ impl RelayCrypt {
         &self.forward.kh
     }
 
-    /// How much of the backward key stream is used: more after each backward cell.
+    /// Bytes of the backward key stream used so far: more after each backward cell.
     pub(crate) fn backward_position(&self) -> u64 {
         self.backward.stream.position()
     }

@@ -1,4 +1,5 @@
-//! What [`Exits`](crate::Exits) asks its caller to do, and the streams that wait for answers.
+//! Actions that [`Exits`](crate::Exits) asks its caller to do, and the streams that wait for
+//! answers.
 
 use std::net::SocketAddr;
 
@@ -9,7 +10,7 @@ use weft_share::PreviousHop;
 
 use crate::query::Query;
 
-/// What is known of the hop before this one on the stream's circuit.
+/// Kind of the hop before this one on the stream's circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreviousKind {
     /// A client: the circuit has one hop.
@@ -20,7 +21,7 @@ pub enum PreviousKind {
     UnknownRelay,
 }
 
-/// What the caller has to do.
+/// Action for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExitAction {
     /// Ask name servers; [`Exits::answered`](crate::Exits::answered) takes the answer.

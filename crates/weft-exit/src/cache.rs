@@ -47,7 +47,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Whether all answers are errors that no name server answers.
+    /// Returns true if all answers are errors that no name server sent.
     fn is_trouble(&self) -> bool {
         let bad = |error: Option<DnsError>| error.is_some_and(DnsError::is_transient);
         let v4 = self.v4.as_ref().map(|v4| bad(v4.err()));
@@ -63,7 +63,7 @@ impl Known {
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     names: HashMap<Arc<[u8]>, (Instant, Known)>,
-    /// The same names, sorted by expiry.
+    /// The names of `names`, sorted by expiry.
     ends: BTreeSet<(Instant, Arc<[u8]>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What an exit counts, for the MetricsPort and the heartbeat.
+//! Counters of an exit, for the MetricsPort and the heartbeat.
 
 use crate::query::{DnsError, QueryKind};
 

@@ -142,7 +142,7 @@ impl Exits {
         }
     }
 
-    /// Whether nothing may exit.
+    /// Returns true if the exit allows nothing: by its policy, or for lack of useful name servers.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.effective_policy().rejects_all()
@@ -162,7 +162,7 @@ impl Exits {
         &mut self.counts
     }
 
-    /// Whether torrc lets nothing exit, name servers or not.
+    /// Returns true if torrc's policy allows nothing, with or without name servers.
     #[must_use]
     pub fn is_shut(&self) -> bool {
         self.settings.policy.rejects_all()

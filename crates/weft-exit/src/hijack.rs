@@ -135,7 +135,7 @@ impl Hijack {
         }
     }
 
-    /// Whether an address means "not found".
+    /// Returns true if an address means "not found".
     pub(crate) fn is_lie(&self, addr: IpAddr) -> bool {
         self.lies.contains(&addr)
     }
@@ -158,7 +158,7 @@ impl Hijack {
         true
     }
 
-    /// Whether the name servers lie too much to be useful.
+    /// Returns true if the name servers lie too often to be useful.
     pub(crate) fn is_useless(&self) -> bool {
         self.useless
     }

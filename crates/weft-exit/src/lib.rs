@@ -1,7 +1,7 @@
-//! What an exit decides, off the data path: whether a stream may leave here and to which address, what
-//! a name resolves to, and which END or RESOLVED the client gets otherwise (tor-spec, "Opening
-//! streams", "Closing streams", "Remote hostname lookup"; C tor's `connection_exit_begin_conn`,
-//! `connection_exit_connect` and dns.c).
+//! Decisions of an exit, off the data path: whether a stream may leave here and to which address,
+//! the addresses that a name resolves to, and the END or RESOLVED that the client gets otherwise
+//! (tor-spec, "Opening streams", "Closing streams", "Remote hostname lookup"; C tor's
+//! `connection_exit_begin_conn`, `connection_exit_connect` and dns.c).
 //!
 //! No sockets, no name servers and no clock. The caller passes requests of circuits
 //! ([`Exits::begin`], [`Exits::resolve`]), answers of name servers ([`Exits::answered`]) and the time,

@@ -96,7 +96,7 @@ pub enum DnsError {
 }
 
 impl DnsError {
-    /// Whether asking again later may help (`evdns_err_is_transient`).
+    /// Returns true if asking again later may help (`evdns_err_is_transient`).
     #[must_use]
     pub const fn is_transient(self) -> bool {
         matches!(

@@ -6,7 +6,7 @@ use std::panic::Location;
 
 use crate::severity::Severity;
 
-/// What is scrubbed from log lines (`SafeLogging`).
+/// Strings that are scrubbed from log lines (`SafeLogging`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SafeLogging {
     /// `0`: nothing.
@@ -143,7 +143,7 @@ impl Line {
         let _ = write!(self.content.text, "{text}");
     }
 
-    /// How much the line matters.
+    /// Severity of the line.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.content.severity

@@ -62,7 +62,7 @@ impl RateLimit {
     }
 }
 
-/// How many lines were not written; shows as nothing where there were none.
+/// Number of suppressed lines; displays as nothing where there were none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suppressed {
     count: u32,

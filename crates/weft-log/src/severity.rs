@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How much a log line matters, most important first (doc/man/tor.1.txt, option `Log`).
+/// Severity of a log line, most important first (doc/man/tor.1.txt, option `Log`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Something that stops the node.

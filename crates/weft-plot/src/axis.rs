@@ -80,13 +80,13 @@ impl Axis {
         }
     }
 
-    /// How much of a linear axis so much of its numbers takes.
+    /// Length of `much` on a linear axis, as a share of the axis.
     pub(crate) fn share(self, much: f64) -> f64 {
         let share = much / (self.high - self.low);
         if share.is_finite() { share } else { 0.0 }
     }
 
-    /// Whether the axis goes so far down.
+    /// Returns true if the axis reaches down to `number`.
     pub(crate) fn has(self, number: f64) -> bool {
         number >= self.low
     }
@@ -146,8 +146,8 @@ fn step(least: f64) -> f64 {
     }
 }
 
-/// Whether a linear axis from zero would hide differences: all numbers are above zero, the least is under a tenth of the most, and
-/// more than half of them would lie in the lowest quarter.
+/// Returns true if a linear axis from zero would hide differences: all numbers are above zero, the
+/// least is under a tenth of the most, and more than half of them would lie in the lowest quarter.
 pub(crate) fn hides(numbers: &[f64]) -> bool {
     let most = numbers.iter().copied().fold(0.0, f64::max);
     let crowded = numbers.iter().filter(|number| **number < most / 4.0);

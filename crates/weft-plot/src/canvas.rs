@@ -1,4 +1,4 @@
-//! What plots are made of: text, lines, areas, markers, in units of the layout.
+//! Drawing primitives of plots: text, lines, areas, markers, in units of the layout.
 
 use std::cell::Cell;
 
@@ -34,11 +34,11 @@ const PALE: f64 = 0.22;
 /// Where a figure is drawn.
 pub(crate) struct Canvas<'a> {
     area: DrawingArea<SVGBackend<'a>, Shift>,
-    /// What may still be drawn, in points.
+    /// Points that may still be drawn.
     room: Cell<usize>,
 }
 
-/// How a text looks and which point of it is at the place.
+/// Size and color of a text, and the point of it that is at its place.
 #[derive(Clone, Copy)]
 pub(crate) struct Font {
     size: f64,

@@ -1,4 +1,4 @@
-//! Which figures can be drawn.
+//! Checks that a figure can be drawn.
 
 use anyhow::{Result, ensure};
 

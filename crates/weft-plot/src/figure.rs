@@ -16,7 +16,8 @@ use crate::text::wrap;
 pub struct Drawn {
     /// The picture.
     pub svg: String,
-    /// What a figure for a paper does not show: title, footnotes, which axes are logarithmic; empty for a screen.
+    /// Text that a figure for a paper does not show: title, footnotes, names of logarithmic axes;
+    /// empty for a screen.
     pub caption: String,
 }
 
@@ -92,7 +93,7 @@ impl Figure {
         })
     }
 
-    /// How high each row of panels is.
+    /// Height of each row of panels.
     fn rows(&self, sheet: &Sheet) -> Vec<f64> {
         let height = |panel: &Panel| match panel.kind {
             Kind::Pies => panel.height_of_pies(sheet.panel_width(), sheet.height),

@@ -23,7 +23,7 @@ const WIDTH: f64 = 1200.0;
 /// Folded stacks to be drawn as a flame graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlameGraph {
-    /// What the samples are of.
+    /// Title: the program or thread that was sampled.
     pub title: String,
     /// Names from the outermost function to the innermost with `;` between them, a space, and how many samples it has.
     pub lines: Vec<String>,

@@ -14,9 +14,9 @@ use crate::render::{pdf, png};
 use crate::style::Style;
 use crate::write::write_whole;
 
-/// How the name of a plot's data ends: all that it is drawn of, as JSON.
+/// Suffix of the file with a plot's data: all that is needed to draw it again, as JSON.
 pub const KEPT: &str = ".figure.json";
-/// How the name of the caption ends that a plot for a paper has.
+/// Suffix of the file with the caption of a plot for a paper.
 pub const CAPTION: &str = ".caption.txt";
 
 /// All that a plot is drawn of.
@@ -115,7 +115,7 @@ impl Folder {
         }
     }
 
-    /// The same with plots of this style.
+    /// Sets the style of the plots.
     #[must_use]
     pub fn with_style(mut self, style: Style) -> Folder {
         self.style = style;
@@ -146,7 +146,7 @@ impl Folder {
         self.draw(name, &PlotData::Figure(figure.clone()))
     }
 
-    /// The same of a flame graph.
+    /// Draws a flame graph.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ use crate::model::{Figure, Kind, Look};
 use crate::sheet::Sheet;
 use crate::text::{fit, widest, wrap};
 
-/// What stands before a name.
+/// Sign before a name in the legend.
 #[derive(Clone, Copy)]
 enum Sign<'a> {
     Box(&'a Look),

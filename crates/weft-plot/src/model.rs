@@ -1,4 +1,4 @@
-//! What a figure is made of.
+//! Parts of a figure.
 
 use plotters::style::RGBColor;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use weft_stats::Summary;
 /// A number, with its range where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Value {
-    /// What is drawn as bar or point.
+    /// Value that is drawn as bar or point.
     pub(crate) mid: f64,
     pub(crate) whisker: Option<Whisker>,
 }
@@ -62,7 +62,7 @@ impl Value {
     }
 }
 
-/// What the whiskers of a figure are; the figure shows it, with the number of measurements.
+/// Meaning of the whiskers in a figure; the figure shows it, with the number of measurements.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whiskers {
     what: String,
@@ -116,7 +116,7 @@ fn grouped(number: usize) -> String {
     text
 }
 
-/// How a series looks.
+/// Look of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Look {
     /// None: grey.
@@ -157,7 +157,7 @@ impl Look {
         }
     }
 
-    /// The same with a dashed line and no whiskers.
+    /// The look with a dashed line and no whiskers.
     #[must_use]
     pub fn dashed(self) -> Look {
         Look {
@@ -190,9 +190,9 @@ impl Look {
 /// One value in each group, where there is one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// What the legend calls it.
+    /// Name in the legend.
     pub name: String,
-    /// How it looks. The same name should look the same in all panels.
+    /// Look of the series. A name should have the same look in all panels.
     pub look: Look,
     /// As many as there are groups.
     pub values: Vec<Option<Value>>,
@@ -201,9 +201,9 @@ pub struct Series {
 /// A line through many points, without markers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
-    /// What the legend calls it.
+    /// Name in the legend.
     pub name: String,
-    /// How it looks.
+    /// Look of the curve.
     pub look: Look,
     /// From left to right, all numbers at least zero; the outline of a [`Look::filled`] area.
     pub points: Vec<(f64, f64)>,
@@ -237,11 +237,11 @@ impl Curve {
 pub struct Group {
     /// Where it is. Groups of bars should be 1 apart.
     pub at: f64,
-    /// What is written there; it may have several lines.
+    /// Text at the group; it may have several lines.
     pub label: String,
 }
 
-/// How values are drawn.
+/// Kind of a panel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -255,7 +255,7 @@ pub enum Kind {
     Pies,
 }
 
-/// Which axes are logarithmic; the others begin at zero.
+/// Logarithmic axes; other axes begin at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -277,15 +277,15 @@ pub struct Panel {
     pub x_label: String,
     /// Beside the vertical axis, with the unit.
     pub y_label: String,
-    /// How values are drawn.
+    /// Bars, lines, curves or pies.
     pub kind: Kind,
-    /// Which axes are logarithmic.
+    /// Logarithmic axes.
     pub scale: Scale,
     /// Along the horizontal axis, in order.
     pub groups: Vec<Group>,
-    /// What is drawn.
+    /// Series to draw.
     pub series: Vec<Series>,
-    /// What is drawn if the kind is [`Kind::Curves`]; groups and series then are not.
+    /// Curves, if the kind is [`Kind::Curves`]; groups and series are ignored then.
     pub curves: Vec<Curve>,
 }
 
@@ -320,7 +320,7 @@ impl Panel {
         }
     }
 
-    /// The same on another scale.
+    /// Sets the scale.
     #[must_use]
     pub fn scaled(self, scale: Scale) -> Panel {
         Panel { scale, ..self }
@@ -359,7 +359,7 @@ pub struct Figure {
     pub columns: usize,
     /// Small, at the bottom, a line each: machine, versions, what bars are.
     pub footer: Vec<String>,
-    /// What whiskers are. Without it no value may have one.
+    /// Meaning of the whiskers. Without it no value may have one.
     pub whiskers: Option<Whiskers>,
     /// All vertical axes end at the same number, so that panels can be compared.
     pub same_scale: bool,
@@ -368,7 +368,7 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// What whiskers are, if there are any to be seen.
+    /// Meaning of the whiskers, if any are visible.
     pub(crate) fn whisker_words(&self) -> Option<String> {
         let panels = self.panels.iter();
         let panels = panels.filter(|panel| matches!(panel.kind, Kind::Bars | Kind::Lines));

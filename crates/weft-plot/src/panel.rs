@@ -32,7 +32,7 @@ impl Plot {
     }
 }
 
-/// What is written under the groups.
+/// Texts below the groups.
 enum Labels {
     /// The lines of each.
     Upright(Vec<Vec<String>>),
@@ -215,7 +215,7 @@ impl Panel {
         canvas.path(&[(left, bottom), (right, bottom)], FAINT, 1.0)
     }
 
-    /// What is written under groups that have so much room each.
+    /// Texts below groups that have the width `room` each.
     fn labels(&self, room: f64) -> Labels {
         let own = |group: &Group| group.label.lines().map(str::to_owned).collect();
         if self.kind != Kind::Bars {

@@ -81,7 +81,7 @@ impl Panel {
         }
     }
 
-    /// What pies need of a height: less where there are many in a row.
+    /// Height that pies need: less where there are many in a row.
     pub(crate) fn height_of_pies(&self, width: f64, height: f64) -> f64 {
         let pies = self.laid_out(width, height);
         (HEAD + 2.0 * pies.radius + below(&pies.labels) + 6.0).min(height)

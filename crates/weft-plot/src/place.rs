@@ -25,7 +25,7 @@ pub(crate) struct Place<'a, 'c> {
     pub(crate) canvas: &'a Canvas<'c>,
     pub(crate) sheet: &'a Sheet,
     pub(crate) rect: Rect,
-    /// What is left of the vertical axis, the same in all panels of a figure.
+    /// Width left of the vertical axis, the same in all panels of a figure.
     pub(crate) left: f64,
     pub(crate) has_title: bool,
 }

@@ -7,7 +7,7 @@ pub(crate) struct Sheet {
     pub(crate) style: Style,
     pub(crate) width: f64,
     pub(crate) margin: f64,
-    /// The same of panels.
+    /// Margin of panels.
     pub(crate) edge: f64,
     /// Of panels.
     pub(crate) height: f64,

@@ -1,10 +1,10 @@
-//! How figures look: on a screen, or in a paper. The arguments of commands that draw.
+//! Styles of figures: for a screen, or for a paper. Arguments of commands that draw.
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use weft_stats::bounds::Bounds;
 
-/// How figures look.
+/// Style of figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Style {
     /// With title and footnotes, as wide as a page of a report.
@@ -24,7 +24,7 @@ const WIDTH_MM: f64 = 84.0;
 /// A unit of the layout in print: text of 12 units has 7.5 points.
 const UNIT_MM: f64 = 7.5 / 12.0 * MM_PER_INCH / 72.0;
 const MM_PER_INCH: f64 = 25.4;
-/// What journals ask of line art.
+/// Resolution that journals require of line art.
 const DPI: f64 = 600.0;
 /// Pixels of a unit on a screen, for sharp text.
 const ZOOM: f64 = 1.5;
@@ -80,7 +80,7 @@ enum Name {
 
 #[derive(Args)]
 struct Arguments {
-    /// How figures look: for a screen, or for a paper.
+    /// Style of figures: for a screen, or for a paper.
     ///
     /// For a paper a figure has no title and no footnotes (NAME.caption.txt has them), the width of --width-mm, logarithmic
     /// axes where a linear one would hide differences, and a PDF beside SVG and PNG.

@@ -47,7 +47,7 @@ fn log(mut figure: Figure) -> Figure {
 
 const PAPER: Style = Style::Paper { width_mm: 84.0 };
 
-/// What is written in a picture.
+/// Texts in a picture.
 fn words(svg: &str) -> Vec<String> {
     let texts = svg.split("<text").skip(1);
     let texts = texts.filter_map(|text| text.split_once('>')?.1.split_once("</text>"));

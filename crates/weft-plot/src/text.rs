@@ -11,7 +11,7 @@ pub(crate) const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 /// Of a letter that the font does not have, in parts of the size.
 const UNKNOWN: f64 = 0.6;
 
-/// How wide a text of this size is.
+/// Width of a text of this size.
 pub(crate) fn width_of(text: &str, size: f64) -> f64 {
     static FACE: OnceLock<Option<Face<'static>>> = OnceLock::new();
     let face = FACE.get_or_init(|| Face::parse(FONT, 0).ok());

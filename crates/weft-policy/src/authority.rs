@@ -1,4 +1,4 @@
-//! What an authority's options decide about relays: sets of addresses, and what flags need.
+//! Decisions about relays by an authority's options: sets of addresses, and thresholds of flags.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl AddressSet {
         Ok(set)
     }
 
-    /// Whether an address is in the set; `country` is the code of its country.
+    /// Returns true if an address is in the set; `country` is the code of its country.
     pub fn contains(&self, address: Ipv4Addr, country: impl FnOnce(IpAddr) -> [u8; 2]) -> bool {
         let address = IpAddr::V4(address);
         let rule = self.rules.iter().find(|rule| rule.covers_address(address));
@@ -45,7 +45,7 @@ impl AddressSet {
     }
 }
 
-/// What relays need for flags.
+/// Thresholds of flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlagThresholds {
     /// `AuthDirFastGuarantee`, in bytes per second; 0: none.

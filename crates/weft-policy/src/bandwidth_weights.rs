@@ -8,7 +8,7 @@ pub const WEIGHT_SCALE: u32 = 10_000;
 /// The first consensus method that begins all sums at 1.
 const METHOD_OF_SUMS_FROM_ONE: u32 = 26;
 
-/// What rounding may take of a whole, whatever its scale (C tor).
+/// Rounding error that a whole may have, on any scale (C tor).
 const MARGIN: i128 = 10;
 
 /// Bandwidth in a consensus, in its units, by what the relays that have it may be used for.
@@ -26,7 +26,7 @@ pub struct BandwidthTotals {
     both: u64,
 }
 
-/// The same as numbers that can be subtracted.
+/// The totals as signed numbers, which can be subtracted.
 #[derive(Clone, Copy, Debug)]
 struct Sums {
     g: i128,
@@ -236,7 +236,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// Whether positions are loaded alike (C tor `networkstatus_check_weights`).
+    /// Checks that positions are loaded equally (C tor `networkstatus_check_weights`).
     fn check(&self, sums: Sums, w: i128) -> Result<(), Unbalanced> {
         let wholes = [
             self.wed + self.wmd + self.wgd,
@@ -268,14 +268,15 @@ impl Parts {
     }
 }
 
-/// How much relays of each kind (last letter) count in each position (middle letter), as parts of the scale: 0 to
-/// `scale`. Those without a field follow from these: `Wmm` is the scale, `Wgm` is `Wgg`, `Wem` is `Wee`, `Weg` is `Wed`.
+/// Weights of relays of each kind (last letter) in each position (middle letter), as parts of the
+/// scale: 0 to `scale`. The weights without a field follow from these: `Wmm` is the scale, `Wgm` is
+/// `Wgg`, `Wem` is `Wee`, `Weg` is `Wed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // dir-spec's names
 pub struct BandwidthWeights {
     pub scale: u32,
-    /// Whether all positions are loaded alike. Weights that are not balanced are cut to the scale; authorities publish
-    /// none then.
+    /// True if all positions are loaded equally. Weights that are not balanced are cut to the
+    /// scale; authorities publish none then.
     pub is_balanced: bool,
     pub wgg: u32,
     pub wgd: u32,

@@ -94,7 +94,7 @@ impl ExitPolicy {
         Ok(policy)
     }
 
-    /// The same policy, rejecting these addresses before anything else.
+    /// The policy with rules before all others that reject these addresses.
     #[must_use]
     pub fn with_rejected(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         let mut entries: Vec<_> = addresses
@@ -119,7 +119,7 @@ impl ExitPolicy {
         &self.entries
     }
 
-    /// Whether a connection to this address and port is allowed.
+    /// Returns true if a connection to this address and port is allowed.
     #[must_use]
     pub fn allows(&self, address: IpAddr, port: u16) -> bool {
         self.entries
@@ -128,7 +128,7 @@ impl ExitPolicy {
             .is_none_or(|e| e.accept)
     }
 
-    /// Whether nothing at all is allowed.
+    /// Returns true if the policy allows nothing.
     #[must_use]
     pub fn rejects_all(&self) -> bool {
         [Family::V4, Family::V6].into_iter().all(|family| {

@@ -9,7 +9,7 @@ pub const MAX_SUMMARY_LEN: usize = 1000;
 struct Run {
     first: u16,
     last: u16,
-    /// How many addresses (IPv6: how many /64s) are rejected.
+    /// Addresses that are rejected (IPv6: in /64s).
     rejected: u64,
     accepted: bool,
 }
@@ -17,13 +17,13 @@ struct Run {
 /// A rule of a policy, as far as summaries look at it.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Whether it accepts.
+    /// True for accept, false for reject.
     pub accept: bool,
-    /// Whether it is about IPv6 addresses.
+    /// True if it applies to IPv6 addresses.
     pub ipv6: bool,
     /// Length of the prefix that addresses have in common, in bits.
     pub prefix: u8,
-    /// Whether the addresses are one of the private networks, all of it and nothing else.
+    /// True if the addresses are exactly one of the private networks.
     pub private_net: bool,
     /// The first and the last port.
     pub ports: (u16, u16),

@@ -34,11 +34,11 @@ pub enum Family {
 /// One rule: connections to these addresses and ports are accepted, or rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyEntry {
-    /// Whether matching connections are accepted.
+    /// True if matching connections are accepted.
     pub accept: bool,
     /// An address of the network.
     pub address: IpAddr,
-    /// How many leading bits of `address` count.
+    /// Number of leading bits of `address` that count.
     pub prefix: u8,
     /// First port.
     pub port_min: u16,
@@ -56,7 +56,7 @@ impl PolicyEntry {
         }
     }
 
-    /// Whether it is about every port.
+    /// Returns true if it applies to every port.
     #[must_use]
     pub const fn all_ports(&self) -> bool {
         self.port_min <= 1 && self.port_max == u16::MAX
@@ -66,7 +66,7 @@ impl PolicyEntry {
         self.prefix == 0 && self.all_ports()
     }
 
-    /// Whether both have the same family and agree in the leading `prefix` bits.
+    /// Returns true if both have the same family and agree in the leading `prefix` bits.
     fn same_network(&self, other: IpAddr, prefix: u8) -> bool {
         match (self.address, other) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {
@@ -85,13 +85,13 @@ impl PolicyEntry {
         (self.port_min..=self.port_max).contains(&port) && self.covers_address(address)
     }
 
-    /// Whether the address is in the rule's network.
+    /// Returns true if the address is in the rule's network.
     #[must_use]
     pub fn covers_address(&self, address: IpAddr) -> bool {
         self.same_network(address, self.prefix)
     }
 
-    /// Whether every case of `other` is a case of this one.
+    /// Returns true if every connection that matches `other` matches this rule.
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.prefix <= other.prefix
             && self.same_network(other.address, self.prefix)
@@ -149,7 +149,7 @@ fn private_nets() -> impl Iterator<Item = (IpAddr, u8)> {
         })
 }
 
-/// What a plain `*` stands for.
+/// Meaning of a plain `*`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Star {
     Both,

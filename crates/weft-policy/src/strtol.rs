@@ -1,6 +1,6 @@
 //! Whole numbers as C's `strtol` reads them. torrc has the same ones (`weft-config`).
 
-/// Whether `isspace` takes this byte for a space in the C locale.
+/// Returns true if `isspace` takes this byte for a space in the C locale.
 #[must_use]
 pub const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)

@@ -52,7 +52,7 @@ impl<K: Copy + Ord> Sums<K> {
     }
 }
 
-/// What one group holds.
+/// Amounts of one group.
 #[derive(Debug)]
 struct Group<M> {
     members: Sums<M>,

@@ -21,14 +21,14 @@ use crate::ticket::Ticket;
 #[derive(Debug)]
 pub struct Places<K, E> {
     bound: usize,
-    /// How many are kept at most.
+    /// Most places that are kept.
     most_kept: usize,
     state: Mutex<State<K, E>>,
 }
 
 #[derive(Debug)]
 struct State<K, E> {
-    /// Those that may have to give way.
+    /// Places that may have to give way.
     waiting: Shares<K, (), E>,
     kept: BTreeMap<Ticket, E>,
 }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ticket::Turn;
 
-/// How much an owner holds, and how soon its first item gives way: the greatest gives way first.
+/// Number of items of an owner, and the turn in which its first item gives way: the greatest gives
+/// way first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     /// Items.
@@ -45,7 +46,7 @@ impl<K: Copy + Ord> Ranks<K> {
         }
     }
 
-    /// How much an owner holds.
+    /// Number of items that an owner holds.
     pub(crate) fn held(&self, owner: K) -> usize {
         self.of.get(&owner).map_or(0, |rank| rank.held)
     }

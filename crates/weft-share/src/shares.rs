@@ -27,7 +27,7 @@ struct Item<G, M, T> {
     item: T,
 }
 
-/// What one group holds.
+/// Items of one group.
 #[derive(Debug)]
 struct Group<M> {
     /// Items by member, in the order in which they give way.

@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt};
 use weft_stats::bounds::{Bounds, Number};
 
-/// What was given for a whole number. It is judged by [`Given::check`], where its bounds are known.
+/// A value that was given for a whole number. [`Given::check`] judges it, where its bounds are
+/// known.
 #[derive(Clone)]
 pub(crate) struct Given {
     /// `None`: it is none, or one that no bounds allow.

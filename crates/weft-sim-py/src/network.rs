@@ -215,8 +215,8 @@ pub(crate) fn read(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Vec<Network>
     networks.map_err(raised)
 }
 
-/// What Python programs expect to catch: `OSError` where a file cannot be read, `ValueError` where
-/// its contents are wrong.
+/// Converts an error to the exception that Python programs expect: `OSError` where a file cannot be
+/// read, `ValueError` where its contents are wrong.
 pub(crate) fn raised(error: ReadError) -> PyErr {
     match error {
         ReadError::Io { .. } | ReadError::Nothing { .. } => PyOSError::new_err(error.to_string()),

@@ -21,9 +21,9 @@ use crate::network::raised;
 
 /// Repetitions are counted from 1.
 const REPETITION: Bounds<u32> = Bounds::new(1, 1_000_000);
-/// How far the world runs at a time.
+/// Virtual time between two checks for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(100);
-/// How often Ctrl-C is looked for.
+/// Interval of checks for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A scenario: a Tor network with its users.
@@ -32,7 +32,7 @@ pub(crate) struct Scenario {
     name: String,
     text: String,
     parsed: Parsed,
-    /// What the files hold that it names.
+    /// Contents of the files that it names.
     named: Vec<(String, Vec<u8>)>,
     files: Files,
 }

@@ -1,4 +1,4 @@
-//! What may be said of repetitions and of documents.
+//! Statistics of repetitions and of documents.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

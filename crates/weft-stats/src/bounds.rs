@@ -15,14 +15,15 @@ pub struct Bounds<T> {
     unit: &'static str,
 }
 
-/// What everything random is a function of: all seeds are as good.
+/// Seed of everything random: all seeds are equally good.
 pub const SEED: Bounds<u64> = Bounds::new(0, u64::MAX);
 
-/// What [`Bounds`] are of: unsigned integers, `f64`, and durations, which are read as seconds with decimals.
+/// Types of numbers that have [`Bounds`]: unsigned integers, `f64`, and durations, which are read
+/// as seconds with decimals.
 pub trait Number: Copy + PartialOrd + Send + Sync + 'static {
     /// `a number`, or `a whole number`.
     const KIND: &'static str;
-    /// What it counts, where nothing else is stated.
+    /// Default unit, in the plural.
     const UNIT: &'static str = "";
 
     /// From text without spaces; `None`: it is no number, or none of this type.
@@ -42,7 +43,7 @@ impl<T: Number> Bounds<T> {
         }
     }
 
-    /// The same, with what the number counts, in the plural: `milliseconds`.
+    /// Sets the unit, in the plural: `milliseconds`.
     #[must_use]
     pub const fn of(self, unit: &'static str) -> Bounds<T> {
         Bounds { unit, ..self }
@@ -53,7 +54,7 @@ impl<T: Number> Bounds<T> {
         self.most
     }
 
-    /// Whether a number is allowed. NaN is not.
+    /// Returns true if a number is allowed. NaN is not.
     pub fn allow(self, number: T) -> bool {
         (self.least..=self.most).contains(&number)
     }

@@ -15,7 +15,7 @@ pub struct Spread {
     pub stddev: Option<f64>,
     /// Half the width of the 95 % confidence interval of the mean, by Student's t; `None` of one number.
     pub ci95: Option<f64>,
-    /// How many numbers they are.
+    /// Number of samples.
     pub n: usize,
 }
 

@@ -11,7 +11,7 @@ pub struct Summary {
     pub min: f64,
     /// The most.
     pub max: f64,
-    /// How many numbers they are.
+    /// Number of samples.
     pub count: usize,
 }
 

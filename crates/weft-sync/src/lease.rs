@@ -22,7 +22,7 @@ use crate::sys::{Arc, AtomicI64, AtomicU64, Ordering};
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// How long an unused lease is kept by a thread that calls [`Lease::expire`].
+/// Time after which a thread that calls [`Lease::expire`] returns an unused lease.
 const LEASE_LIFE: Duration = Duration::from_millis(500);
 
 /// The share of a second that a lease is for: 1/256, some 4 ms.
@@ -35,14 +35,14 @@ const QUANTUM: u64 = 4_096;
 /// into an `i64`.
 const FOREVER: i64 = i64::MAX / 8;
 
-/// What all threads may read and write together.
+/// Bandwidth that all threads share, for reading and for writing.
 #[derive(Debug)]
 pub struct LeasePool {
-    /// What times are counted from.
+    /// Time zero of the buckets' clock.
     origin: Instant,
     read: Bucket,
     write: Bucket,
-    /// How many leases there are.
+    /// Number of leases.
     leases: AtomicU64,
 }
 
@@ -72,7 +72,7 @@ impl LeasePool {
         self.read.limit()
     }
 
-    /// What the buckets hold for reading and for writing, in bytes.
+    /// Levels of the buckets for reading and for writing, in bytes.
     #[must_use]
     pub fn levels(&self, now: Instant) -> (u64, u64) {
         let now = self.nanoseconds(now);
@@ -262,7 +262,7 @@ impl Bucket {
         bytes_in(now - from(empty_at, now, rate, burst), rate)
     }
 
-    /// How long until one lease's share is `bytes` (or the bucket is full), if no thread takes any
+    /// Time until one lease's share is `bytes` (or the bucket is full), if no thread takes any
     /// until then.
     fn ready_in(&self, bytes: u64, leases: u64, now: i64) -> Duration {
         let (rate, burst) = self.limit();

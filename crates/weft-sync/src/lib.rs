@@ -1,4 +1,4 @@
-//! What threads share: rings, wake-up flags and bandwidth leases.
+//! Data that threads share: rings, wake-up flags and bandwidth leases.
 //!
 //! A connection thread owns its links, halves, scheduler and buffers alone. It meets the other
 //! threads and the controller in three places, and none of them takes a lock:

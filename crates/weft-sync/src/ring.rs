@@ -47,7 +47,7 @@ pub fn ring<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (sender, receiver)
 }
 
-/// What both ends see.
+/// State that both ends share.
 ///
 /// `head` counts the items ever popped and `tail` those ever pushed, both wrapping; the slot of
 /// item number `n` is `n` modulo the number of slots, which is a power of two so that the
@@ -137,8 +137,8 @@ impl<T> Sender<T> {
         Ok(())
     }
 
-    /// Whether [`Sender::try_push`] would give the item back now. Only the receiver can change a
-    /// `true`, and only this end can change a `false`.
+    /// Returns true if [`Sender::try_push`] would give the item back now. Only the receiver can
+    /// change a `true`, and only this end can change a `false`.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.len() >= self.shared.capacity
@@ -151,7 +151,7 @@ impl<T> Sender<T> {
         self.tail.wrapping_sub(head)
     }
 
-    /// Whether the receiver has taken everything.
+    /// Returns true if the receiver has taken everything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -163,7 +163,7 @@ impl<T> Sender<T> {
         self.shared.capacity
     }
 
-    /// Whether the receiver is dropped, so that nothing that is pushed will be popped.
+    /// Returns true if the receiver is dropped, so that pushed items will not be popped.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         self.shared.receiver_gone.load(Ordering::Acquire)
@@ -212,7 +212,7 @@ impl<T> Receiver<T> {
         tail.wrapping_sub(self.head)
     }
 
-    /// Whether [`Receiver::pop`] would find nothing now.
+    /// Returns true if [`Receiver::pop`] would find nothing now.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -224,8 +224,8 @@ impl<T> Receiver<T> {
         self.shared.capacity
     }
 
-    /// Whether the sender is dropped and everything that it pushed has been popped: no item will ever
-    /// come again.
+    /// Returns true if the sender is dropped and everything that it pushed has been popped: no more
+    /// items will arrive.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         // In this order: the Acquire load makes the sender's last push visible to `is_empty`.

@@ -1,4 +1,4 @@
-//! Whether a thread sleeps, so that others wake it when they must and only then.
+//! Flag of a sleeping thread, so that others wake it only when they must.
 //!
 //! A wake-up is a system call. A sender makes at most one for each receiver in a turn of its event
 //! loop, and none if the receiver is awake or has already been woken: then the receiver looks at

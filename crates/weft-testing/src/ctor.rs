@@ -13,7 +13,7 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 /// Only a hang takes as long as this.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// What C tor warns of at its start in a test network.
+/// Warnings of C tor at its start in a test network.
 const AT_START: [&str; 4] = [
     "You are running Tor as root",
     "You have used DirAuthority",
@@ -21,8 +21,9 @@ const AT_START: [&str; 4] = [
     "Your log may contain sensitive information",
 ];
 
-/// Whether C tor ended as SIGTERM asks: with success, or by an assertion after all was written. C tor 0.4.9 frees what its worker
-/// threads lock; on a busy machine one that is just starting then asserts.
+/// Returns true if C tor ended properly on SIGTERM: with success, or by an assertion after all was
+/// written. C tor 0.4.9 frees the locks of its worker threads; on a busy machine a worker thread
+/// that is just starting then asserts.
 #[must_use]
 pub fn ended_cleanly(success: bool, log: &str) -> bool {
     let ending = log.split_once("Catching signal TERM, exiting cleanly.");

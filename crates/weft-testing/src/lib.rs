@@ -1,5 +1,6 @@
-//! What the tests of several crates share: [`not_run!`], [`real_document`], and [`ctor`], a real C tor
-//! that runs alone. Nothing that is shipped uses it; whole private networks are weft-testnet's.
+//! Shared code of the tests of several crates: [`not_run!`], [`real_document`], and [`ctor`], a
+//! real C tor that runs alone. Nothing that is shipped uses it; whole private networks are
+//! weft-testnet's.
 //!
 //! libtest knows passed, failed and ignored, and ignored is decided when the test is compiled. A test
 //! that finds only at run time that it lacks a privilege, a processor's instructions or a file would
@@ -33,7 +34,7 @@ macro_rules! not_run {
     }};
 }
 
-/// What [`not_run!`] calls; `_here` is a function inside the one that reports.
+/// Implementation of [`not_run!`]; `_here` is a function inside the one that reports.
 #[doc(hidden)]
 pub fn report_here<T>(_here: &T, reason: &str) {
     let name = std::any::type_name::<T>();

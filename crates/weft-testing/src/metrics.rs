@@ -1,11 +1,11 @@
-//! What a MetricsPort sends: Prometheus' text format, read strictly.
+//! Strict parser of a MetricsPort's answer: Prometheus' text format.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Time within which an answer must arrive.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// The text at this MetricsPort.

@@ -1,4 +1,4 @@
-//! What the program is asked to do instead of, or before, running the node.
+//! Actions of the program instead of, or before, running the node.
 
 use std::path::Path;
 use std::process::ExitCode;

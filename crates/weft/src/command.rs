@@ -16,7 +16,7 @@ use crate::backup::{BackupArgs, RestoreArgs};
 use crate::doctor::DoctorArgs;
 use crate::family::FamilyArgs;
 
-/// What Weft is.
+/// Description of Weft in one line.
 pub(crate) const ABOUT: &str = "a Tor relay and client that uses every core";
 
 /// Prints a manual page, for `man -l -` or a file in a folder man1.
@@ -89,7 +89,7 @@ pub(crate) fn commands() -> [Command; 8] {
 /// The commands that are weft-lab's.
 pub(crate) const OF_LAB: [&str; 2] = ["lab", "sim"];
 
-/// What `weft-lab` does, whose own help has the rest.
+/// A command of `weft-lab`, whose own help has the details.
 fn of_lab(name: &'static str, about: &'static str) -> Command {
     Command::new(name)
         .about(about)

@@ -24,7 +24,7 @@ use weft_cli::print::print;
 #[derive(Debug, Parser)]
 #[command(name = "weft doctor", bin_name = "weft doctor")]
 pub(crate) struct DoctorArgs {
-    /// How it is printed.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Ask this machine alone, and look up no host name of Address.
@@ -84,7 +84,7 @@ fn finding(verdict: Verdict, text: String, advice: Option<&str>) -> Finding {
     }
 }
 
-/// What is found of each identity that these words start.
+/// Examines each identity that these words start.
 fn examined(words: Vec<OsString>, scope: Scope) -> Vec<Node> {
     let unread = |torrc: String, why: String| {
         let advice = Some("correct it; `weft --verify-config` reads it as a start does");

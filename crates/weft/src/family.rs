@@ -46,7 +46,7 @@ struct AddArgs {
     /// The key of the family, NAME.secret_family_key of Weft or `tor --keygen-family`, from another relay.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     key: Option<PathBuf>,
-    /// What the key's files are called [default: as --key, or else family].
+    /// Name of the key's files [default: as --key, or else family].
     #[arg(long)]
     name: Option<String>,
 }
@@ -104,7 +104,7 @@ impl Member {
         Ok(directory)
     }
 
-    /// Whether torrc names the family, or all whose keys are there.
+    /// Returns true if torrc names the family, or all families whose keys exist.
     fn names(&self, key: &FamilyKey) -> bool {
         let families = self.options.identity.families.as_ref();
         families.is_some_and(|of| of.all || of.ids.iter().any(|id| *id == *key.id.as_bytes()))

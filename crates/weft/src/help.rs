@@ -1,4 +1,4 @@
-//! What `--help` prints.
+//! Output of `--help`.
 
 use weft_config::flags::{FLAGS, Flag, Purpose};
 
@@ -9,7 +9,7 @@ Runs a Tor relay or client as `tor -f TORRC` does, on every core.
 
 ";
 
-/// How options of torrc are given; the manual page has this, too.
+/// Syntax of torrc options on the command line; the manual page has this, too.
 pub(crate) const OPTIONS: [(&str, &str); 3] = [
     (
         "--OPTION VALUE",
@@ -74,7 +74,7 @@ pub(crate) fn of(purpose: Purpose) -> impl Iterator<Item = &'static Flag> {
     FLAGS.iter().filter(move |flag| flag.purpose == purpose)
 }
 
-/// How a flag is written.
+/// Syntax of a flag.
 fn words(flag: &Flag) -> String {
     let short = flag
         .short

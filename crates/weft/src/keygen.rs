@@ -115,7 +115,7 @@ impl Passphrases for Source {
     }
 }
 
-/// What is left of a file, at most as much as a passphrase may have; nothing at its end.
+/// Reads the rest of a file, at most as much as a passphrase may have; `None` at its end.
 fn read_all(file: &mut dyn Read) -> Option<Passphrase> {
     let mut passphrase = Passphrase::new(Vec::with_capacity(MAX_LEN));
     let read = file.take(MAX_LEN as u64).read_to_end(&mut passphrase);
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(lines(&long, false), ["a".repeat(MAX_LEN)]);
     }
 
-    /// What is asked on input without a terminal, and the passphrase.
+    /// Number of prompts on input without a terminal, and the passphrase.
     fn asked(mut input: &[u8], may_be_missing: bool) -> (usize, Option<String>) {
         let mut prompts = 0;
         let passphrase = ask_twice(may_be_missing, |_| {

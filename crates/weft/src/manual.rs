@@ -208,7 +208,7 @@ fn paragraphs(page: &mut Roff, texts: &[&str]) {
     }
 }
 
-/// What is written, and its explanation below it.
+/// An item: a term, and its explanation below it.
 fn item(page: &mut Roff, written: impl Into<Vec<Inline>>, text: &str) {
     page.control("TP", []);
     page.text(written);
@@ -243,7 +243,7 @@ fn options_of(page: &mut Roff, section: &Section) {
     }
 }
 
-/// What there is to know of an option, in sentences.
+/// Explanation of an option, in sentences.
 fn explained(option: &Described) -> String {
     let mut text = option.help.clone();
     let default = option.default.map(|default| format!("`{default}`"));

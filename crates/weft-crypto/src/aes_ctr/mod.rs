@@ -17,7 +17,7 @@ use cipher::{KeyIvInit, StreamCipher, StreamCipherSeek as _};
 #[derive(Clone)]
 pub(crate) struct Aes128Ctr(Stream);
 
-/// Which implementation this processor takes.
+/// The implementation that this processor runs.
 #[derive(Clone)]
 enum Stream {
     #[cfg(target_arch = "x86_64")]

@@ -47,7 +47,7 @@ impl Fields {
     }
 }
 
-/// Which implementation is tried. Where the processor has no other, both are the portable one.
+/// Implementation under test. Where the processor has only one, both are the portable one.
 #[derive(Clone, Copy)]
 enum Implementation {
     Detected,

@@ -5,9 +5,9 @@ use cipher::{BlockDecrypt, BlockEncrypt, KeyInit};
 
 use super::layout::Tag;
 
-/// Which way a permutation is used: relays encrypt, clients decrypt.
+/// Direction of the permutation: relays encrypt, clients decrypt.
 pub(super) trait Way: Clone {
-    /// Whether the tag is worked on first.
+    /// True if the tag is processed first.
     const ENCRYPTS: bool;
     /// The portable implementation's cipher for the tag.
     type Cipher: Cipher;

@@ -38,7 +38,7 @@ const REGISTERS: usize = 8;
 const LAST: usize = REGISTERS - 1;
 const _: () = assert!(REST_LEN.div_ceil(REGISTER) == REGISTERS);
 const _: () = assert!((TAG_LEN + 1 + REST_LEN).div_ceil(REGISTER) == REGISTERS);
-/// What is hashed before the body: the tag and the command.
+/// Bytes that are hashed before the body: the tag and the command.
 const HEADER: usize = TAG_LEN + 1;
 /// Bytes of key stream in the last register.
 const REST_TAIL: usize = REST_LEN % REGISTER;
@@ -500,8 +500,8 @@ const AFTER_HEADER: &[u8; REGISTER] = &seam(0);
 /// one's end, then the second from its beginning.
 const AFTER_REST: &[u8; REGISTER] = &seam(REGISTER - HEADER);
 
-/// Which bytes of two registers: a header's length from byte `start` of the first on, then the
-/// second from its beginning.
+/// Indices of bytes in two registers: a header's length of bytes from byte `start` of the first on,
+/// then the second from its beginning.
 const fn seam(start: usize) -> [u8; REGISTER] {
     let mut bytes = [0; REGISTER];
     let mut i = 0;

@@ -31,14 +31,14 @@ const NO_MEMORY: HandshakeError = HandshakeError::Internal("making a curve25519 
 pub(crate) struct Keypair {
     /// The secret as it was given.
     scalar: Zeroizing<[u8; 32]>,
-    /// The same for aws-lc. `None` only if the library had no memory for it:
-    /// then nothing can be agreed on.
+    /// The secret in aws-lc's form. `None` only if the library could not allocate memory: then no
+    /// secret can be agreed on.
     secret: Option<Arc<PrivateKey>>,
     /// The public key's 32 bytes, as messages and hashes carry it.
     pub(crate) public: [u8; 32],
 }
 
-/// What both sides agreed on. Wiped when dropped.
+/// Secret that both sides agreed on. Wiped when dropped.
 pub(crate) struct SharedSecret(Zeroizing<[u8; 32]>);
 
 impl SharedSecret {
@@ -109,7 +109,7 @@ impl Keypair {
     }
 }
 
-/// What a relay finds out when it answers a client with a fresh key y.
+/// Values that a relay computes to answer a client with a fresh key y.
 pub(crate) struct Exchange {
     /// Y, the public key of y.
     pub(crate) y: [u8; 32],

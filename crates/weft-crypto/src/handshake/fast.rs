@@ -34,7 +34,7 @@ pub fn server<R: CryptoRng + ?Sized>(x: &[u8; 20], rng: &mut R) -> Reply {
     }
 }
 
-/// What the client remembers between CREATE_FAST and CREATED_FAST.
+/// State of the client between CREATE_FAST and CREATED_FAST.
 #[derive(ZeroizeOnDrop)]
 pub struct ClientState {
     x: [u8; 20],

@@ -31,7 +31,7 @@ mod handshake_type {
 
 /// A relay's whole answer to a request for a circuit.
 pub struct Answer {
-    /// What goes back to the client.
+    /// The reply for the client.
     pub reply: CreateReply,
     /// The keys of the new hop.
     pub keys: HopKeys,
@@ -43,11 +43,11 @@ pub struct Answer {
 /// A request for a circuit, and what a relay answers it with.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// What came from the client.
+    /// The client's message.
     pub request: &'a CreateRequest,
     /// The relay's keys.
     pub keys: &'a OnionKeys,
-    /// What it may grant.
+    /// Parameters that the relay may grant.
     pub params: &'a ReplyParams,
 }
 

@@ -117,8 +117,7 @@ fn field<const N: usize>(onionskin: &[u8; ONIONSKIN_LEN], offset: usize) -> [u8;
     out
 }
 
-/// What the client remembers between CREATE2 and CREATED2. Its secret is wiped
-/// when dropped.
+/// State of the client between CREATE2 and CREATED2. Its secret is wiped when dropped.
 pub struct ClientState {
     id: RsaIdentity,
     /// The relay's onion key.

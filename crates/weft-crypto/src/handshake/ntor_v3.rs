@@ -72,7 +72,7 @@ pub fn server<R: CryptoRng + ?Sized>(
     })
 }
 
-/// What a relay grants.
+/// Parameters that a relay grants.
 #[derive(Clone, Copy, Debug)]
 struct Granted {
     /// The SENDME increment, if congestion control is.
@@ -81,7 +81,7 @@ struct Granted {
     cgo: bool,
 }
 
-/// What of `requests` is granted. Of several extensions of one type the first counts.
+/// Grants a part of `requests`. Of several extensions of one type the first counts.
 fn negotiate(requests: &[CircRequestExt], params: &ReplyParams) -> Result<Granted, HandshakeError> {
     let subprotocols = subprotocols(requests);
     let cgo = subprotocols.is_some_and(|asked| asked.contains(RELAY_CRYPT_CGO));
@@ -202,7 +202,7 @@ struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    /// What is granted, and the relay's message that grants it.
+    /// The granted parameters, and the relay's message that grants them.
     fn respond(&self, params: &ReplyParams) -> Result<(Granted, Vec<u8>), HandshakeError> {
         let requests =
             CircRequestExt::decode(&self.message).map_err(HandshakeError::BadExtensions)?;
@@ -245,8 +245,7 @@ impl Opened<'_> {
     }
 }
 
-/// What the client remembers between CREATE2 and CREATED2. Its secrets are
-/// wiped when dropped.
+/// State of the client between CREATE2 and CREATED2. Its secrets are wiped when dropped.
 pub struct ClientState {
     id: Ed25519Identity,
     /// The relay's onion key.

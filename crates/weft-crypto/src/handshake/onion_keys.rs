@@ -7,8 +7,8 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 use super::curve::Keypair;
 
-/// What a relay answers onionskins with: its identities and its ntor onion
-/// keys. Cloning shares the secrets; they are wiped with the last clone.
+/// Keys with which a relay answers onionskins: its identities and its ntor onion keys. Cloning
+/// shares the secrets; they are wiped with the last clone.
 #[derive(Clone)]
 pub struct OnionKeys(Arc<Keys>);
 

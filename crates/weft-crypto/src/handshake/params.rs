@@ -1,6 +1,6 @@
-//! What a relay grants to clients that ask for it.
+//! Parameters that a relay grants to clients that request them.
 
-/// What a relay grants in its replies to ntor-v3.
+/// Parameters that a relay grants in its replies to ntor-v3.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplyParams {
     /// Congestion control for clients that ask for it: the consensus's

@@ -1,4 +1,4 @@
-//! What one lane multiplies.
+//! Factors of one lane.
 
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -23,7 +23,7 @@ impl Factors {
         }
     }
 
-    /// What unused lanes multiply.
+    /// Factors of unused lanes.
     pub(super) const NONE: Self = Self {
         scalar: [0; 32],
         point: [0; 32],

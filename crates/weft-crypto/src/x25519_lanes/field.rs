@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 /// Eight unsigned integers of 64 bits, one for each lane. No operation carries from lane to lane.
 pub(super) trait Lanes: Copy {
-    /// What it takes to make one: the knowledge that this processor can.
+    /// Proof that this processor supports the operations.
     type Can: Copy;
     /// These integers.
     fn new(can: Self::Can, lanes: [u64; 8]) -> Self;
@@ -272,7 +272,7 @@ impl<L: Lanes> Field<L> {
     }
 }
 
-/// What is tight is loose.
+/// Tight bounds satisfy loose ones.
 impl<L> From<Tight<L>> for Loose<L> {
     #[inline(always)]
     #[allow(clippy::inline_always)] // as above

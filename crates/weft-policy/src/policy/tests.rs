@@ -1,4 +1,4 @@
-//! What policies allow, and how they are written.
+//! Tests of policies: the connections that they allow, and their text.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What `weft` prints, where, and how it ends.
+//! Output of `weft`, its stream, and exit statuses.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,7 +11,7 @@ struct Bench {
     folder: tempfile::TempDir,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Debug)]
 struct Run {
     status: Option<i32>,

@@ -28,7 +28,7 @@ fn with_hostile_peers(misdeed: impl Fn(&mut Weft)) {
     with_hostile_peers_and("", misdeed);
 }
 
-/// The same, with more lines in torrc.
+/// Runs a misdeed against such relays with more lines in torrc.
 fn with_hostile_peers_and(torrc: &str, misdeed: impl Fn(&mut Weft)) {
     for threads in [1, 2] {
         let mut weft = Weft::start_with(threads, torrc);

@@ -1,4 +1,4 @@
-//! What is installed with the program: a systemd unit, manual pages, completions of shells.
+//! Files installed with the program: a systemd unit, manual pages, completions of shells.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,7 +25,7 @@ fn weft(words: &[&str]) -> Output {
     Command::new(WEFT).args(words).output().expect("weft")
 }
 
-/// What `weft` prints.
+/// Output of `weft` with these words.
 fn printed(words: &[&str]) -> String {
     let Output {
         status,
@@ -171,7 +171,7 @@ fn run(shell: &str, words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What bash completes the last of these words to.
+/// Words to which bash completes the last of these words.
 fn bash(script: &str, line: &[&str]) -> Vec<String> {
     let code = r#"
         source "$1"; shift

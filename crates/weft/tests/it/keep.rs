@@ -49,14 +49,14 @@ impl Relay {
         run_in(self.bench.folder.path(), &mut weft, input)
     }
 
-    /// The same of a command that must succeed: what it printed.
+    /// Runs a command that must succeed; returns its output.
     fn succeeds(&self, command: &[&str], torrc: &str, input: &str) -> String {
         let output = self.weft(command, torrc, input);
         assert!(output.status.success(), "{command:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The same of one that must fail: what it said.
+    /// Runs a command that must fail; returns its error output.
     fn fails(&self, command: &[&str], torrc: &str, input: &str) -> String {
         let output = self.weft(command, torrc, input);
         assert_eq!(output.status.code(), Some(1), "{command:?}: {output:?}");

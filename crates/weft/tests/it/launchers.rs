@@ -1,4 +1,5 @@
-//! What programs that start a node read and leave behind: lines of the log with ports, the cookie, files of a run.
+//! Files that programs read which start a node: lines of the log with ports, the cookie, files of a
+//! run.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,7 +16,7 @@ fn port(weft: &mut Running, text: &str) -> u16 {
     digits.unwrap().parse().unwrap()
 }
 
-/// What is in a file, once it is there.
+/// Content of a file, as soon as it exists.
 fn read(path: &Path) -> Vec<u8> {
     let deadline = Instant::now() + running::PATIENCE;
     loop {

@@ -16,7 +16,7 @@ use crate::running::{Bench, PATIENCE, Running};
 
 /// A relay that lets this machine look at its counters.
 const OPEN: &str = "ORPort 127.0.0.1:auto\nMetricsPort auto\nMetricsPortPolicy accept 127.0.0.1\n";
-/// What Prometheus asks for.
+/// Request of Prometheus.
 const REQUEST: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: text/plain\r\n\r\n";
 
 /// Starts a relay with these lines; returns its MetricsPort, too.
@@ -50,7 +50,7 @@ fn rest(mut socket: &TcpStream) -> String {
     String::from_utf8(all).unwrap()
 }
 
-/// What is answered to these bytes.
+/// Answer to these bytes.
 fn ask(port: SocketAddr, request: &str) -> String {
     let mut socket = TcpStream::connect(port).unwrap();
     // A client that is refused may be so before everything is written.

@@ -17,7 +17,7 @@ fn mode(path: PathBuf) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Whether somebody listens there.
+/// Returns true if the port accepts connections.
 fn listens(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
 }

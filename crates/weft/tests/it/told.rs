@@ -1,5 +1,6 @@
-//! What a running node logs for its operator and its user, and how often: risks of the start, what a reload does not change,
-//! why a client is stuck, and why authorities do not take a relay's descriptor.
+//! Log lines of a running node for its operator and its user, and their number: risks at the start,
+//! settings that a reload does not change, reasons for which a client is stuck, and refusals of a
+//! relay's descriptor by authorities.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -60,7 +61,7 @@ impl Controller {
     }
 }
 
-/// How many lines of a log hold this.
+/// Number of lines of the log that contain `part`.
 fn count(weft: &Running, part: &str) -> usize {
     let log = fs::read_to_string(&weft.log).unwrap();
     log.lines().filter(|line| line.contains(part)).count()

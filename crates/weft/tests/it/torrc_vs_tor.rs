@@ -1,4 +1,4 @@
-//! The same torrc given to `tor` and to `weft`: both accept it or both refuse it, and where they
+//! Tests of `tor` and `weft` with the same torrc: both accept it or both refuse it, and where they
 //! accept it, both dump the same.
 //!
 //! Needs `tor` and fails without it.
@@ -50,7 +50,7 @@ impl Bench {
             .unwrap_or_else(|why| panic!("cannot run {program}: {why}; install it"))
     }
 
-    /// What both programs make of a torrc; `None`: refused.
+    /// A program's dump of a torrc, `None` if it refuses the torrc; and its error output.
     fn dump(
         &self,
         program: &str,

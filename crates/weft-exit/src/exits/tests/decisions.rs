@@ -1,4 +1,4 @@
-//! What becomes of a BEGIN and a RESOLVE: by policy, name and answer.
+//! Decisions about BEGIN and RESOLVE: by policy, name and answer.
 
 use super::super::*;
 use super::fixtures::*;

@@ -70,7 +70,7 @@ pub(super) fn actions(exits: &mut Exits) -> Vec<String> {
     done(exits)
 }
 
-/// The same without the check, for floods.
+/// The actions as short texts, without the check, for floods.
 pub(super) fn done(exits: &mut Exits) -> Vec<String> {
     let mut shown = Vec::new();
     while let Some(action) = exits.poll_action() {

@@ -176,7 +176,7 @@ pub(crate) fn create2(id: u32, onionskin: &[u8]) -> Cell {
     request.encode(id).unwrap()
 }
 
-/// What a CREATED2 cell holds.
+/// Data of a CREATED2 cell.
 fn created2(cell: &Cell) -> Vec<u8> {
     match CreateReply::decode(cell.command(), cell.body()) {
         Ok(CreateReply::Created2 { data }) => data,
@@ -213,7 +213,7 @@ impl Through {
         Self::from(Peer::client(weft.or_port), weft)
     }
 
-    /// The same, over a client's link that is there.
+    /// Builds such a circuit over an existing link of a client.
     pub(crate) fn from(mut client: Peer, weft: &Weft) -> Self {
         let next = weft.stranger();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -20,8 +20,8 @@ use crate::hostile::{with_hostile_peers, with_hostile_peers_and};
 const SILENT: usize = 10_000;
 /// Memory that one of them may cost the relay, TLS and all.
 const MEMORY_OF_A_SILENT_ONE: u64 = 16 * 1024;
-/// What the relay may have grown by when a crowd has closed: caches, and pages that the allocator
-/// has not given back yet.
+/// Memory by which the relay may have grown when a crowd has closed: caches, and pages that the
+/// allocator has not given back yet.
 const MEMORY_LEFT: u64 = 48 << 20;
 /// Cells that may wait on one circuit (C tor's circ_max_cell_queue_size).
 const MAX_QUEUE: usize = 2500;

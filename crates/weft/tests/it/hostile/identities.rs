@@ -92,7 +92,7 @@ fn turns(weft: &Weft) -> f64 {
     values.sum()
 }
 
-/// What the MetricsPort answers.
+/// Answer of the MetricsPort.
 fn metrics(at: SocketAddr) -> String {
     let mut metrics = TcpStream::connect(at).unwrap();
     metrics.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -23,7 +23,7 @@ const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// A relay that the test plays.
 pub(crate) struct Identity {
-    /// How it encrypts links and proves itself.
+    /// TLS certificates and keys of its links.
     pub(crate) tls: LinkTls,
     /// Its RSA identity.
     pub(crate) rsa: RsaIdentity,
@@ -72,7 +72,7 @@ pub(crate) fn identity(number: usize) -> &'static Identity {
     &IDENTITIES[number]
 }
 
-/// What clients have.
+/// TLS of clients.
 static CLIENT: LazyLock<LinkTls> = LazyLock::new(|| LinkTls::client().unwrap());
 
 /// One end of a link to the relay under test.

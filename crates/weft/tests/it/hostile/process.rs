@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use crate::hostile::peer::{Identity, identity};
 
-/// How long anything that must happen may take. Nothing is measured by it: it ends tests that
+/// Limit on the wait for anything that must happen. Nothing is measured by it: it ends tests that
 /// would otherwise hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -127,7 +127,7 @@ impl Weft {
         Self::start_with(threads, "")
     }
 
-    /// The same, with more lines in torrc.
+    /// Starts a relay with more lines in torrc.
     pub(crate) fn start_with(threads: usize, more: &str) -> Self {
         let folder = Folder::new();
         folder.torrc(&format!(
@@ -174,7 +174,7 @@ impl Weft {
         identity(number)
     }
 
-    /// What it has printed so far.
+    /// Lines that it has printed so far.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.printed.lines.lock().unwrap().clone()
     }
@@ -184,7 +184,7 @@ impl Weft {
         self.wait_after(0, words)
     }
 
-    /// The same, not looking at the first `seen` lines.
+    /// The first line with these words after the first `seen` lines.
     pub(crate) fn wait_after(&self, seen: usize, words: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut lines = self.printed.lines.lock().unwrap();
@@ -202,7 +202,7 @@ impl Weft {
         kill(self.pid(), signal).unwrap();
     }
 
-    /// What SIGUSR1 logs now.
+    /// Lines that it logs now on SIGUSR1.
     pub(crate) fn statistics(&self) -> Vec<String> {
         let seen = self.lines().len();
         self.signal(Signal::SIGUSR1);
@@ -210,7 +210,7 @@ impl Weft {
         self.lines().split_off(seen)
     }
 
-    /// How many connections it reports.
+    /// Number of connections that it reports.
     pub(crate) fn connections(&self) -> usize {
         self.statistic("Connections: ")
     }
@@ -237,7 +237,7 @@ impl Weft {
         kib * 1024
     }
 
-    /// How many files it has open.
+    /// Number of files that it has open.
     pub(crate) fn files(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.child.id());
         fs::read_dir(folder).unwrap().count()

@@ -1,4 +1,4 @@
-//! What an operator's signals do while circuits are up.
+//! Signals of an operator while circuits are up.
 
 use std::fs;
 use std::net::TcpStream;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::hostile::process::{Folder, Weft, program};
 
-/// How a start ended: its exit status and its output.
+/// Runs the command to its end: exit status and output.
 fn start(mut command: Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
     let mut printed = String::from_utf8(output.stdout).unwrap();

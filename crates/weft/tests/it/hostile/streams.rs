@@ -13,7 +13,7 @@ use crate::hostile::peer::Peer;
 use crate::hostile::process::{Folder, PATIENCE, eventually, program};
 use crate::hostile::{process::Weft, with_hostile_peers_and};
 
-/// How often the experiment is made: many more files than a relay has open by itself.
+/// Number of rounds: many more than the files that a relay has open by itself.
 const ROUNDS: usize = 200;
 
 /// Files that may be open besides at any moment: what closes a stream's socket is on other threads.
