@@ -8,10 +8,10 @@ use crate::settings::Settings;
 use crate::table::known::Kind;
 use crate::table::value::{Value, quote};
 
-/// How much to write.
+/// Extent of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpKind {
-    /// What differs from the defaults.
+    /// Options that differ from the defaults.
     Short,
     /// Everything.
     Full,

@@ -9,7 +9,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// What a path leads to, symbolic links followed.
+/// Kind of the file that a path leads to, symbolic links followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -42,7 +42,7 @@ pub trait Host {
     /// The path from the root, for one that starts from the working directory.
     fn absolute(&self, path: &Path) -> PathBuf;
 
-    /// What a path leads to.
+    /// Kind of the file that a path leads to.
     ///
     /// # Errors
     /// The system's; `NotFound` where it leads nowhere.
@@ -110,7 +110,7 @@ impl dyn Host + '_ {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryHost {
     files: BTreeMap<PathBuf, Vec<u8>>,
-    /// Those of `files` that are no regular files.
+    /// Entries of `files` that are not regular files.
     special: BTreeMap<PathBuf, FileKind>,
     /// Files and folders of somebody else.
     closed: BTreeSet<PathBuf>,
@@ -129,14 +129,14 @@ impl MemoryHost {
         }
     }
 
-    /// The same with this file, and the folders that lead to it; the path starts with `/`.
+    /// Adds this file, and the folders that lead to it; the path starts with `/`.
     #[must_use]
     pub fn with_file(mut self, path: impl Into<PathBuf>, content: impl Into<Vec<u8>>) -> Self {
         self.files.insert(path.into(), content.into());
         self
     }
 
-    /// The same with something of this kind in place of a file, and what it gives to a reader.
+    /// Adds a file of this kind that is not a regular one, with the bytes that a reader gets.
     #[cfg(test)]
     pub(crate) fn with_special(
         mut self,
@@ -149,14 +149,14 @@ impl MemoryHost {
         self.with_file(path, content)
     }
 
-    /// The same with a file or a folder here that cannot be read.
+    /// Makes a file or a folder unreadable.
     #[cfg(test)]
     pub(crate) fn with_closed(mut self, path: impl Into<PathBuf>) -> Self {
         self.closed.insert(path.into());
         self
     }
 
-    /// The same with an address for this host name.
+    /// Adds an address for this host name.
     #[cfg(test)]
     pub(crate) fn with_name(mut self, name: &str, address: IpAddr) -> Self {
         self.names.insert(name.to_owned(), address);

@@ -14,7 +14,7 @@ const MAX_ERRORS: usize = 20;
 /// Errors that are printed where there are more.
 const SOME_ERRORS: usize = 4;
 
-/// How C tor's summaries of a failure begin: it logs the cause itself in a line before.
+/// Prefix of C tor's summaries of a failure, whose cause C tor logs in the line before.
 const SUMMARY: &str = "Failed to parse/validate config: ";
 
 /// Where a setting was made.
@@ -56,7 +56,7 @@ pub struct Message {
     pub origin: Option<Origin>,
     /// The message, in one line.
     pub text: String,
-    /// The same in C tor's log, where programs that start a Tor look for that.
+    /// The message of C tor, which programs that start a Tor look for in the log.
     c_tor: Option<String>,
     /// C tor's summary, where C tor logs its line and the summary.
     c_tor_summary: Option<&'static str>,
@@ -65,7 +65,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Whether it is the same to somebody who reads both.
+    /// Returns true if a reader cannot distinguish both messages.
     fn is_like(&self, other: &Self) -> bool {
         (self.severity, &self.origin, &self.text) == (other.severity, &other.origin, &other.text)
     }
@@ -106,7 +106,7 @@ impl fmt::Display for Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     messages: Vec<Message>,
-    /// How many of them come before all others.
+    /// Number of messages at the front that precede all others.
     first: usize,
 }
 
@@ -117,7 +117,7 @@ impl Report {
         &self.messages
     }
 
-    /// Whether the configuration cannot be used.
+    /// Returns true if the configuration cannot be used.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.messages.iter().any(|m| m.severity == Severity::Err)
@@ -180,14 +180,14 @@ impl Report {
         (self.errors().take(shown), all - shown)
     }
 
-    /// The same without the errors, for a caller that reports those itself.
+    /// Removes the errors, for a caller that reports them itself.
     #[must_use]
     pub fn without_errors(mut self) -> Self {
         self.messages.retain(|m| m.severity != Severity::Err);
         self
     }
 
-    /// The same where there are several torrcs: what is about no line is about this one.
+    /// Names `torrc` as the origin of messages without a line, where there are several torrcs.
     #[must_use]
     pub(crate) fn about(mut self, torrc: &str) -> Self {
         let general = self.messages.iter_mut().filter(|m| m.origin.is_none());
@@ -197,7 +197,8 @@ impl Report {
         self
     }
 
-    /// The same without what another report has of this reading of the files: they have one in common.
+    /// Removes messages about the reading of files that another report has, too: the files are
+    /// common to both.
     pub(crate) fn without_events_of(mut self, other: &Self) -> Self {
         self.messages
             .retain(|m| !m.event || !other.messages.iter().any(|other| other.is_like(m)));
@@ -233,7 +234,8 @@ impl Report {
             .map(|line| line.domain(DOMAIN))
     }
 
-    /// The same without what another report has, too: a reload does not repeat what has not changed.
+    /// Removes messages that another report has, too: a reload does not repeat what has not
+    /// changed.
     #[must_use]
     pub fn without(mut self, other: &Self) -> Self {
         self.messages
@@ -264,7 +266,7 @@ impl Report {
         self.error_as_in_c_tor(origin, text.into(), message.into(), None);
     }
 
-    /// The same where C tor logs the message and then a summary.
+    /// An error that C tor has, too, with C tor's message and the summary that follows it.
     pub(crate) fn error_with_c_tor_summary(
         &mut self,
         origin: Option<&Origin>,
@@ -309,7 +311,7 @@ impl Report {
     }
 }
 
-/// What stands for errors that are not printed.
+/// Text in place of errors that are not printed.
 fn more_errors(count: usize) -> Option<String> {
     (count > 0).then(|| format!("and {count} more errors: is this file a torrc?"))
 }

@@ -1,5 +1,5 @@
-//! What was set: the value of every option, as lines are assigned to it one file after another
-//! (C tor: src/lib/confmgt/confmgt.c, `config_assign`).
+//! Settings: the value of every option, as lines are assigned to it one file after another (C tor:
+//! src/lib/confmgt/confmgt.c, `config_assign`).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Setting {
     pub(crate) value: Value,
     /// Where it was set; `None`: it is the default.
     pub(crate) origin: Option<Origin>,
-    /// Whether the next line replaces the list: it is of another file.
+    /// True if the next line replaces the list: it is in another file.
     fragile: bool,
 }
 
@@ -320,13 +320,13 @@ impl Settings {
         }
     }
 
-    /// Whether an option is 1.
+    /// Returns true if an option is 1.
     #[must_use]
     pub fn flag(&self, key: Key<bool>) -> bool {
         matches!(self.value(key), Some(Value::Number(number)) if *number != 0)
     }
 
-    /// Whether an option is 1; `None`: auto.
+    /// Returns true if an option is 1; `None`: auto.
     #[must_use]
     pub fn auto_flag(&self, key: Key<Option<bool>>) -> Option<bool> {
         match self.value(key)? {
@@ -411,7 +411,8 @@ impl Settings {
     }
 }
 
-/// The same as C tor logs it; controllers find the option in it (Stem's `load_conf`).
+/// C tor's log line about an unknown option; controllers find the option in it (Stem's
+/// `load_conf`).
 pub(crate) fn unknown_option_in_c_tor(key: &str) -> String {
     format!("Failed to parse/validate config: Unknown option '{key}'.  Failing.")
 }

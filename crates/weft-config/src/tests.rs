@@ -753,7 +753,7 @@ fn a_pipe_that_is_too_long_is_no_torrc_and_one_that_was_read_is_not_read_again()
     assert_eq!(report.to_string(), why);
 }
 
-/// What operators read about options.
+/// The operator's guide, which describes options.
 const GUIDE: &str = include_str!("../../../docs/operator.md");
 
 /// The names of options that are taken for one reason, sorted.

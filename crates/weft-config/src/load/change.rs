@@ -1,4 +1,4 @@
-//! What differs between two configurations, and whether a running node can follow (C tor:
+//! Differences of two configurations, and a running node's ability to follow them (C tor:
 //! `options_transition_…` of src/app/config/config.c).
 
 use crate::load::torrc::Loaded;
@@ -12,12 +12,12 @@ use crate::table::known::Kind;
 pub struct Change {
     /// The option's canonical name; `ORPortLines` and its like for lists of several names.
     pub name: &'static str,
-    /// Whether the change is only followed after a restart, although C tor follows it at once.
+    /// True if the change takes effect only after a restart, although C tor follows it at once.
     pub needs_restart: bool,
 }
 
 impl Change {
-    /// Whether it is this option that changed.
+    /// Returns true if this option changed.
     #[must_use]
     pub fn is<T>(&self, key: Key<T>) -> bool {
         self.name == key.name()
@@ -37,8 +37,8 @@ pub enum ChangeError {
     Whole(Report),
 }
 
-/// What differs between two configurations. `shared`: the process has other identities, and the new configuration is this
-/// one's alone.
+/// Changes from one configuration to another. `shared`: the process has other identities, and the
+/// new configuration is only for this one.
 pub(crate) fn changes(
     old: &Options,
     new: &mut Loaded,

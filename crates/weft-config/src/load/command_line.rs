@@ -12,7 +12,7 @@ use crate::table;
 use crate::table::find;
 use crate::text::lexer::{Command, Line};
 
-/// What the program is asked to do.
+/// Action of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Run the node.
@@ -43,7 +43,7 @@ pub enum Action {
     HashPassword,
 }
 
-/// Which identity key's fingerprint.
+/// Identity key whose fingerprint is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FingerprintKind {
     /// Of the RSA key, in hexadecimal.
@@ -52,7 +52,7 @@ pub enum FingerprintKind {
     Ed25519,
 }
 
-/// How much to log before, or without, `Log` lines.
+/// Severity of log lines before, or without, `Log` lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quiet {
     /// Notices.
@@ -76,7 +76,7 @@ pub enum PassphraseFrom {
     Descriptor(i32),
 }
 
-/// What goes with `--keygen`.
+/// Arguments of `--keygen`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeygenArgs {
     /// `--newpass`: the passphrase changes.
@@ -87,7 +87,7 @@ pub struct KeygenArgs {
     pub master_key: Option<PathBuf>,
 }
 
-/// How `--key-expiration` prints a time.
+/// Format of times from `--key-expiration`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ExpirationFormat {
     /// Local time.
@@ -109,9 +109,9 @@ pub enum TorrcSource {
 /// A command line, read.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
-    /// What to do.
+    /// Action of the program.
     pub action: Action,
-    /// How much to log at first.
+    /// Severity of the first log lines.
     pub quiet: Quiet,
     /// torrc, where one is named.
     pub torrc: Option<TorrcSource>,
@@ -127,13 +127,13 @@ pub struct CommandLine {
     pub password: Option<OsString>,
     /// The name of the family of `--keygen-family`.
     pub family: Option<PathBuf>,
-    /// What goes with `--keygen`.
+    /// Arguments of `--keygen`.
     pub keygen: KeygenArgs,
-    /// What goes with `--key-expiration`.
+    /// Format of times from `--key-expiration`.
     pub expiration_format: Option<ExpirationFormat>,
     /// Torrc options.
     pub options: Vec<Line>,
-    /// What to warn about.
+    /// Warnings about the command line.
     pub report: Report,
 }
 
@@ -161,7 +161,7 @@ impl CommandLine {
         }
     }
 
-    /// How quiet the words ask to be, whatever else is wrong with them.
+    /// Quietness that the words request, even if others of them are wrong.
     #[must_use]
     pub fn quiet_of(words: &[OsString]) -> Quiet {
         let quiet = |word: &OsString| match word.to_str() {
@@ -172,7 +172,7 @@ impl CommandLine {
         words.iter().map(quiet).max().unwrap_or_default()
     }
 
-    /// The same, with files that are found from any working directory, as a daemon's SIGHUP needs them.
+    /// Makes the paths of files absolute, as a daemon's SIGHUP needs them.
     #[must_use]
     pub fn from_anywhere(mut self, host: &dyn Host) -> Self {
         let fixed = |path: PathBuf| match path.starts_with("~") {
@@ -190,7 +190,7 @@ impl CommandLine {
         self
     }
 
-    /// Whether the process has several identities.
+    /// Returns true if the process has several identities.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         !self.more_torrcs.is_empty()

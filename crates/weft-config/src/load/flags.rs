@@ -8,15 +8,15 @@ pub struct Flag {
     pub long: &'static str,
     /// Its other name, with a dash.
     pub short: Option<&'static str>,
-    /// What follows it.
+    /// Kind of its argument.
     pub argument: Argument,
     /// When it is used.
     pub purpose: Purpose,
-    /// What it is for.
+    /// Help text.
     pub help: &'static str,
 }
 
-/// What follows a flag.
+/// Kind of a flag's argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// Nothing.

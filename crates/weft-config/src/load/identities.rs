@@ -84,7 +84,8 @@ fn agree(all: &mut [(String, Assigned)], report: &mut Report) {
     }
 }
 
-/// What is of the process stays as it was, unless the new configuration sets it.
+/// Keeps the old values of options that belong to the process, unless the new configuration sets
+/// them.
 pub(crate) fn keep(new: &mut Assigned, old: &Settings) {
     for (place, _) in places() {
         if let Some(before) = old.at(place).filter(|_| !new.sets(place)) {

@@ -16,9 +16,9 @@ use crate::text::lexer::Line;
 /// A configuration that can be used.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What to run by.
+    /// Options of the node.
     pub options: Options,
-    /// What would be in force without torrc and command line: `--dump-config short` leaves it out.
+    /// Settings without torrc and command line: `--dump-config short` omits these values.
     pub defaults: Settings,
     /// Warnings and notices, to be logged.
     pub report: Report,
@@ -120,13 +120,13 @@ pub fn read_defaults(command_line: &CommandLine, host: &dyn Host, testing: bool)
 /// A configuration whose options are set and not yet held against each other.
 pub(crate) struct Assigned {
     pub(crate) settings: Settings,
-    /// What the defaults torrc left.
+    /// Settings after the defaults torrc.
     pub(crate) defaults: Settings,
     pub(crate) report: Report,
 }
 
 impl Assigned {
-    /// Whether torrc, or the command line, sets the option at this place of the table.
+    /// Returns true if torrc, or the command line, sets the option at this place of the table.
     pub(crate) fn sets(&self, place: usize) -> bool {
         let origin = |settings: &Settings| settings.at(place).and_then(|of| of.origin.clone());
         let own = origin(&self.settings);
@@ -267,7 +267,7 @@ fn default_torrc(host: &dyn Host) -> PathBuf {
     places.find(is_there).unwrap_or(torrc)
 }
 
-/// Whether there is no file, which differs from one that cannot be read.
+/// Returns true if the file does not exist, rather than being unreadable.
 fn is_absent(why: &io::Error) -> bool {
     matches!(
         why.kind(),

@@ -15,7 +15,7 @@ use crate::text::access::AccessPolicy;
 use crate::text::ports::PortNumber;
 use crate::text::virtual_networks::{Automap, VirtualNetworks};
 
-/// What this machine's applications may use the node for, and where.
+/// Services for applications of this machine, and their ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct AppOptions {

@@ -84,7 +84,7 @@ pub struct AuthorityOptions {
 }
 
 impl AuthorityOptions {
-    /// Whether an option names countries.
+    /// Returns true if an option names countries.
     #[must_use]
     pub fn names_countries(&self) -> bool {
         let lists = [
@@ -266,7 +266,8 @@ pub(crate) fn authority_options(
     })
 }
 
-/// Whether a text begins with the numbers of a version of C tor, as `0.4.8.0-alpha-dev` does.
+/// Returns true if a text begins with the numbers of a version of C tor, as `0.4.8.0-alpha-dev`
+/// does.
 fn is_version(text: &str) -> bool {
     let text = text.strip_prefix("Tor ").unwrap_or(text);
     let numbers = text.split(['-', ' ']).next().unwrap_or_default();
@@ -296,7 +297,8 @@ fn thresholds(settings: &Settings) -> FlagThresholds {
     }
 }
 
-/// What C tor refuses of the times between consensuses (`options_validate_dirauth_schedule`, `…_testing`).
+/// Checks the times between consensuses as C tor does (`options_validate_dirauth_schedule`,
+/// `…_testing`).
 fn check_schedule(settings: &Settings, report: &mut Report) {
     const LEAST: Duration = Duration::from_secs(2);
     let delays = settings.time(keys::V3AuthVoteDelay) + settings.time(keys::V3AuthDistDelay);

@@ -1,4 +1,4 @@
-//! How much the node may carry.
+//! Bandwidth that the node may use.
 
 use weft_counts::accounting::{Config as AccountingConfig, Rule, Start};
 
@@ -7,10 +7,10 @@ use crate::settings::Settings;
 use crate::table::keys;
 use crate::table::rows::bandwidth::MAX_RATE;
 
-/// What a public relay must carry, in bytes per second (RELAY_REQUIRED_MIN_BANDWIDTH).
+/// Least bandwidth of a public relay, in bytes per second (RELAY_REQUIRED_MIN_BANDWIDTH).
 const MIN_RELAY_BANDWIDTH: i64 = 75 << 10;
 
-/// How much the relay may carry; bytes per second and bytes.
+/// Bandwidth that the relay may use; rates in bytes per second, bursts in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BandwidthOptions {
     /// `BandwidthRate`: everything that the node sends, or receives.
@@ -127,7 +127,7 @@ pub(crate) fn check(settings: &mut Settings, is_relay: bool, report: &mut Report
     }
 }
 
-/// How much the relay may carry in an interval.
+/// Limit of the relay's traffic in an accounting period.
 fn accounting(settings: &Settings, report: &mut Report) -> AccountingConfig {
     let rule = settings.text(keys::AccountingRule);
     let rule = rule.map_or(Some(Rule::default()), Rule::parse);

@@ -16,7 +16,8 @@ use crate::table::value::ListLine;
 use crate::text::address::{parse_address, parse_address_port};
 use crate::text::ports::{OrPort, parse_relay_ports};
 
-/// What authorities know as ways of giving bridges to users (`check_bridge_distribution_setting`).
+/// Methods of distributing bridges to users that authorities know
+/// (`check_bridge_distribution_setting`).
 const DISTRIBUTIONS: [&str; 5] = ["none", "any", "https", "email", "settings"];
 
 /// A relay that is a bridge, and its pluggable transports.
@@ -372,7 +373,8 @@ fn programs(settings: &Settings) -> Vec<TransportProgram> {
     programs
 }
 
-/// What programs connect from; what is wrong with these lines is reported where the relay's own are read.
+/// Addresses that programs connect from. Errors in these lines are reported where the relay's own
+/// are read.
 fn outbound(settings: &Settings) -> BindPair {
     let mut pair = BindPair::default();
     for key in [keys::OutboundBindAddressPT, keys::OutboundBindAddress] {

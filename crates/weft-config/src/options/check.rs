@@ -1,7 +1,7 @@
-//! What is checked and corrected in settings before options are made of them: what the table demands
-//! of each option, then the rules between options of each subject (C tor: src/app/config/config.c
-//! `options_validate_cb`, src/feature/relay/relay_config.c). Only rules about what Weft supports, or
-//! that cost a line, are here.
+//! Checks and corrections of settings before options are made of them: first the table's rules for
+//! each option, then the rules between options of each subject (C tor: src/app/config/config.c
+//! `options_validate_cb`, src/feature/relay/relay_config.c). Only rules about features of Weft, or
+//! rules of one line, are here.
 
 use weft_policy::parse_rules;
 
@@ -136,7 +136,7 @@ fn nearest_in_range(range: Range, value: &Value) -> Option<Value> {
     }
 }
 
-/// What is wrong with a value that is out of its range.
+/// Error text for a value that is out of its range.
 fn out_of_range(known: &Known, value: &Value) -> String {
     let (name, unit) = (known.name, known.kind.unit());
     match known.range {
@@ -181,7 +181,7 @@ fn out_of_range(known: &Known, value: &Value) -> String {
     }
 }
 
-/// What only private networks may change is at its default elsewhere.
+/// Checks that options for private networks have their defaults in other networks.
 fn testing_only(settings: &Settings, report: &mut Report) {
     let defaults = Settings::new(false);
     let changed = settings

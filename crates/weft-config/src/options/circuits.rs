@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
 
-/// How a client's circuits and streams are used.
+/// Use of a client's circuits and streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct CircuitOptions {
@@ -52,7 +52,8 @@ pub struct CircuitOptions {
     pub sbws_exit: bool,
 }
 
-/// How tunnels of mTor are built (docs/extensions/mtor.md), and which streams get them besides those of ports with `Multipath`.
+/// Shape of mTor tunnels (docs/extensions/mtor.md), and the users whose streams get them besides
+/// those of ports with `Multipath`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultipathOptions {
     /// `MultipathCircuits`: legs of a tunnel, 1 to 16.

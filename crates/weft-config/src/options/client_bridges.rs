@@ -65,11 +65,11 @@ impl BridgeLine {
 pub struct ClientPlugin {
     /// The names of the transports; at least one.
     pub transports: Vec<String>,
-    /// What it is.
+    /// Program or proxy.
     pub kind: PluginKind,
 }
 
-/// What reaches bridges by transports.
+/// Way to bridges with transports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PluginKind {
     /// A program to run (`exec`), with its arguments.

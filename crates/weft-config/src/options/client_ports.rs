@@ -44,7 +44,7 @@ pub struct UnixPath {
 }
 
 impl ListenAt {
-    /// What to bind to, where it is an address.
+    /// Address to bind to, if this is a TCP address.
     #[must_use]
     pub fn to_bind(&self) -> Option<SocketAddr> {
         match self {
@@ -89,7 +89,8 @@ pub enum AppService {
     Natd,
 }
 
-/// How the firewall leads connections to a `TransPort` (`TransProxyType`), and thus where their destination is found.
+/// Method by which the firewall redirects connections to a `TransPort` (`TransProxyType`), which
+/// decides where their destination is found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Redirection {
     /// By REDIRECT or DNAT: netfilter knows it.
@@ -119,11 +120,11 @@ pub struct AppPort {
     pub service: AppService,
     /// Where it listens.
     pub at: ListenAt,
-    /// What it does with streams.
+    /// Flags of its streams.
     pub flags: StreamFlags,
 }
 
-/// What streams of a port are kept apart by, beside the clock of NEWNYM.
+/// Fields that isolate streams of a port, besides NEWNYM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct Isolation {
@@ -157,7 +158,7 @@ impl Default for Isolation {
     }
 }
 
-/// What a port does with streams.
+/// Flags of a port's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct StreamFlags {
@@ -200,7 +201,7 @@ impl Default for StreamFlags {
     }
 }
 
-/// Which flags a port may have, and where it listens unless it has an address.
+/// Flags that a port may have, and its address unless the line has one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grammar {
     /// The option's name, for errors.

@@ -1,4 +1,4 @@
-//! Which controllers may connect, where, and how they authenticate (config.c,
+//! Controllers: addresses of their ports, and authentication (config.c,
 //! `warn_nonlocal_controller_ports`; control_auth.c, `decode_hashed_passwords`).
 
 use std::path::{Path, PathBuf};
@@ -122,7 +122,7 @@ fn owning_fd(settings: &Settings, report: &mut Report) -> Option<i32> {
     fd
 }
 
-/// Whether a control port may be opened: never to other machines without a password
+/// Returns true if a control port may be opened: never to other machines without a password
 /// (`warn_nonlocal_controller_ports`).
 fn is_safe(at: &ListenAt, open: bool, settings: &Settings, report: &mut Report) -> bool {
     let origin = settings.origin(keys::ControlPortLines);

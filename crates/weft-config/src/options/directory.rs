@@ -43,7 +43,7 @@ pub struct BootstrapOptions {
 pub struct DirectoryOptions {
     /// `DirAuthority`, or the real network's.
     pub authorities: Vec<DirAuthority>,
-    /// Whether `authorities` are the real network's.
+    /// True if `authorities` are the real network's.
     pub default_authorities: bool,
     /// `PublishServerDescriptor`: whether the descriptor is uploaded, a bridge's to authorities of bridges alone.
     pub publish: bool,

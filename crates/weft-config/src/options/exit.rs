@@ -1,4 +1,4 @@
-//! What exit traffic is allowed, and how the names that it leads to are looked up.
+//! Exit policy, and name lookups of the exit.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
 
-/// What exit traffic is allowed, and how the names that it leads to are looked up.
+/// Exit policy, and name lookups of the exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitOptions {
     /// The policy to publish and obey: what `ExitPolicy`, `ReducedExitPolicy`, `IPv6Exit` and the
@@ -31,7 +31,7 @@ pub struct ExitOptions {
     pub dns: DnsOptions,
 }
 
-/// How an exit looks names up.
+/// Name lookups of an exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsOptions {
     /// `ServerDNSResolvConfFile` (`None`: the system's).

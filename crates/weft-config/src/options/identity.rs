@@ -24,9 +24,9 @@ pub struct IdentityOptions {
 /// Families by their keys' identities (proposal 321).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FamilyIds {
-    /// Those of all keys that are found (`*`).
+    /// True for the families of all keys that are found (`*`).
     pub all: bool,
-    /// Those whose keys must be there: Ed25519 identities.
+    /// Families whose keys must exist: Ed25519 identities.
     pub ids: Vec<[u8; 32]>,
 }
 

@@ -1,4 +1,4 @@
-//! What is logged, and where.
+//! Log lines to write, and their destinations.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::text::log_options::{Destination, LogLine};
 /// The least time between heartbeats (MIN_HEARTBEAT_PERIOD).
 const MIN_HEARTBEAT: Duration = Duration::from_secs(30 * 60);
 
-/// What is logged, and where.
+/// Log lines to write, and their destinations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogOptions {
     /// `Log`. Empty: notices to standard output (`--hush`: warnings; `--quiet`: nothing), where
@@ -41,7 +41,7 @@ pub struct LogOptions {
 }
 
 impl Default for LogOptions {
-    /// What is in force until torrc is read.
+    /// Logging until torrc is read.
     fn default() -> Self {
         Self {
             lines: Vec::new(),

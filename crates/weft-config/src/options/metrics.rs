@@ -1,4 +1,4 @@
-//! Which addresses may fetch the relay's counters, and where.
+//! Ports for the relay's metrics, and the addresses that may fetch them.
 
 use crate::host::Host;
 use crate::report::Report;

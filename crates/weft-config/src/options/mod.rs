@@ -1,4 +1,4 @@
-//! What the node runs by: every supported option as a typed value.
+//! Options of the node: every supported option as a typed value.
 //!
 //! Rates are bytes per second, amounts bytes, times [`Duration`](std::time::Duration)s. Where C tor has
 //! `auto` or 0 mean "let the consensus or the machine decide", the field is an `Option`, and `None`
@@ -74,59 +74,59 @@ pub struct Options {
     pub files: FileOptions,
     /// Where it listens, and what others may connect to.
     pub network: NetworkOptions,
-    /// How much it may carry.
+    /// Bandwidth that it may use.
     pub bandwidth: BandwidthOptions,
     /// Memory, threads, sockets.
     pub resources: ResourceOptions,
-    /// How cells are scheduled and links padded.
+    /// Scheduling of cells, and padding of links.
     pub scheduling: SchedulingOptions,
     /// Where the directory is, and what is published to it.
     pub directory: DirectoryOptions,
-    /// What exit traffic is allowed.
+    /// Exit policy, and name lookups.
     pub exit: ExitOptions,
     /// Defences against denial of service.
     pub dos: DosOptions,
     /// Key lifetimes.
     pub keys: KeyOptions,
-    /// What is logged, and where.
+    /// Log lines to write, and their destinations.
     pub log: LogOptions,
     /// Where its counters can be fetched, and from which addresses.
     pub metrics: MetricsOptions,
-    /// What this machine's applications may use it for, and where.
+    /// Services for applications of this machine, and their ports.
     pub apps: AppOptions,
     /// Where controllers connect, and how they authenticate.
     pub control: ControlOptions,
-    /// What a relay does that is a bridge, and its pluggable transports.
+    /// The relay as a bridge, and its pluggable transports.
     pub bridge_relay: BridgeRelayOptions,
     /// The bridges and pluggable transports of a client.
     pub bridges: BridgeOptions,
-    /// How paths are chosen.
+    /// Path selection.
     pub paths: PathOptions,
-    /// How long circuits may take to be built.
+    /// Timeouts of circuit building.
     pub build_times: BuildTimesOptions,
     /// The authority of a private network that it is.
     pub authority: Option<AuthorityOptions>,
-    /// How circuits and streams are used.
+    /// Use of circuits and streams.
     pub circuits: CircuitOptions,
-    /// What only private networks change.
+    /// Options that only private networks change.
     pub testing: TestingOptions,
-    /// What is counted of a relay's day, to be published.
+    /// Statistics of a relay's day to publish.
     pub statistics: StatisticsOptions,
-    /// How the process behaves.
+    /// Options of the process.
     pub process: ProcessOptions,
-    /// What the operator wrote, for `--dump-config` and to find what a reload changed.
+    /// Settings as the operator wrote them, for `--dump-config` and for the changes of a reload.
     pub settings: Settings,
 }
 
 impl Options {
-    /// Whether this node is a relay: it has an ORPort.
+    /// Returns true if this node is a relay: it has an ORPort.
     #[must_use]
     pub fn is_relay(&self) -> bool {
         !self.network.or_ports.is_empty()
     }
 
-    /// Whether this node is a client. A client has a port for applications or, without an ORPort, one for a controller, which
-    /// may add the others and build circuits.
+    /// Returns true if this node is a client. A client has a port for applications or, without an
+    /// ORPort, one for a controller, which may add the others and build circuits.
     #[must_use]
     pub fn is_client(&self) -> bool {
         let is_led = !self.is_relay() && !self.control.ports.is_empty();

@@ -111,7 +111,7 @@ impl OutboundBind {
 }
 
 impl NetworkOptions {
-    /// How a connection to this relay or directory is opened.
+    /// Route of a connection to this relay or directory: the address to bind, and the proxy.
     #[must_use]
     pub fn route(&self, to: SocketAddr) -> Route {
         let first = self.proxy.as_ref().map_or(to, |proxy| proxy.addr);

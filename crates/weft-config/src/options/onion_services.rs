@@ -110,7 +110,7 @@ const LIMITS: [Limit; 2] = [
     },
 ];
 
-/// What is wrong with a line.
+/// Error in a line.
 struct Wrong {
     /// For the operator.
     text: String,
@@ -387,7 +387,7 @@ fn ports(value: &str) -> Result<(), Wrong> {
     wrong("the target has no address or port", c_tor)
 }
 
-/// Whether it is an address or a name, with or without a port. A word without `.` and `:` is a
+/// Returns true for an address or a name, with or without a port. A word without `.` and `:` is a
 /// port, as in C tor.
 fn is_address(text: &str) -> bool {
     if parse_address_port(text).is_some() {
@@ -440,7 +440,7 @@ mod tests {
     use super::*;
     use crate::{MemoryHost, load_text};
 
-    /// What is wrong with a torrc: the errors, and the log lines of the start that fails.
+    /// Refusal of a torrc: the errors, and the log lines of the start that fails.
     fn refused(torrc: &str) -> (String, Vec<String>) {
         let Err(report) = load_text(torrc, &host()) else {
             panic!("{torrc:?} is accepted");

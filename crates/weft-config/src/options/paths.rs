@@ -14,7 +14,7 @@ use crate::table::keys;
 /// A shorter `CircuitBuildTimeout` that is not learnt is worth a warning, in seconds.
 const SHORT_BUILD_TIMEOUT: u64 = 10;
 
-/// How paths are chosen. What depends on the node, its own identity, is not filled in.
+/// Options of path selection. The node's own identity is filled in elsewhere.
 pub(crate) fn path_options(settings: &Settings, report: &mut Report) -> PathOptions {
     let exit_nodes = node_set(keys::ExitNodes, settings, report);
     let entry_nodes = node_set(keys::EntryNodes, settings, report);
@@ -68,7 +68,7 @@ pub(crate) fn path_options(settings: &Settings, report: &mut Report) -> PathOpti
     }
 }
 
-/// How long circuits may take.
+/// Timeouts of circuit building.
 pub(crate) fn build_times_options(settings: &Settings, report: &mut Report) -> BuildTimesOptions {
     let learn = settings.flag(keys::LearnCircuitBuildTimeout);
     let set = settings.time(keys::CircuitBuildTimeout).as_secs();

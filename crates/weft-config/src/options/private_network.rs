@@ -1,4 +1,4 @@
-//! What only private networks change.
+//! Options that only private networks change.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
 
-/// What only private networks change.
+/// Options that only private networks change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestingOptions {
     /// `TestingTorNetwork`.

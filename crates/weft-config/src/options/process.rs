@@ -1,4 +1,4 @@
-//! How the process behaves.
+//! Options of the process.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
 
-/// How the process behaves.
+/// Options of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOptions {
     /// `User`: the user to become once ports are bound.

@@ -1,6 +1,6 @@
-//! What a client can reach: `ReachableAddresses`, `ReachableORAddresses`, `ReachableDirAddresses`,
-//! `FascistFirewall` and `FirewallPorts` (config.c `options_validate_cb`, policies.c
-//! `parse_reachable_addresses`).
+//! Addresses that a client can reach: `ReachableAddresses`, `ReachableORAddresses`,
+//! `ReachableDirAddresses`, `FascistFirewall` and `FirewallPorts` (config.c `options_validate_cb`,
+//! policies.c `parse_reachable_addresses`).
 //!
 //! `ReachableDirAddresses` has no effect: a client asks directories by way of their ORPorts.
 
@@ -50,7 +50,7 @@ pub(crate) fn convert_firewall(settings: &mut Settings, report: &mut Report) {
     }
 }
 
-/// What the client may connect to.
+/// Addresses that the client may connect to.
 pub(crate) fn reachable(settings: &Settings, report: &mut Report) -> Reachable {
     let set = [keys::ReachableORAddresses, keys::ReachableAddresses]
         .into_iter()

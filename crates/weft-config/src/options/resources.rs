@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::settings::Settings;
 use crate::table::keys;
 
-/// What a relay's queues should be allowed, in bytes.
+/// Bytes below which a relay's `MaxMemInQueues` is warned about as low.
 const MIN_GOOD_QUEUES: i64 = 256 << 20;
 
 /// The least `MaxMemInQueues` of a relay, in bytes (MIN_SERVER_MB of config.c).
@@ -38,10 +38,10 @@ pub struct ResourceOptions {
 }
 
 impl ResourceOptions {
-    /// What `MaxMemInQueues` comes to on a machine with this much memory, in bytes (config.c,
-    /// `compute_real_max_mem_in_queues`): what the operator set, at least
-    /// [`MIN_MEM_IN_QUEUES`]; else two fifths of the memory from 8 GB up, three quarters below,
-    /// and between 256 MB and 8 GB (2 GB where addresses have 32 bits).
+    /// Effective `MaxMemInQueues` on a machine with this much memory, in bytes (config.c,
+    /// `compute_real_max_mem_in_queues`): the operator's value, at least [`MIN_MEM_IN_QUEUES`];
+    /// else two fifths of the memory from 8 GB up, three quarters below, and between 256 MB and 8
+    /// GB (2 GB where addresses have 32 bits).
     #[must_use]
     pub fn max_mem_in_queues(&self, total_memory: Option<u64>) -> u64 {
         const GB: u64 = 1 << 30;

@@ -1,4 +1,4 @@
-//! Which link sends next.
+//! Scheduling of links, and padding.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub enum SchedulerKind {
     Vanilla,
 }
 
-/// How cells are scheduled and links padded.
+/// Scheduling of cells, and padding of links.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulingOptions {
     /// `Schedulers`: the first that works here is used. Never empty.
@@ -38,7 +38,7 @@ pub struct SchedulingOptions {
 }
 
 impl Default for SchedulingOptions {
-    /// What an empty torrc asks for.
+    /// The options of an empty torrc.
     fn default() -> Self {
         read(&Settings::default())
     }

@@ -1,4 +1,4 @@
-//! What a relay counts of its day, to be published in its extra-info document.
+//! Statistics of a relay's day, to be published in its extra-info document.
 
 use crate::settings::Settings;
 use crate::table::keys;

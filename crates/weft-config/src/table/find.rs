@@ -1,15 +1,16 @@
-//! Which option a key of torrc means: names in any case, other names, abbreviations, and the name that
-//! a misspelt one is most like (C tor: `option_abbrevs_` of src/app/config/config.c).
+//! Search for the option that a key of torrc means: names in any case, other names, abbreviations,
+//! and the known name that is most like a misspelt one (C tor: `option_abbrevs_` of
+//! src/app/config/config.c).
 
 use crate::table;
 use crate::table::known::Known;
 
-/// What a key turned out to be.
+/// Option that a key means.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) index: usize,
     pub(crate) known: &'static Known,
-    /// What to warn about, in the way it was written.
+    /// Warning about the way in which it was written.
     pub(crate) warning: Option<String>,
 }
 

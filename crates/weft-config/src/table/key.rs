@@ -46,7 +46,7 @@ impl<T> Key<T> {
         self.index
     }
 
-    /// The same option without its type, for lists of several types.
+    /// The option without its type, for lists of several types.
     pub(crate) const fn untyped(self) -> Key<()> {
         Key::new(self.index, self.name)
     }

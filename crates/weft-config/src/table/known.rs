@@ -1,4 +1,4 @@
-//! What is known of one option: name, type, default, range, help, and what Weft does with it (C tor:
+//! Description of one option: name, type, default, range, help, and Weft's support (C tor:
 //! `option_vars_` of src/app/config/config.c and the `…_options.inc` files). The options themselves
 //! are in [`table`](crate::table).
 
@@ -7,7 +7,7 @@ use weft_trust::{Limit, Payer, Role, Sender, Trust};
 /// The most `ConnectionThreads`: the rings between them grow with the square of their number.
 pub const MAX_CONNECTION_THREADS: u32 = 256;
 
-/// What a value is, and how it is read.
+/// Type of a value, and its syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
@@ -151,23 +151,23 @@ impl Effect {
     }
 }
 
-/// What Weft does with an option.
+/// Support of an option by Weft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// What C tor does.
+    /// Works as in C tor.
     Full,
     /// Nothing.
     None {
-        /// What ignoring the option does to the operator who sets it.
+        /// Harm to an operator who sets the option, which is ignored.
         harm: Harm,
         /// Values, as they are dumped, that ask for nothing that Weft does not do: no message.
         fine: &'static [&'static str],
-        /// What happens, or does not, because the option is ignored.
+        /// The consequence of ignoring the option.
         why: &'static str,
     },
 }
 
-/// What ignoring an option does to the operator who sets it.
+/// Harm of ignoring an option, to the operator who sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     /// Safety rests on it: the configuration is refused.
@@ -189,7 +189,7 @@ pub enum Range {
         least: i64,
         /// The most.
         most: i64,
-        /// Whether 0 is fine, too.
+        /// True if 0 is allowed, too.
         or_zero: bool,
     },
     /// Fractions from `least` to `most`; with `or_negative`, those below 0 too, which then mean
@@ -199,12 +199,12 @@ pub enum Range {
         least: f64,
         /// The most.
         most: f64,
-        /// Whether values below 0 are fine, too.
+        /// True if values below 0 are allowed, too.
         or_negative: bool,
     },
 }
 
-/// What is done with a value that is out of its range.
+/// Handling of a value that is out of its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// The configuration is refused.
@@ -218,31 +218,31 @@ pub enum Outside {
 pub struct Known {
     /// The name, as it is dumped.
     pub name: &'static str,
-    /// What its values are.
+    /// Type of its values.
     pub kind: Kind,
     /// Its effect on others.
     pub effect: Effect,
     /// The value that it has unless set, as it would be written; `None`: nothing, or zero.
     pub default: Option<&'static str>,
-    /// What Weft does with it.
+    /// Support by Weft.
     pub support: Support,
     /// The values that it may have, besides what its kind excludes.
     pub range: Range,
-    /// What is done with a value outside of `range`.
+    /// Handling of a value outside of `range`.
     pub outside: Outside,
-    /// What it is for, in one line of Markdown.
+    /// Help text, in one line of Markdown.
     pub help: &'static str,
-    /// Whether it cannot change while the node runs.
+    /// True if it cannot change while the node runs.
     pub immutable: bool,
-    /// Whether a change is only followed after a restart, although C tor follows it at once.
+    /// True if a change takes effect only after a restart, although C tor follows it at once.
     pub needs_restart: bool,
-    /// Whether it is left out of dumps.
+    /// True if it is omitted from dumps.
     pub hidden: bool,
-    /// Whether it is Weft's own: C tor has no such option.
+    /// True if it is Weft's own: C tor has no such option.
     pub own: bool,
-    /// Whether it is of the process: one value for all identities of `weft -f A -f B`.
+    /// True if it belongs to the process: one value for all identities of `weft -f A -f B`.
     pub of_process: bool,
-    /// Whether it may only be changed in private networks.
+    /// True if it may only be changed in private networks.
     pub testing_only: bool,
     /// The default in private networks, where it is another (src/app/config/testnet.inc).
     pub in_testing: Option<&'static str>,
@@ -350,7 +350,7 @@ impl Known {
         self
     }
 
-    /// What is below 0 is in the range, too.
+    /// Allows values below 0, too.
     pub(crate) const fn or_negative(mut self) -> Self {
         if let Range::Fraction { or_negative, .. } = &mut self.range {
             *or_negative = true;
@@ -412,7 +412,7 @@ impl Known {
         self
     }
 
-    /// Whether further lines add to earlier ones instead of replacing them.
+    /// Returns true if further lines add to earlier ones instead of replacing them.
     #[must_use]
     pub const fn is_list(&self) -> bool {
         matches!(
@@ -432,7 +432,7 @@ impl Known {
         Trust::new(sender, role, self.effect.limit())
     }
 
-    /// Whether an operator can set it by this name.
+    /// Returns true if an operator can set it by this name.
     #[must_use]
     pub const fn is_settable(&self) -> bool {
         !matches!(self.kind, Kind::LinesVirtual | Kind::Obsolete)

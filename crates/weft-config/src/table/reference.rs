@@ -1,5 +1,5 @@
-//! What the [`table`](crate::table) has about each option, in words: for the book's page on options and for the manual
-//! page.
+//! Reference of the options in the [`table`](crate::table): for the book's page on options and for
+//! the manual page.
 
 #[cfg(test)]
 #[allow(clippy::expect_used)]
@@ -38,9 +38,9 @@ pub const TYPES: [(&str, &str); 9] = [
 /// The options of one subject.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// What they are about.
+    /// Subject, as a heading.
     pub title: &'static str,
-    /// Those that can be set; none where the subject is that of obsolete options.
+    /// Options that can be set; empty for the subject of obsolete options.
     pub options: Vec<Described>,
     /// The names of obsolete options.
     pub obsolete: Vec<&'static str>,
@@ -59,9 +59,9 @@ pub struct Described {
     pub in_testing: Option<&'static str>,
     /// The values that are allowed; empty where the type alone decides.
     pub range: String,
-    /// Whether a running node follows a change: `yes`, `no`, `after a restart`, or nothing.
+    /// Effect of SIGHUP on a change: `yes`, `no`, `after a restart`, or empty.
     pub sighup: &'static str,
-    /// What it is for, and what else there is to know (Markdown).
+    /// Help text, and further notes (Markdown).
     pub help: String,
 }
 

@@ -1,4 +1,4 @@
-//! How one subject's rows are written: the macro `options!`.
+//! Syntax of one subject's rows: the macro `options!`.
 //!
 //! A row is all that there is to know of an option:
 //!

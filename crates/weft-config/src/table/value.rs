@@ -15,7 +15,7 @@ const INT_MAX: i64 = i32::MAX as i64;
 pub struct ListLine {
     /// The option's canonical name: lists such as that of `HiddenServiceDir` hold lines of several.
     pub name: &'static str,
-    /// What follows it.
+    /// Value of the line, after the key.
     pub value: String,
     /// Where it stands.
     pub origin: Origin,
@@ -48,7 +48,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What an option of this kind holds once it is cleared.
+    /// Value of an option of this kind after it is cleared.
     pub(crate) const fn cleared(kind: Kind) -> Self {
         match kind {
             Kind::Text | Kind::Path | Kind::RouterSet | Kind::Obsolete => Self::Text(None),
@@ -119,7 +119,7 @@ impl Value {
         }
     }
 
-    /// How the value is written, without quotes; lists are written line by line instead.
+    /// Text of the value, without quotes; `None` for lists, which are written line by line.
     #[must_use]
     pub fn encode(&self) -> Option<String> {
         match self {

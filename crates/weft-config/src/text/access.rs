@@ -1,5 +1,5 @@
-//! Which addresses may use a port: policies such as `MetricsPortPolicy`, which are exit policies without
-//! ports and end with `reject *:*` (policies.c, `parse_metrics_port_policy`).
+//! Addresses that may use a port: policies such as `MetricsPortPolicy`, which are exit policies
+//! without ports and end with `reject *:*` (policies.c, `parse_metrics_port_policy`).
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ impl AccessPolicy {
         Ok(())
     }
 
-    /// Whether a connection from here is allowed.
+    /// Returns true if a connection from this address is allowed.
     #[must_use]
     pub fn accepts(&self, from: IpAddr) -> bool {
         self.rules
@@ -34,8 +34,8 @@ impl AccessPolicy {
             .is_some_and(|rule| rule.accept)
     }
 
-    /// Whether a connection from here is refused, where those that no rule matches are welcome
-    /// (`SocksPolicy`).
+    /// Returns true if a connection from this address is refused, where addresses without a
+    /// matching rule are allowed (`SocksPolicy`).
     #[must_use]
     pub fn rejects(&self, from: IpAddr) -> bool {
         self.rules
@@ -44,7 +44,7 @@ impl AccessPolicy {
             .is_some_and(|rule| !rule.accept)
     }
 
-    /// Whether nobody is allowed, because no rule accepts.
+    /// Returns true if no rule accepts, so that all connections are refused.
     #[must_use]
     pub fn accepts_nobody(&self) -> bool {
         !self.rules.iter().any(|rule| rule.accept)

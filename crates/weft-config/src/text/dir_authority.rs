@@ -7,7 +7,7 @@ use weft_cell::identity::RsaIdentity;
 use crate::text::address::{AddressPort, parse_address_port};
 use crate::text::number::{parse_double, parse_long};
 
-/// What an authority's extra directory addresses are for.
+/// Use of an authority's extra directory addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirPortUse {
     /// Posting descriptors to it.
@@ -34,16 +34,16 @@ pub struct DirAuthority {
     pub or_port: Option<u16>,
     /// Its ORPort by IPv6.
     pub ipv6: Option<SocketAddrV6>,
-    /// Whether it is an authority for bridges.
+    /// True for an authority for bridges.
     pub bridge: bool,
-    /// How likely it is to be chosen, relative to the others.
+    /// Probability of choosing it, relative to the others.
     pub weight: f64,
     /// Further addresses where it answers HTTP, for one use only.
     pub dir_ports: Vec<(DirPortUse, SocketAddr)>,
 }
 
 impl DirAuthority {
-    /// Whether it votes on the consensus.
+    /// Returns true if it votes on the consensus.
     #[must_use]
     pub const fn is_v3(&self) -> bool {
         self.v3ident.is_some()
@@ -224,7 +224,7 @@ pub(crate) fn parse_fingerprint(text: &str) -> Option<RsaIdentity> {
     Some(RsaIdentity(digest))
 }
 
-/// Whether a text can be a relay's nickname (dir-spec 1.3): 1 to 19 letters and digits.
+/// Returns true if a text can be a relay's nickname (dir-spec 1.3): 1 to 19 letters and digits.
 pub(crate) fn is_legal_nickname(text: &str) -> bool {
     (1..=19).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }

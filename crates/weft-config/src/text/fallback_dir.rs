@@ -21,7 +21,7 @@ pub struct FallbackDir {
     pub or_address: SocketAddr,
     /// Its ORPort by IPv6, if that is another.
     pub ipv6: Option<SocketAddr>,
-    /// How likely it is to be chosen, relative to the others.
+    /// Probability of choosing it, relative to the others.
     pub weight: f64,
 }
 

@@ -15,14 +15,14 @@ use crate::host::{FileKind, Host};
 use crate::report::Report;
 use crate::text::lexer::{Line, lex};
 
-/// How deep files may include each other (MAX_INCLUDE_RECURSION_LEVEL).
+/// Deepest nesting of included files (MAX_INCLUDE_RECURSION_LEVEL).
 const MAX_DEPTH: usize = 31;
 
-/// How many files one torrc may include in all: a hundred times more than anybody has, and short of
-/// what a folder that includes itself would come to.
+/// Most files that one torrc may include in all: a hundred times more than anybody has, and fewer
+/// than a folder that includes itself would add.
 const MAX_FILES: usize = 10_000;
 
-/// How large a file may be: more is not a torrc.
+/// Largest size of a file, in bytes: a larger one is not a torrc.
 pub(crate) const MAX_FILE_SIZE: u64 = 16 << 20;
 
 /// torrc and the files that it includes: who may write them, and what bounds them.
@@ -219,7 +219,7 @@ fn expand(pattern: &str, host: &dyn Host) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether a path holds a `*` or `?` that is not escaped.
+/// Returns true if a path contains an unescaped `*` or `?`.
 fn is_pattern(path: &str) -> bool {
     let mut escaped = false;
     path.bytes().any(|b| {
@@ -242,7 +242,7 @@ fn unescape(name: &str) -> String {
     plain
 }
 
-/// Whether a file name matches a pattern. A leading dot is matched by a dot only.
+/// Returns true if a file name matches a pattern. A leading dot is matched by a dot only.
 ///
 /// Goes back to the last `*` only, so that it takes the product of the lengths at most.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {

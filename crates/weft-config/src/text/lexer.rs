@@ -15,7 +15,7 @@ use weft_policy::strtol::is_space;
 
 use crate::report::{Origin, Report};
 
-/// What a line does to earlier lines of the same option.
+/// Effect of a line on earlier lines of the same option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Sets the option. The first of a file replaces what other files gave; later ones of the same
@@ -34,7 +34,7 @@ pub struct Line {
     pub key: String,
     /// The value, unescaped and joined. Empty for [`Command::Clear`].
     pub value: String,
-    /// What it does.
+    /// Effect on earlier lines.
     pub command: Command,
     /// Where it stands.
     pub origin: Origin,
@@ -86,7 +86,7 @@ struct RawLine<'a> {
 }
 
 impl RawLine<'_> {
-    /// Whether key or value hold a zero byte.
+    /// Returns true if the key or the value contains a zero byte.
     fn has_zero(&self) -> bool {
         let value = self.value.as_ref();
         self.key.contains(&0) || value.is_ok_and(|value| value.contains(&0))

@@ -1,4 +1,4 @@
-//! What `Log` lines ask for: C tor's logging domains, and which lines go where.
+//! Parser of `Log` lines: C tor's logging domains, severities, and destinations.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -72,13 +72,13 @@ impl Domains {
         Self(self.0 & !other.0)
     }
 
-    /// Whether a domain is in both.
+    /// Returns true if a domain is in both.
     #[must_use]
     pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether no domain is in the set.
+    /// Returns true if no domain is in the set.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -101,7 +101,7 @@ impl fmt::Display for Domains {
     }
 }
 
-/// Which lines a log takes: for each severity, the domains that it takes them of.
+/// Lines that a log takes: for each severity, the domains whose lines it takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SeverityMask([Domains; 5]);
 
@@ -132,7 +132,7 @@ impl SeverityMask {
             .unwrap_or(Domains::NONE)
     }
 
-    /// Whether the log takes lines of this severity that belong to one of these domains.
+    /// Returns true if the log takes lines of this severity that belong to one of these domains.
     #[must_use]
     pub fn takes(&self, severity: Severity, domains: Domains) -> bool {
         self.of(severity).intersects(domains)
@@ -164,7 +164,7 @@ pub enum Destination {
 /// One `Log` option of torrc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// Which lines it takes.
+    /// Lines that it takes.
     pub takes: SeverityMask,
     /// Where they go.
     pub to: Destination,

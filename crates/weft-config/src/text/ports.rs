@@ -37,17 +37,17 @@ pub struct OrPort {
     pub address: IpAddr,
     /// The port.
     pub port: PortNumber,
-    /// Whether the line names the address. One that it does not name may fail to be bound (a
+    /// True if the line names the address. Binding an address that it does not name may fail (on a
     /// machine without IPv6) without stopping the relay.
     pub explicit_address: bool,
-    /// Whether the descriptor names it (not `NoAdvertise`).
+    /// True if the descriptor contains it (not `NoAdvertise`).
     pub advertise: bool,
-    /// Whether the relay listens on it (not `NoListen`).
+    /// True if the relay listens on it (not `NoListen`).
     pub listen: bool,
 }
 
 impl OrPort {
-    /// What to bind a listener to.
+    /// Address to bind a listener to.
     #[must_use]
     pub const fn to_bind(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port.to_bind())

@@ -59,7 +59,8 @@ impl Automap {
         Self(ends.iter().map(|end| end.to_ascii_lowercase()).collect())
     }
 
-    /// Whether a name, in lower case, ends so (addressmap.c, `addressmap_address_should_automap`).
+    /// Returns true if a name, in lower case, has one of these ends (addressmap.c,
+    /// `addressmap_address_should_automap`).
     #[must_use]
     pub fn covers(&self, name: &str) -> bool {
         self.0.iter().any(|end| end == "." || name.ends_with(end))

@@ -1,4 +1,4 @@
-//! What C tor takes and refuses, in its words.
+//! Tests of lines that C tor accepts or refuses, with its messages.
 
 use super::*;
 use crate::{MemoryHost, Options, load_text};

@@ -1,4 +1,4 @@
-//! How much the node may carry.
+//! Bandwidth that the node may use.
 
 /// Rates and bursts beyond this do not fit into a descriptor (ROUTER_MAX_DECLARED_BANDWIDTH).
 pub(crate) const MAX_RATE: i64 = i32::MAX as i64;

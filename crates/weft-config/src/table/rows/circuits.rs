@@ -1,4 +1,4 @@
-//! How long a client's circuits are used and waited for.
+//! Lifetimes of a client's circuits, and waits for them.
 
 options! {
     from super::paths::END;

@@ -1,4 +1,4 @@
-//! What may leave the network here, and how names are looked up.
+//! Exit policy and name lookups.
 
 options! {
     from super::directory::END;

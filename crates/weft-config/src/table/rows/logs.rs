@@ -1,4 +1,4 @@
-//! What is logged and counted, and where it can be seen.
+//! Logs, counters, and access to them.
 
 options! {
     from super::lifetimes::END;

@@ -1,4 +1,4 @@
-//! Which relays a client builds circuits through, and which it can connect to.
+//! Relays that a client builds circuits through, and those that it can connect to.
 
 options! {
     from super::control::END;

@@ -1,4 +1,4 @@
-//! What only private networks change.
+//! Options that only private networks change.
 
 options! {
     from super::authority::END;

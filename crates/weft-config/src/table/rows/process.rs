@@ -1,4 +1,4 @@
-//! How the process behaves on its machine.
+//! Options of the process on its machine.
 
 options! {
     from super::private_network::END;

@@ -1,4 +1,4 @@
-//! Which link sends next.
+//! Scheduling of links.
 
 options! {
     from super::resources::END;
