@@ -149,7 +149,7 @@ impl Statement {
     ///
     /// # Errors
     ///
-    /// What is wrong with it. Nothing is allocated before the lengths are checked.
+    /// The message is malformed. Nothing is allocated before the lengths are checked.
     pub fn decode(body: &[u8]) -> Result<Self, AbraMsgError> {
         let mut fields = Fields::new("ABRA_WEIGHT", body);
         let version = fields.u8("version")?;
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// A statement's bytes with this claim, a certificate of so many bytes and a signature of ones.
+    /// A statement's bytes with this claim, a certificate of this length and a signature of ones.
     fn bytes(claim: &Claim, certificate: usize) -> Vec<u8> {
         let mut bytes = unsigned(claim, &vec![7; certificate]).unwrap();
         bytes.extend_from_slice(&[1; SIGNATURE_LEN]);

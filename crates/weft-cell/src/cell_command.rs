@@ -2,10 +2,10 @@
 //! this node is a server and where it is a client.
 //!
 //! A node is a client on a link that it opened without proving an identity: its peer takes it for a
-//! client, and a client answers no CREATE. A bridge that answered one would reveal itself to each relay
-//! that it connects to (CVE-2011-2769). Code that dispatches cells asks the table and matches on
-//! [`OnOpenLink`], each variant by name: a new row, or a new handler, does not compile before every
-//! dispatcher has it. Nor does a row without its [`Trust`].
+//! client, and a client answers no CREATE. A bridge that answered one would reveal itself to each
+//! relay that it connects to (CVE-2011-2769). Code that dispatches cells asks the table and matches
+//! on [`OnOpenLink`], each variant by name: a new row, or a new handler, does not compile before
+//! every dispatcher handles it. Nor does a row without its [`Trust`].
 
 use tor_cell::chancell::ChanCmd;
 use weft_planted::{Fault, planted};

@@ -51,11 +51,11 @@ pub struct CircpadNegotiate {
 }
 
 impl CircpadNegotiate {
-    /// Reads the data of a PADDING_NEGOTIATE. What follows the fields is ignored.
+    /// Reads the data of a PADDING_NEGOTIATE. Data after the fields is ignored.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The message is malformed.
     pub fn decode(data: &[u8]) -> Result<Self, CircpadMsgError> {
         let mut fields = Fields::new("PADDING_NEGOTIATE", data);
         let version = fields.u8("version")?;

@@ -4,8 +4,8 @@
 //! They are read as C tor reads them (`src/trunnel/conflux.trunnel`, `src/core/or/conflux_cell.c`; the same
 //! from 0.4.8.1-alpha on):
 //!
-//! - LINK and LINKED: a version other than 1, and a desired user experience without a meaning, are refused,
-//!   and the caller closes the circuit. What follows the fields is ignored.
+//! - LINK and LINKED: a version other than 1, and a desired user experience without a meaning, are
+//!   refused, and the caller closes the circuit. Data after the fields is ignored.
 //! - LINKED_ACK: any data is one. None is sent.
 //! - SWITCH: what follows the number is ignored; C tor pads it with zeros to a whole cell. A number of 0 is
 //!   read, since C tor's senders can send it.
@@ -94,11 +94,11 @@ pub struct Link {
 }
 
 impl Link {
-    /// Reads the data of LINK or LINKED. What follows the fields is ignored.
+    /// Reads the data of LINK or LINKED. Data after the fields is ignored.
     ///
     /// # Errors
     ///
-    /// What is wrong with it: then the circuit is to be closed.
+    /// The message is malformed: the caller must close the circuit.
     pub fn decode(data: &[u8]) -> Result<Self, ConfluxMsgError> {
         let mut fields = Fields::new("CONFLUX_LINK or CONFLUX_LINKED", data);
         let version = fields.u8("version")?;
@@ -157,11 +157,11 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Reads the data of SWITCH. What follows the number is ignored.
+    /// Reads the data of SWITCH. Data after the number is ignored.
     ///
     /// # Errors
     ///
-    /// [`ConfluxMsgError::CutShort`]: then the circuit is to be closed.
+    /// [`ConfluxMsgError::CutShort`]: the caller must close the circuit.
     pub fn decode(data: &[u8]) -> Result<Self, ConfluxMsgError> {
         let mut fields = Fields::new("CONFLUX_SWITCH", data);
         let relative = fields.u32("relative sequence number")?;

@@ -55,7 +55,7 @@ pub enum IntroDefense {
     ByConsensus,
     /// Not at all: by the service's wish, or because what it sets makes no sense, as in C tor.
     Off,
-    /// It passes on at most so many INTRODUCE2 in a second on average, and at once.
+    /// Limits the INTRODUCE2 that it relays: the average per second, and the burst.
     Limit {
         /// At least 1.
         rate: u32,
@@ -116,7 +116,7 @@ impl<'a> EstablishIntro<'a> {
     ///
     /// # Errors
     ///
-    /// What is wrong with it: then the circuit is to be closed.
+    /// The message is malformed: the caller must close the circuit.
     pub fn decode(data: &'a [u8]) -> Result<Self, HsMsgError> {
         const MESSAGE: &str = "ESTABLISH_INTRO";
         if let Some(0 | 1) = data.first() {
@@ -148,11 +148,11 @@ impl<'a> EstablishIntro<'a> {
     }
 }
 
-/// The service that an INTRODUCE1 is for. The rest of it is not this relay's to read.
+/// The service that an INTRODUCE1 is for. The rest of it is not for this relay.
 ///
 /// # Errors
 ///
-/// What is wrong with it: then the client gets an INTRODUCE_ACK that states so.
+/// The message is malformed: the client gets an INTRODUCE_ACK with that status.
 pub fn introduce1_auth_key(data: &[u8]) -> Result<IntroAuthKey, HsMsgError> {
     let mut fields = Fields::new("INTRODUCE1", data);
     let legacy: [u8; LEGACY_KEY_ID_LEN] = fields.array("LEGACY_KEY_ID")?;

@@ -56,7 +56,8 @@ pub enum MtorMsgError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TunnelId(pub u32);
 
-/// The number of a message in one direction of a tunnel, as SUBDATA has it: modulo 2^32. The first is 1.
+/// Sequence number of a message in one direction of a tunnel, as in SUBDATA: modulo 2^32. The first
+/// is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SequenceNumber(pub u32);
 
@@ -94,7 +95,7 @@ impl Multipath {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The message is malformed.
     pub fn decode(data: &[u8]) -> Result<Self, MtorMsgError> {
         version(Self::NAME, data)?;
         let mut fields = Fields::new(Self::NAME, data);
@@ -130,7 +131,7 @@ impl Join {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The message is malformed.
     pub fn decode(data: &[u8]) -> Result<Self, MtorMsgError> {
         version(Self::NAME, data)?;
         let mut fields = Fields::new(Self::NAME, data);
@@ -171,7 +172,7 @@ macro_rules! tunnel_messages {
                 ///
                 /// # Errors
                 ///
-                /// What is wrong with it.
+                /// The message is malformed.
                 pub fn decode(data: &[u8]) -> Result<Self, MtorMsgError> {
                     version($wire, data)?;
                     let mut fields = Fields::new($wire, data);
@@ -210,7 +211,7 @@ impl MtorAck {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The message is malformed.
     pub fn decode(data: &[u8]) -> Result<Self, MtorMsgError> {
         let next = SequenceNumber(Fields::new("MTOR_ACK", data).u32("next")?);
         end_of("MTOR_ACK", data, 4)?;
@@ -239,7 +240,7 @@ macro_rules! count_messages {
                 ///
                 /// # Errors
                 ///
-                /// What is wrong with it.
+                /// The message is malformed.
                 pub fn decode(data: &[u8]) -> Result<Self, MtorMsgError> {
                     let $field = Fields::new($wire, data).u64("count")?;
                     end_of($wire, data, 8)?;

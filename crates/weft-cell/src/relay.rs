@@ -1,9 +1,9 @@
 //! The relay message inside a decrypted RELAY or RELAY_EARLY body.
 //!
-//! The layout of relay encryption "tor1" (tor-spec 6.1; "V0" in proposal 340):
-//! command 1 byte, recognized 2, stream id 2, digest 4, length 2, data up to 498,
-//! padding to the end. Which hop a message is for, and whether it is authentic,
-//! weft-crypto finds out from [`field::RECOGNIZED`] and [`field::DIGEST`].
+//! The layout of relay encryption "tor1" (tor-spec 6.1; "V0" in proposal 340): command 1 byte,
+//! recognized 2, stream id 2, digest 4, length 2, data up to 498, padding to the end. weft-crypto
+//! finds the hop that a message is for, and checks that it is authentic, by [`field::RECOGNIZED`]
+//! and [`field::DIGEST`].
 
 use rand::CryptoRng;
 use tor_cell::relaycell::RelayCmd;

@@ -1,9 +1,9 @@
 //! The table of relay commands: for each command that Weft knows, what it is about, whether flow control
 //! counts it, on which leg it is sent, and what a relay and an origin do with it.
 //!
-//! A command that is not in the table may not be sent by any node. Code that dispatches messages asks the
-//! table, and matches on the table's own types, each variant by name: a new handler does not compile
-//! before the dispatcher of its side has it.
+//! A command that is not in the table may not be sent by any node. Code that dispatches messages
+//! asks the table, and matches on the table's own types, each variant by name: a new handler does
+//! not compile before the dispatcher of its side handles it.
 //!
 //! - the layout under Counter Galois Onion names a stream or not by [`Scope`] ([`crate::relay_v1`]);
 //! - a relay dispatches by [`AtRelay`], an origin by [`AtOrigin`];

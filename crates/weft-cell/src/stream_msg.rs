@@ -124,8 +124,8 @@ pub struct Begin {
 }
 
 impl Begin {
-    /// Reads the data of a BEGIN message. What follows the flags is ignored; flags
-    /// that are cut short are as none.
+    /// Reads the data of a BEGIN message. Data after the flags is ignored; flags that are cut short
+    /// count as missing.
     pub fn decode(data: &[u8]) -> Result<Self, StreamMsgError> {
         let nul = data.iter().position(|byte| *byte == 0);
         let (addr_port, rest) = nul

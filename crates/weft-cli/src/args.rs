@@ -91,7 +91,7 @@ pub fn own_first<P: CommandFactory>(
     first.into_iter().chain(others)
 }
 
-/// A command line as it is read, and as help, manual pages and completions have it.
+/// A command line as it is read, and as shown in help, manual pages and completions.
 #[must_use]
 pub fn prepared(command: Command) -> Command {
     defaults::as_accepted(with_negative_numbers(command))

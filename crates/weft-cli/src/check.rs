@@ -46,7 +46,8 @@ const IN_WORDS: [&str; 20] = [
     "what this machine holds",
 ];
 
-/// Every argument of a command and of those below it, with the words that lead to it and the command that has it.
+/// Every argument of a command and of those below it, with the words that lead to it and its
+/// command.
 fn walk(command: &Command, above: &str, each: &mut impl FnMut(&str, &Command, &Arg)) {
     let here = format!("{above}{} ", command.get_name());
     for arg in command.get_arguments() {

@@ -1,5 +1,5 @@
-//! Path selection as the client uses it: a trait, so that tests and simulations can choose paths by rules
-//! of their own.
+//! Path selection as the client uses it: a trait, so that tests and simulations can choose paths by
+//! other rules.
 
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ pub enum BuildNews {
     Alive,
     /// A circuit of three hops was built.
     Built {
-        /// In so long.
+        /// Duration of building.
         took: Duration,
         /// It had not been given up.
         in_time: bool,
@@ -58,7 +58,8 @@ pub enum BuildNews {
         /// When it was begun.
         began: Instant,
     },
-    /// The round trip of a circuit takes so long; or it took so long until no answer was waited for any more.
+    /// The round-trip time of a circuit; or the time after which the client stopped waiting for an
+    /// answer.
     RoundTrip {
         /// So long.
         took: Duration,

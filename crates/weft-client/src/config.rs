@@ -34,7 +34,7 @@ pub struct ClientConfig {
     pub reject_internal_answers: bool,
     /// Rule by which a circuit is chosen for a stream (`CircuitSelection`).
     pub selection: CircuitSelection,
-    /// Streams are spread over conflux sets (`ConfluxEnabled`); `None`: as the consensus has it.
+    /// Streams are spread over conflux sets (`ConfluxEnabled`); `None`: the consensus decides.
     pub conflux: Option<bool>,
     /// Aim of the exits' scheduling on conflux sets (`ConfluxClientUX`).
     pub conflux_ux: DesiredUx,

@@ -299,7 +299,7 @@ pub struct CircuitEnd {
 /// Why a circuit ended: the reasons of the control port, of which some are no DESTROY reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfCircuit {
-    /// As DESTROY has it.
+    /// The reason in a DESTROY.
     Destroy(DestroyReason),
     /// There is no path.
     NoPath,

@@ -39,7 +39,7 @@ impl Isolation {
     pub const NYM_EPOCH: Isolation = Isolation(1 << 6);
     /// From every other stream.
     pub const STREAM: Isolation = Isolation(1 << 7);
-    /// The isolation of a listener without flags of its own.
+    /// The isolation of a listener without isolation flags.
     pub const DEFAULT: Isolation =
         Isolation(Self::CLIENT_ADDR.0 | Self::AUTH.0 | Self::SESSION_GROUP.0 | Self::NYM_EPOCH.0);
 

@@ -17,8 +17,9 @@
 //!
 //! The grammar is C tor's, with these differences: values must be UTF-8 and hold no zero bytes; a
 //! `"` quoted value may be followed by a carriage return; dumps quote some values that C tor would
-//! lose. Options that C tor knows and Weft does not support are checked by type. What follows depends
-//! on what ignoring them would do ([`Harm`](table::known::Harm)): they are refused, warned of, or named in a notice.
+//! lose. Options that C tor knows and Weft does not support are checked by type. The consequence
+//! depends on the harm of ignoring them ([`Harm`](table::known::Harm)): they are refused, warned
+//! of, or named in a notice.
 #![cfg_attr(
     not(test),
     deny(

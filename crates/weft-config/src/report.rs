@@ -70,7 +70,7 @@ impl Message {
         (self.severity, &self.origin, &self.text) == (other.severity, &other.origin, &other.text)
     }
 
-    /// C tor's summary, if C tor logs the cause in a line of its own before it.
+    /// C tor's summary, if C tor logs the cause in a separate line before it.
     fn summary(&self) -> Option<&str> {
         if self.c_tor_summary.is_some() {
             return self.c_tor_summary;

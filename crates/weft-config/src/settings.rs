@@ -68,8 +68,8 @@ impl Settings {
         }
     }
 
-    /// Assigns the lines of one source (a file with what it includes, or the command line). What is
-    /// wrong is added to `report`; every line is looked at.
+    /// Assigns the lines of one source (a file with what it includes, or the command line). Errors
+    /// are added to `report`; every line is checked.
     pub fn assign(&mut self, lines: &[Line], command_line: bool, report: &mut Report) {
         let mut seen = vec![false; KNOWN.len()];
         let mut before = None;

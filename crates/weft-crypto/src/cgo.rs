@@ -228,7 +228,7 @@ impl CgoRelay {
     }
 
     /// As [`decrypt_forward`](Self::decrypt_forward), but from one place to another: `from` is the
-    /// body as received, `to` becomes what `body` would. What `to` was is lost.
+    /// body as received, `to` becomes what `body` would. The old content of `to` is lost.
     #[inline]
     pub fn decrypt_forward_to(
         &mut self,

@@ -156,8 +156,8 @@ impl RelayCircuit {
         }
     }
 
-    /// Removes this hop's layer from a forward cell of this command: `from` is its body as received, `to`
-    /// becomes the body to send on. What `to` was is lost.
+    /// Removes this hop's layer from a forward cell of this command: `from` is its body as
+    /// received, `to` becomes the body to send on. The old content of `to` is lost.
     ///
     /// True: the cell is recognized, that is, for this relay. False: it is for a later hop.
     #[inline]
@@ -349,8 +349,8 @@ impl OriginCircuit {
     }
 
     /// Removes layers from a RELAY cell that came from the nearest hop until one is recognized, as
-    /// [`decrypt_backward`](Self::decrypt_backward), but from one place to another: `from` is its body as
-    /// received, `to` becomes the message. What `to` was is lost.
+    /// [`decrypt_backward`](Self::decrypt_backward), but from one place to another: `from` is its
+    /// body as received, `to` becomes the message. The old content of `to` is lost.
     pub fn decrypt_backward_to(
         &mut self,
         from: &[u8; BODY_LEN],

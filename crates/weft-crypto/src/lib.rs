@@ -8,10 +8,9 @@
 //!   in place; [`cgo`] does it by Counter Galois Onion.
 //! * [`intro`] is the MAC that binds an ESTABLISH_INTRO to its circuit.
 //!
-//! Nothing here reads a clock, draws ambient randomness or does I/O: random
-//! number generators come in as arguments. What is *not* here: link TLS and
-//! the link handshake's certificates (weft-core, weft-node), and onion-service
-//! handshakes.
+//! Nothing here reads a clock, draws ambient randomness or does I/O: random number generators are
+//! arguments. *Not* here: link TLS and the link handshake's certificates (weft-core, weft-node),
+//! and onion-service handshakes.
 
 #![cfg_attr(
     not(test),

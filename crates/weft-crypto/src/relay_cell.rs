@@ -158,7 +158,7 @@ impl RelayCrypt {
     }
 
     /// As [`decrypt_forward`](Self::decrypt_forward), but from one place to another: `from` is the
-    /// body as received, `to` becomes what `body` would. What `to` was is lost.
+    /// body as received, `to` becomes what `body` would. The old content of `to` is lost.
     #[inline]
     pub fn decrypt_forward_to(&mut self, from: &[u8; BODY_LEN], to: &mut [u8; BODY_LEN]) -> bool {
         self.forward.stream.apply_to(from, to);

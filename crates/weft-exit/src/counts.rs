@@ -151,7 +151,7 @@ mod tests {
         let mut counts = ExitCounts::default();
         let errors = REASONS.map(|(name, error)| (name, Some(error)));
         let results: Vec<_> = std::iter::once(("success", None)).chain(errors).collect();
-        // A number of its own for each result of each type.
+        // A different number for each result of each type.
         let number = |kind: usize, result: usize| u64::try_from(20 * kind + result + 1).unwrap();
         for (at, kind) in QueryKind::ALL.into_iter().enumerate() {
             for (result, (_, error)) in results.iter().enumerate() {

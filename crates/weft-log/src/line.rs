@@ -149,8 +149,8 @@ impl Line {
         self.content.severity
     }
 
-    /// The domain, where the line names one, else the path of the module that built it, as
-    /// `module_path!` has it (`weft_client::streams`).
+    /// The domain, where the line names one, else the path of the module that built it, as in
+    /// `module_path!` (`weft_client::streams`).
     #[must_use]
     pub fn target(&self) -> String {
         self.content

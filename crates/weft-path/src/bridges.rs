@@ -14,7 +14,7 @@ use crate::path::Hop;
 /// A bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bridge {
-    /// Where it is, as torrc has it.
+    /// Its address, from torrc.
     pub addr: SocketAddr,
     /// Its identity, by torrc or by a link to it; without one it is no guard yet.
     pub rsa: Option<RsaIdentity>,

@@ -34,8 +34,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A circuit whose relays state these weights. One that states nothing weighs nothing: what others state says nothing about
-    /// it.
+    /// A circuit whose relays state these weights. A relay that states no weight has none:
+    /// statements of others do not affect it.
     #[must_use]
     pub fn new(stated: impl IntoIterator<Item = Option<f64>>, bandwidth: f64) -> Self {
         Candidate {
@@ -48,8 +48,8 @@ impl Candidate {
         }
     }
 
-    /// Its share among others: its bandwidth, and the less of that the more it weighs. It depends on this circuit alone, so
-    /// what a relay states lowers the chance of its own circuits, and no other way exists for it to change a chance.
+    /// Its share among others: its bandwidth, and the less of that the more it weighs. It depends
+    /// on this circuit alone, so a relay's statement can only lower the chance of its own circuits.
     ///
     /// The paper has "biased towards" circuits without a bottleneck and, among others, light ones, and no formula. With
     /// [`SCARCE`] a bottleneck of a few Mbit/s costs all but some thousandths of a share. Among bottlenecks that serve

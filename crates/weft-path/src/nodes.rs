@@ -22,7 +22,7 @@ pub enum RelayName {
     Rsa(RsaIdentity),
     /// An ed25519 identity in base64 (Weft's own; C tor does not read it).
     Ed25519(Ed25519Identity),
-    /// A nickname, of which only the case does not matter. Several relays may have it.
+    /// A nickname; case does not matter. Several relays may have it.
     Nickname(String),
 }
 
@@ -227,8 +227,8 @@ fn parse_country(text: &str) -> Option<String> {
     (known || inner == "??").then(|| inner.to_ascii_lowercase())
 }
 
-/// `ADDRESS[/BITS or /MASK][:PORT[-PORT]]`, as policies have it; `*` is any address or port, `*4`
-/// and `*6` any of a family.
+/// `ADDRESS[/BITS or /MASK][:PORT[-PORT]]`, as in policies; `*` is any address or port, `*4` and
+/// `*6` any of a family.
 fn parse_pattern(text: &str) -> Option<Pattern> {
     if !text.contains(['.', ':', '*']) {
         return None;

@@ -63,7 +63,7 @@ pub(crate) struct TestRelay {
 }
 
 impl TestRelay {
-    /// A relay with these flags, in a subnet of its own.
+    /// A relay with these flags, in a separate subnet.
     pub(crate) fn new(id: u16, flags: &[&'static str], bandwidth: u32) -> Self {
         let exit = flags.contains(&"Exit");
         Self {

@@ -66,7 +66,8 @@ impl Axis {
         self.is_log
     }
 
-    /// Where a number is: 0 at the beginning, 1 at the end. What is below the axis is at its beginning.
+    /// Position of a number: 0 at the beginning, 1 at the end. Numbers below the axis are at its
+    /// beginning.
     pub(crate) fn part(self, number: f64) -> f64 {
         let scale = |number: f64| match self.is_log {
             true => number.log10(),
@@ -91,7 +92,7 @@ impl Axis {
         number >= self.low
     }
 
-    /// Numbers to be written at it, about so many at most.
+    /// Numbers to write at the axis, about `most` at most.
     pub(crate) fn ticks(self, most: usize) -> Vec<f64> {
         let most = most.max(2);
         if !self.is_log {

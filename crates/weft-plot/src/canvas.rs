@@ -16,11 +16,12 @@ use crate::text::{FAMILY, of_xml};
 /// A place: from the left, from the top.
 pub(crate) type Point = (f64, f64);
 
-/// Plotters counts in whole numbers: it gets so many for a unit, so that lines have no steps in print.
+/// Plotters' units in one of ours: Plotters counts in whole numbers, and lines must have no steps
+/// in print.
 const FINE: f64 = 10.0;
 /// The most that is drawn, in points of lines: data of a folder may come from anywhere.
 const MOST: usize = 20_000_000;
-/// An element has as much text around its points as so many of them.
+/// Points whose coordinates take as much text as an element has around its points.
 const ELEMENT: usize = 10;
 /// No place is further away, in units.
 const FURTHEST: f64 = 1e6;
@@ -119,7 +120,7 @@ impl Canvas<'_> {
         drawn.map_err(|error| anyhow!("drawing: {error}"))
     }
 
-    /// Takes room for an element of so many points.
+    /// Reserves room for an element with this number of points.
     fn take(&self, points: usize) -> Result<()> {
         let left = self.room.get().checked_sub(points + ELEMENT);
         self.room

@@ -79,7 +79,8 @@ impl Folder {
         Ok(Folder::at(path, true))
     }
 
-    /// Makes a new one by this name or, where another run that began in the same second has it, by `NAME-2`, `NAME-3` and so on.
+    /// Makes a new folder with this name or, where another run of the same second has taken it,
+    /// with `NAME-2`, `NAME-3` and so on.
     ///
     /// # Errors
     ///

@@ -1,9 +1,10 @@
 //! Plots of measurements: bars and lines with whiskers, curves, pies and flame graphs, as SVG, PNG and PDF, for screens and for
 //! papers ([`Style`]). Nothing needs to be installed for any of them.
 //!
-//! A [`Figure`] has panels. Most have groups along their horizontal axis and one value of each series
-//! in each group, also as pies; some have curves over numbers instead. Colours are those of Okabe and Ito, which people
-//! with any colour vision can distinguish, and series of lines have markers of their own besides.
+//! A [`Figure`] has panels. Most have groups along their horizontal axis and one value of each
+//! series in each group, also as pies; some have curves over numbers instead. Colours are those of
+//! Okabe and Ito, which people with any colour vision can distinguish. Series of lines also have
+//! different markers.
 
 mod axis;
 mod canvas;

@@ -27,7 +27,7 @@ impl Value {
         Value { mid, whisker: None }
     }
 
-    /// A mean of so many measurements, with half the width of its range; one measurement has none.
+    /// A mean of `n` measurements, with half the width of its range; one measurement has none.
     pub fn mean(mid: f64, half: Option<f64>, n: usize) -> Value {
         match half {
             Some(half) => Value::between(mid, mid - half, mid + half, n),
@@ -35,7 +35,7 @@ impl Value {
         }
     }
 
-    /// One between two ends, of so many measurements; one measurement has no range.
+    /// A value between two ends, of `n` measurements; one measurement has no range.
     pub fn between(mid: f64, low: f64, high: f64, n: usize) -> Value {
         let is_range = n > 1 && low.is_finite() && high.is_finite();
         Value {

@@ -11,7 +11,7 @@ use crate::text::{fit, widest, width_of, wrap};
 
 /// The longest line that is read from below.
 const TURNED: f64 = 96.0;
-/// A number on the horizontal axis has so much room.
+/// Room that a number on the horizontal axis needs.
 const TICK: f64 = 60.0;
 
 /// Axes that are drawn: where numbers are.

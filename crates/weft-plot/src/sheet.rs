@@ -25,7 +25,7 @@ pub(crate) struct Sheet {
     pub(crate) marker: f64,
 }
 
-/// A panel needs so much for its axis and its numbers.
+/// Least width of a panel: room for its axis and its numbers.
 const NARROWEST: f64 = 300.0;
 
 impl Sheet {

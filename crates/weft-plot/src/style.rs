@@ -28,7 +28,7 @@ const MM_PER_INCH: f64 = 25.4;
 const DPI: f64 = 600.0;
 /// Pixels of a unit on a screen, for sharp text.
 const ZOOM: f64 = 1.5;
-/// CSS has so many pixels in an inch.
+/// CSS pixels per inch.
 const CSS_DPI: f64 = 96.0;
 
 impl Style {

@@ -16,10 +16,10 @@ pub struct AddressSet {
 }
 
 impl AddressSet {
-    /// The set of these rules, separated by commas (those without a verb reject), and countries.
+    /// The set of these rules, separated by commas (a rule without a verb rejects), and countries.
     ///
     /// # Errors
-    /// Which rule is wrong, and why.
+    /// A rule is malformed: the text names it, with the reason.
     pub fn parse(rules: &str, countries: &[&str]) -> Result<Self, String> {
         let mut set = AddressSet {
             countries: countries.iter().map(|one| (*one).to_owned()).collect(),

@@ -62,7 +62,7 @@ impl ExitPolicy {
     /// [`with_rejected`](Self::with_rejected) once they are known.
     ///
     /// # Errors
-    /// Which rule is wrong, and why.
+    /// A rule is malformed: the text names it, with the reason.
     pub fn parse(
         lines: &[&str],
         settings: PolicySettings,
@@ -150,8 +150,8 @@ impl ExitPolicy {
             .collect()
     }
 
-    /// Ports that are accepted for (nearly) every address of a family, as `p` and `ipv6-policy`
-    /// lines have it: `accept` or `reject` and a list of ports (policies.c, `policy_summarize`).
+    /// Ports that are accepted for (nearly) every address of a family, as in `p` and `ipv6-policy`
+    /// lines: `accept` or `reject` and a list of ports (policies.c, `policy_summarize`).
     #[must_use]
     pub fn summary(&self, family: Family) -> String {
         let mut summary = PortSummary::new();

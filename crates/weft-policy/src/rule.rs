@@ -270,7 +270,7 @@ fn parse_port_range(text: &str) -> Result<(u16, u16), String> {
 /// `private` and `*` spelled out. A rule without a verb has `assumed`.
 ///
 /// # Errors
-/// Which rule is wrong, and why.
+/// A rule is malformed: the text names it, with the reason.
 pub fn parse_rules(
     text: &str,
     assumed: Option<bool>,

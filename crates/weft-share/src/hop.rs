@@ -9,7 +9,7 @@ use weft_cell::identity::RsaIdentity;
 /// Identities cost nothing, so only those that the consensus lists count; addresses cost something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PreviousHop {
-    /// This node: a circuit of its own.
+    /// This node, as the origin of a circuit.
     Own,
     /// A relay that the consensus lists, by its RSA identity.
     Relay(RsaIdentity),

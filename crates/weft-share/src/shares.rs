@@ -58,8 +58,8 @@ impl<M: Copy + Ord> Group<M> {
 ///   holds most; of its items the one that has not been [proven](Self::prove) for longest, else the
 ///   oldest;
 /// - among equals, and in place of the asker's own, only an item that is not proven gives way, the
-///   one that has not been for longest. What is of use proves itself soon; what was made to fill the
-///   bound never does. So a flood that comes by as many owners as there are places, or by the same
+///   one that has not been for longest. Useful items prove themselves soon; items made to fill the
+///   bound never do. So a flood that comes by as many owners as there are places, or by the same
 ///   hop as others, has to be as fast as the places are many to keep anybody out.
 #[derive(Debug)]
 pub struct Shares<G, M, T> {

@@ -20,7 +20,7 @@ fn a_single_owner_has_everything_and_keeps_to_the_bound() {
     for item in 0..10 {
         assert_eq!(admit(&mut shares, 1, 1, 10, item), None);
     }
-    // The oldest of its own, as long as it is not proven.
+    // The oldest of its items, as long as it is not proven.
     assert_eq!(admit(&mut shares, 1, 1, 10, 10), Some(0));
     assert_eq!(shares.len(), 10);
     assert_eq!(shares.admit(1, 1, 0, 7), Err(7), "nothing gives way to it");

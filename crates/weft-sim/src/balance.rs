@@ -41,7 +41,7 @@ const CIRCUIT: f64 = 600.0;
 const TAIL: f64 = 1.367;
 /// The most that one circuit carries, of the mean: some 4 MB/s where the mean is 12.5 kB/s.
 const MOST: f64 = 320.0;
-/// A link without circuits closes after so many seconds (Weft and C tor, to relays).
+/// Time, in seconds, after which a link without circuits closes (Weft and C tor, to relays).
 const IDLE: f64 = 3600.0;
 /// Part of the time that the mean thread works.
 const WORK: f64 = 0.5;

@@ -2,7 +2,7 @@
 
 use weft_stats::Spread;
 
-/// As RFC 4180 has it, where it is needed.
+/// Quotes a word per RFC 4180, where it is needed.
 pub(crate) fn quoted(word: &str) -> String {
     match word.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", word.replace('"', "\"\"")),

@@ -1,7 +1,8 @@
 //! Microdescriptors: families and exit policies that a microdesc consensus leaves out (dir-spec 3.3).
 //!
-//! A microdescriptor is found by the SHA-256 that the consensus has on the relay's `m` line, so text that
-//! is damaged or cut short is simply not found. What is read of one is read when it is asked for.
+//! A microdescriptor is found by the SHA-256 that the consensus has on the relay's `m` line, so
+//! text that is damaged or cut short is simply not found. A microdescriptor is parsed when it is
+//! asked for.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -98,7 +98,7 @@ pub struct PortPolicy {
 }
 
 impl PortPolicy {
-    /// Reads a summary as `p` lines have it: `accept 80,443,6660-6667`. None where it is malformed.
+    /// Parses a summary as in `p` lines: `accept 80,443,6660-6667`. `None` where it is malformed.
     pub fn parse(summary: &str) -> Option<PortPolicy> {
         let (verb, ports) = summary.split_once(' ')?;
         let accept = match verb {

@@ -13,8 +13,8 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Does `work` for each of so many pieces, on so many threads, and returns the results in the order of
-/// the pieces. `done` is called for each piece that is finished, on the thread that finished it.
+/// Does `work` for each piece, on the given number of threads, and returns the results in the order
+/// of the pieces. `done` is called for each piece that is finished, on the thread that finished it.
 ///
 /// # Panics
 ///

@@ -21,7 +21,8 @@ pub fn generator(seed: u64, repetition: u64, chunk: u64) -> Generator {
     Generator::seed_from_u64(mixed)
 }
 
-/// A seed that depends on a text, too: documents that are simulated with one seed get draws of their own.
+/// A seed that depends on a text, too: documents that are simulated with one seed get different
+/// draws.
 pub fn seed_for(seed: u64, text: &str) -> u64 {
     text.bytes()
         .fold(mix(seed), |sum, byte| mix(sum ^ u64::from(byte)))

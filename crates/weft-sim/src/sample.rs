@@ -34,8 +34,8 @@ pub struct BadCount {
     there: usize,
 }
 
-/// Keeps so many relays, as [`scaled`] does: each class in proportion to its size, the rest of the division to those
-/// that it leaves most behind. If `exits` is given, so many of them have the flag Exit.
+/// Keeps the given number of relays, as [`scaled`] does: each class in proportion to its size, by
+/// largest remainder. If `exits` is given, that many of them have the flag Exit.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ fn classes(network: &Network) -> [Vec<usize>; 4] {
     classes
 }
 
-/// Keeps so many relays of each class.
+/// Keeps the given number of relays of each class.
 fn kept(network: &Network, mut classes: [Vec<usize>; 4], groups: [usize; 4]) -> Network {
     let bandwidth = |place: &usize| network.relays.get(*place).map(|relay| relay.bandwidth);
     let mut kept: Vec<usize> = Vec::new();

@@ -112,8 +112,8 @@ const POLICIES: [(u32, bool, Ranges); 5] = [
 /// Different /16 networks of 6,727 relays.
 const NETWORKS: u64 = 2357;
 
-/// A network of so many relays. Its class shares and bandwidths depend on the size alone, all else on
-/// the seed.
+/// A network of the given number of relays. Its class shares and bandwidths depend on the size
+/// alone, all else on the seed.
 ///
 /// # Errors
 ///

@@ -9,8 +9,8 @@ use crate::synth::METHOD;
 
 /// A consensus of the plain flavour. Its one signature is none: no Tor takes it for genuine.
 ///
-/// What a [`Network`] does not know is made up: digests of descriptors are zeros, DirPorts are 0, all
-/// times are the network's `valid-after`.
+/// Values that a [`Network`] does not have are invented: digests of descriptors are zeros, DirPorts
+/// are 0, all times are the network's `valid-after`.
 pub fn consensus(network: &Network) -> String {
     let mut text = String::with_capacity(network.relays.len() * 400);
     let known = Flags::all().map(|(_, name)| name).collect::<Vec<_>>();
@@ -58,7 +58,8 @@ pub fn consensus(network: &Network) -> String {
     text
 }
 
-/// Adds the line `bandwidth-weights`. Those for directory requests and bridges follow from the others (dir-spec 3.8.3).
+/// Adds the line `bandwidth-weights`. The weights for directory requests and bridges follow from
+/// the others (dir-spec 3.8.3).
 pub fn bandwidth_weights(text: &mut String, weights: &Weights) {
     let [wgm, wgg, _, wgd] = weights.guard;
     let [wmm, wmg, wme, wmd] = weights.middle;

@@ -63,7 +63,8 @@ impl<T: Number> Bounds<T> {
     ///
     /// # Errors
     ///
-    /// What is allowed, as a sentence. The caller names the argument and repeats the text.
+    /// The number is not allowed. The text has the bounds, as a sentence; the caller names the
+    /// argument and repeats the text.
     pub fn parse(self, text: &str) -> Result<T, String> {
         T::parse(text)
             .filter(|number| self.allow(*number))

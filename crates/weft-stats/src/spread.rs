@@ -78,8 +78,9 @@ impl fmt::Display for Spread {
     }
 }
 
-/// The two-sided 95 % quantile of Student's t with so many degrees of freedom, at least 1: exact to 0.001 for
-/// the first, then by the expansion of Cornish and Fisher, which is as good from there.
+/// The two-sided 95 % quantile of Student's t with `freedom` degrees of freedom, at least 1: exact
+/// to 0.001 for the first, then by the expansion of Cornish and Fisher, which is as good from
+/// there.
 pub fn student(freedom: usize) -> f64 {
     const FIRST: [f64; 6] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447];
     if let Some(quantile) = FIRST.get(freedom.saturating_sub(1)) {

@@ -6,14 +6,14 @@
 //! so the pool, which all threads write to, is touched some hundred times a second.
 //!
 //! Each thread gets at most its equal share of what a bucket holds at a time, so that a thread that
-//! always asks first does not starve the others where bandwidth is scarce. What they leave, it gets
-//! the next times that it asks.
+//! always asks first does not starve the others where bandwidth is scarce. It gets the bytes that
+//! they leave the next times that it asks.
 //!
-//! What is guaranteed: from any moment on, no more leaves a bucket, over all threads, than what it
-//! holds (at most `burst`) plus `rate` for the time that passes. And what a thread does not need
-//! goes back: all of it when the thread is about to sleep ([`Lease::release`]), and within half a
-//! second when it is awake but busy with other things ([`Lease::expire`]). A thread whose clock
-//! reading is old, or jumped back, is given less, never more.
+//! Guarantee: from any moment on, no more leaves a bucket, over all threads, than what it holds (at
+//! most `burst`) plus `rate` for the time that passes. And what a thread does not need goes back:
+//! all of it when the thread is about to sleep ([`Lease::release`]), and within half a second when
+//! it is awake but busy with other things ([`Lease::expire`]). A thread whose clock reading is old,
+//! or jumped back, is given less, never more.
 
 use std::time::{Duration, Instant};
 
@@ -112,8 +112,9 @@ impl Lease {
         }
     }
 
-    /// Asks to read `wanted` bytes now. Gives how many may be read, from 0 to `wanted`; 0 means to
-    /// wait for [`Lease::retry_after`]. What is then not read goes to [`Lease::give_back_read`].
+    /// Asks to read `wanted` bytes now. Returns how many may be read, from 0 to `wanted`; 0 means
+    /// to wait for [`Lease::retry_after`]. Return bytes that are not read by
+    /// [`Lease::give_back_read`].
     #[must_use = "the bytes are counted as read"]
     pub fn take_read(&mut self, wanted: usize, now: Instant) -> usize {
         self.used_at = Some(now);
@@ -226,8 +227,8 @@ struct Bucket {
     /// Bytes.
     burst: AtomicU64,
     /// The level of the bucket as a time, in nanoseconds since the pool's origin: the moment at
-    /// which it would have been empty, had it filled at `rate` since. What it holds at `now` is
-    /// `rate * (now - empty_at)`, but no more than `burst`. One number, so that taking is one
+    /// which it would have been empty, had it filled at `rate` since. Its level at `now` is `rate *
+    /// (now - empty_at)`, but no more than `burst`. One number, so that taking is one
     /// compare-and-swap; and taking only ever moves it on, by what the bytes cost in time, rounded
     /// up.
     empty_at: AtomicI64,
@@ -322,7 +323,7 @@ fn time_for(bytes: u64, rate: u64) -> i64 {
     at_most_forever(nanoseconds)
 }
 
-/// The bytes that flow in in so many nanoseconds (none if it is negative), rounded down.
+/// Bytes that flow in within this number of nanoseconds (none if it is negative), rounded down.
 fn bytes_in(nanoseconds: i64, rate: u64) -> u64 {
     let nanoseconds = u128::from(nanoseconds.max(0).unsigned_abs());
     let bytes = nanoseconds * u128::from(rate) / u128::from(SECOND);

@@ -53,7 +53,7 @@ pub fn ring<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// item number `n` is `n` modulo the number of slots, which is a power of two so that the
 /// remainder survives the wrap. Always `tail - head <= capacity <= slots.len()`.
 ///
-/// Which end may touch a slot: item numbers in `head..tail` belong to the receiver and hold a value; all
+/// Ownership of slots: item numbers in `head..tail` belong to the receiver and hold a value; all
 /// others belong to the sender and hold none. The sender hands a slot over by its Release store of
 /// `tail`, the receiver gives it back by its Release store of `head`, and each takes over by an
 /// Acquire load of the other's index.

@@ -91,7 +91,7 @@ pub(crate) fn with_options(
             return keygen::print_expiration(format, &loaded.options);
         }
         Action::ListFingerprint(kind) => list_fingerprint(&loaded.options, kind),
-        // Where one in the background has not come up, its log says why.
+        // If the one in the background has not started, its log has the reason.
         _ => {
             return Ok(match relay::launch(command_line, all, logging)? {
                 true => ExitCode::SUCCESS,

@@ -26,7 +26,7 @@ use weft_stats::bounds::Bounds;
 /// Descriptors that a process can have: Linux's own bound, unless an administrator has changed it.
 const DESCRIPTORS: Bounds<u32> = Bounds::new(0, 1_048_575);
 
-// Both commands have it. No doc comment: it would be their help.
+// For both commands. No doc comment: it would be their help.
 #[derive(Debug, Args)]
 struct OfRelay {
     /// Read the passphrase from this file descriptor, 0 being standard input, in place of asking for it.

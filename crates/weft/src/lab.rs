@@ -1,4 +1,5 @@
-//! `weft lab` and `weft sim`: the workbench, which is a program of its own beside this one. A relay needs none of it.
+//! `weft lab` and `weft sim`: the workbench, which is a separate program beside this one. A relay
+//! does not need it.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;

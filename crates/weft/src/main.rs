@@ -103,8 +103,8 @@ fn is_read_by_a_program() -> bool {
     !io::stdout().is_terminal()
 }
 
-/// The error for standard error, unless the log on standard output, in which it is, leads to the same place (`2>&1`, the
-/// journal of a service): it is said once.
+/// Returns the error for standard error, unless it is in a log on standard output that goes to the
+/// same place (`2>&1`, the journal of a service), so that it is printed once.
 fn unless_read(why: anyhow::Error, logging: &Logging) -> anyhow::Result<ExitCode> {
     let place = |fd: io::Result<OwnedFd>| {
         let meta = fd.and_then(|fd| File::from(fd).metadata()).ok()?;

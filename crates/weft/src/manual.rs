@@ -1,5 +1,5 @@
-//! `weft man`: manual pages. That of `weft` is made from the flags and the table of torrc options, those of its commands
-//! from clap's help. Packages have it written when they are built.
+//! `weft man`: manual pages. The page of `weft` is made from the flags and the table of torrc
+//! options, the pages of its commands from clap's help. The build of the packages writes them.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     }
 }
 
-/// Every page of this program. Those of `weft lab` and `weft sim` are weft-lab's.
+/// Every page of this program. The pages of `weft lab` and `weft sim` are in weft-lab.
 fn pages() -> Result<Vec<Page>> {
     let own = command::commands().into_iter();
     let own = own.filter(|command| !OF_LAB.contains(&command.get_name()));

@@ -18,10 +18,9 @@ mod spec_type {
 /// EXTEND2 (tor-spec 5.1.2): make the circuit one hop longer. The data of a relay
 /// message.
 ///
-/// `decode` follows C tor: the first address of each family counts; addresses or
-/// ports of zero are as good as none, and one usable address is needed; so is
-/// the RSA identity; a second identity of one kind is an error. Whether to go to
-/// that address is for the caller to decide.
+/// `decode` follows C tor: the first address of each family counts; addresses or ports of zero
+/// count as missing, and one usable address is needed; so is the RSA identity; a second identity of
+/// one kind is an error. The caller decides whether to connect to that address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extend2 {
     /// Where the relay listens by IPv4; port and address are not zero.

@@ -28,8 +28,8 @@ impl Seen {
     }
 }
 
-/// SENDME: the sender takes so many DATA cells more. On stream 0 it is about the
-/// circuit; on another stream its data is ignored.
+/// SENDME: the sender accepts one more window increment of DATA cells. On stream 0 it applies to
+/// the circuit; on another stream its data is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sendme {
     /// 0, or 1 for an authenticated one. Empty data is version 0.

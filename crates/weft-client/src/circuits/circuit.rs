@@ -74,7 +74,7 @@ pub(crate) struct Circuit<G> {
     pub(crate) uses: u32,
     /// The streams on it.
     pub(crate) streams: BTreeSet<ConnectionId>,
-    /// It may be unused for so long.
+    /// Time for which it may be unused.
     pub(crate) idle: Duration,
     /// Addresses that the exit refused.
     pub(crate) refused: Vec<IpAddr>,

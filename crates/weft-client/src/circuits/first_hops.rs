@@ -1,12 +1,14 @@
 //! First hops that do not answer over links that are open.
 //!
-//! Only a connection that cannot be opened is the guard's fault: a circuit fails by anybody on its path, and in C tor
-//! (TROVE-2026-030, -038, -041) others could drive a client from guard to guard. But a link can stall, and a relay can
-//! open links and answer nothing, or after a minute (C tor bugs 41412, 41420: clients were stuck for hours). A first hop has
-//! 25 seconds, whatever the time that circuits take to build; a link on which nothing has answered for so long takes no
-//! new circuits. If the next one to the same relay does not answer either, that counts as a connection that cannot be
-//! opened: within a minute another guard is taken. So does a relay that refuses every CREATE for so long. An attacker who floods a
-//! guard until it refuses can drive its clients away by that; C tor's clients stay, and are without circuits meanwhile.
+//! Only a connection that cannot be opened is the guard's fault: a circuit fails by anybody on its
+//! path, and in C tor (TROVE-2026-030, -038, -041) others could drive a client from guard to guard.
+//! But a link can stall, and a relay can open links and answer nothing, or after a minute (C tor
+//! bugs 41412, 41420: clients were stuck for hours). A first hop has 25 seconds, whatever the time
+//! that circuits take to build; a link on which nothing has answered for 25 seconds takes no new
+//! circuits. If the next one to the same relay does not answer either, that counts as a connection
+//! that cannot be opened: within a minute another guard is taken. So does a relay that refuses
+//! every CREATE for that time. An attacker who floods a guard until it refuses can drive its
+//! clients away by that; C tor's clients stay, and are without circuits meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -77,7 +79,7 @@ impl FirstHops {
             count: 0,
         };
         let refusing = self.refusing.entry(rsa).or_insert(begins);
-        // What was refused long before says nothing of now.
+        // Refusals of long ago mean nothing now.
         if now.saturating_duration_since(refusing.last) > FORGOTTEN {
             *refusing = begins;
         }
@@ -133,7 +135,7 @@ mod tests {
         assert_eq!(hops.refused(rsa, after(0)), None);
         assert_eq!(hops.refused(rsa, after(30)), None, "two");
         assert_eq!(hops.refused(rsa, after(31)), Some(Silence::Unreachable));
-        // It begins anew, and with every circuit that it takes.
+        // The time starts again, and does so with every circuit that it takes.
         for second in 40..60 {
             assert_eq!(hops.refused(rsa, after(second)), None);
         }

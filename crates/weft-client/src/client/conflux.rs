@@ -1,7 +1,8 @@
 //! Conflux: sets of circuits to one exit, over which streams are spread (proposal 329; C tor's conflux_pool.c).
 //!
-//! A set is built ahead of need: its legs are circuits with guards and middle relays of their own, which are linked one by one
-//! once they are built. When all are linked, streams prefer it to circuits.
+//! A set is built ahead of need: its legs are circuits with different guards and middle relays,
+//! which are linked one by one once they are built. When all are linked, streams prefer it to
+//! circuits.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use super::Client;
 
 /// Sets begun in one turn at most.
 const LAUNCHES: usize = 4;
-/// For so long no set is begun after one failed, or where no path for one was found.
+/// Pause before the next set after one failed, or after no path for one was found.
 const PAUSE: Duration = Duration::from_secs(10);
 
 impl<C: Chooser> Client<C> {

@@ -16,7 +16,7 @@ use crate::streams::{Stream, StreamKind, StreamState};
 use super::Client;
 
 impl<C: Chooser> Client<C> {
-    /// The network has sent something, if this event says so.
+    /// Notes that the network has sent something, if this event shows it.
     pub(super) fn note_liveness(&mut self, event: &OriginEvent, now: Now) {
         let is_live = match event {
             OriginEvent::Link { state, .. } => *state == LinkState::Connected,
@@ -42,7 +42,8 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// A link could not be opened, if this state says so. On a relay most links are those of others' circuits.
+    /// Notes that a link could not be opened, if its state is that. On a relay most links are those
+    /// of others' circuits.
     pub(super) fn note_failed_link(
         &mut self,
         rsa: RsaIdentity,

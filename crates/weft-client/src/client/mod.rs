@@ -378,8 +378,8 @@ impl<C: Chooser> Client<C> {
         })
     }
 
-    /// The names of its conflux sets' tunnels, which are among no circuits shown. Those of sets whose legs are not linked may not
-    /// be there.
+    /// Identifiers of the tunnels of its conflux sets, which no list of circuits shows. Tunnels of
+    /// sets without linked legs may not exist yet.
     pub fn tunnels(&self) -> impl Iterator<Item = OriginId> + '_ {
         self.sets.keys().copied()
     }

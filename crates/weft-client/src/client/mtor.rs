@@ -29,15 +29,15 @@ const RETRIES: usize = 3;
 const REPLACEMENTS: usize = 6;
 /// That minute.
 const WINDOW: Duration = Duration::from_secs(60);
-/// For so long none is begun where there was no path for one.
+/// Pause after no path for a tunnel was found.
 const PAUSE: Duration = Duration::from_secs(10);
 /// So long before applications stop waiting (`SocksTimeout`) streams that have no tunnel, or no answer from its exit, get any circuit.
 /// Not sooner: over slow relays that are busy a round trip takes tens of seconds, and streams that give up load the fast relays, which
 /// is what tunnels are to prevent.
 const LAST_RESORT: Duration = Duration::from_secs(20);
-/// A tunnel that carries no stream for so long is closed.
+/// Time after which a tunnel without streams is closed.
 const QUIET: Duration = Duration::from_secs(600);
-/// Another tunnel is begun so long before all are too dirty for new streams.
+/// Time before all tunnels are too dirty for new streams at which another one is launched.
 const AHEAD: Duration = Duration::from_secs(60);
 
 impl<C: Chooser> Client<C> {

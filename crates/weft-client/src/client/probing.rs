@@ -144,7 +144,7 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// The last hop of a circuit has not answered in so long.
+    /// The last hop of a circuit has not answered within `took`.
     fn on_unanswered(&mut self, id: OriginId, took: Duration, now: Now) {
         let Some(circuit) = self.circuits.get_mut(&id) else {
             return;

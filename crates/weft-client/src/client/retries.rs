@@ -153,7 +153,7 @@ impl<C: Chooser> Client<C> {
                 let literal = stream.address();
                 if let Some(circuit) = circuit {
                     // An exit that names no address allows less than its summary, which has no
-                    // addresses: one that is refused says nothing about others.
+                    // addresses: a refused address implies nothing about others.
                     match circuit.exit.as_ref().map(|exit| exit.rsa) {
                         Some(exit) if ended.addr.is_none() => _ = self.refusing.insert(exit),
                         Some(exit) => stream.refused_by.push(exit),

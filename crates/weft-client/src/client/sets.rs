@@ -266,8 +266,9 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// A tunnel has ended on the connection threads; the ends of its legs and streams are reported one by one. What ends before
-    /// all legs are linked is distinguished from those: the same name may be a tunnel's again.
+    /// A tunnel has ended on the connection threads; the ends of its legs and streams are reported
+    /// one by one. A set that ends before all its legs are linked is handled differently: a new
+    /// tunnel may get the same identifier.
     pub(super) fn on_set_closed(&mut self, id: OriginId, now: Now) {
         if self.sets.get(&id).is_some_and(|set| set.linked) {
             self.sets.remove(&id);

@@ -1,5 +1,5 @@
-//! Streams on circuits: the best circuit for each, what the exit answers, and the end (C tor's
-//! circuituse.c and connection_edge.c). What is done when a circuit fails one is in `retries`.
+//! Streams on circuits: the best circuit for each, the exit's answers, and the end (C tor's
+//! circuituse.c and connection_edge.c). Failures of circuits are handled in `retries`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -141,8 +141,8 @@ impl<C: Chooser> Client<C> {
         self.config.long_lived_ports.contains(&stream.port()) && !stream.is_lookup()
     }
 
-    /// Notes on a circuit that is being built what the stream is that waits for it, so that others
-    /// that must be kept apart from it get one of their own.
+    /// Notes the waiting stream on a circuit that is being built, so that streams that must be
+    /// isolated from it get another circuit.
     fn reserve(&mut self, circuit: OriginId, stream: ConnectionId) {
         if let (Some(circuit), Some(stream)) =
             (self.circuits.get_mut(&circuit), self.streams.get(&stream))
@@ -434,7 +434,7 @@ impl<C: Chooser> Client<C> {
         self.forget_stream(id, "refused");
     }
 
-    /// Ends a stream wherever it is, and says so.
+    /// Ends a stream in any state, and reports it.
     pub(super) fn end(&mut self, id: ConnectionId, end: StreamEnd) {
         self.emit_over(id, end);
         let reason = match end {
@@ -445,7 +445,7 @@ impl<C: Chooser> Client<C> {
         self.forget_stream(id, &reason.to_string());
     }
 
-    /// A stream is over, as was said.
+    /// Forgets a stream whose end was reported.
     pub(super) fn forget_stream(&mut self, id: ConnectionId, why: &str) {
         if planted(Fault::ClientKeepsStream) {
             return;

@@ -68,7 +68,7 @@ struct Known {
     asked: bool,
 }
 
-/// See the module.
+/// The bridges of torrc, their descriptors, and the tasks to fetch them.
 #[derive(Debug)]
 pub struct Bridges {
     options: BridgeOptions,
@@ -93,7 +93,8 @@ impl Default for Bridges {
 }
 
 impl Bridges {
-    /// Replaces what torrc has of bridges. What is known of those that stay is kept. Returns whether something has changed.
+    /// Replaces the bridges of torrc. Information about bridges that stay is kept. Returns true if
+    /// something has changed.
     pub fn configure(&mut self, options: &BridgeOptions, now: Instant) -> bool {
         let drops = options.reload_drops_descriptors;
         let changed = self.options != *options || drops;

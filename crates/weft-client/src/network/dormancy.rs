@@ -12,8 +12,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// The settings of torrc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DormancyOptions {
-    /// A client that was idle for so long is dormant (`DormantClientTimeout`); `None`: never (`DormantTimeoutEnabled 0`, and
-    /// relays).
+    /// Idle time after which a client is dormant (`DormantClientTimeout`); `None`: never
+    /// (`DormantTimeoutEnabled 0`, and relays).
     pub timeout: Option<Duration>,
     /// An open stream is use of the client, whether it carries anything or not
     /// (`DormantTimeoutDisabledByIdleStreams`).
@@ -45,7 +45,7 @@ pub struct Remembered {
     pub idle_minutes: u64,
 }
 
-/// See the module.
+/// Dormancy of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Dormancy {
     dormant: bool,
@@ -138,7 +138,7 @@ impl Remembered {
     /// The keys of the state file.
     pub const KEYS: [&'static str; 2] = ["Dormant", "MinutesSinceUserActivity"];
 
-    /// Reads the lines of a state file. What cannot be read counts as missing.
+    /// Reads the lines of a state file. A line that cannot be parsed counts as missing.
     #[must_use]
     pub fn read(lines: &[(String, String)]) -> Self {
         let [dormant, minutes] = Self::KEYS.map(|key| {

@@ -32,7 +32,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// As help has it; empty where nothing follows.
+    /// Its name in help; empty where nothing follows.
     #[must_use]
     pub fn name(self) -> String {
         match self {

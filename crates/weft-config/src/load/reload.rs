@@ -74,8 +74,8 @@ fn defaults_read_once(command_line: &CommandLine, host: &dyn Host) -> Option<Str
     })
 }
 
-/// Reads a torrc that a controller gives to an identity, in place of the file's. What is of the process stays as it is, unless
-/// the torrc sets it.
+/// Reads a torrc that a controller gives to an identity, in place of the file's. Options of the
+/// process keep their values, unless the torrc sets them.
 ///
 /// # Errors
 /// As [`reload`].

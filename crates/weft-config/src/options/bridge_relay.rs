@@ -54,7 +54,8 @@ pub struct TransportProgram {
     pub command: Vec<String>,
 }
 
-/// Checks them. C tor gives the reason as a warning of its own, where it stops at a line it cannot read.
+/// Checks them. C tor logs the reason as a separate warning, where it stops at a line it cannot
+/// read.
 pub(crate) fn check(settings: &Settings, has_or_port: bool, is_relay: bool, report: &mut Report) {
     check_bridge(settings, has_or_port, report);
     check_transports(settings, is_relay, report);

@@ -19,7 +19,7 @@ pub struct CircuitOptions {
     pub max_dirtiness: Duration,
     /// `CircuitSelection`.
     pub selection: CircuitSelection,
-    /// `ConfluxEnabled`; `None`: as the consensus has it.
+    /// `ConfluxEnabled`; `None`: the consensus decides.
     pub conflux: Option<bool>,
     /// `ConfluxClientUX`.
     pub conflux_ux: DesiredUx,
@@ -27,7 +27,7 @@ pub struct CircuitOptions {
     pub multipath: MultipathOptions,
     /// `NewCircuitPeriod`.
     pub new_circuit_period: Duration,
-    /// `CircuitsAvailableTimeout`; `None`: as the consensus has it.
+    /// `CircuitsAvailableTimeout`; `None`: the consensus decides.
     pub available_timeout: Option<Duration>,
     /// `MaxClientCircuitsPending`.
     pub max_pending: usize,
@@ -80,7 +80,7 @@ impl Default for MultipathOptions {
 /// The guards of a tunnel's legs (`MultipathEntry`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MultipathEntry {
-    /// Each leg has one of its own, as far as there are so many.
+    /// A different guard for each leg, as far as there are enough guards.
     #[default]
     Distinct,
     /// All legs have one.

@@ -36,7 +36,7 @@ pub struct BridgeOptions {
     pub retry_after: Duration,
 }
 
-/// A bridge, as its line has it.
+/// A bridge, from its line in torrc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeLine {
     /// The transport that it is reached by.
@@ -84,7 +84,7 @@ pub enum PluginKind {
 ///
 /// # Errors
 ///
-/// What is wrong with it, in C tor's words.
+/// The line is malformed: the text has C tor's words.
 pub fn parse_bridge(line: &str) -> Result<BridgeLine, String> {
     let mut items = line.split_ascii_whitespace();
     let first = items.next().ok_or("Too few arguments to Bridge line.")?;
@@ -139,7 +139,7 @@ fn parse_digest(text: &str) -> Result<RsaIdentity, String> {
 ///
 /// # Errors
 ///
-/// What is wrong with it, in C tor's words.
+/// The line is malformed: the text has C tor's words.
 fn parse_plugin(line: &str, host: &dyn Host) -> Result<ClientPlugin, String> {
     let items: Vec<&str> = line.split_ascii_whitespace().collect();
     let [names, kind, rest @ ..] = items.as_slice() else {

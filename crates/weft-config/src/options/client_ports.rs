@@ -96,7 +96,7 @@ pub enum Redirection {
     /// By REDIRECT or DNAT: netfilter knows it.
     #[default]
     Netfilter,
-    /// By TPROXY: the socket has it as its own address.
+    /// By TPROXY: the socket's own address is the destination.
     Tproxy,
 }
 
@@ -180,7 +180,7 @@ pub struct StreamFlags {
     pub multipath: bool,
     /// Not `NoPreferIPv6Automap`: names that are looked up get virtual IPv6 addresses (`AutomapHostsOnResolve`).
     pub prefer_ipv6_automap: bool,
-    /// `ExtendedErrors`: SOCKS5 answers of onion services have codes of their own.
+    /// `ExtendedErrors`: SOCKS5 answers of onion services have separate codes.
     pub extended_errors: bool,
 }
 
@@ -220,7 +220,7 @@ pub(crate) type Parsed = (ListenAt, StreamFlags);
 /// Reads the lines of a port option.
 ///
 /// # Errors
-/// What is wrong, naming the line.
+/// A line is malformed: the text names it.
 pub(crate) fn parse_client_ports(
     grammar: Grammar,
     lines: &[&str],

@@ -59,13 +59,14 @@ pub struct DirectoryOptions {
     pub overload_statistics: bool,
     /// `FallbackDir`, or the real network's; none where authorities are a torrc's own.
     pub fallbacks: Vec<FallbackDir>,
-    /// `PathsNeededToBuildCircuits`: a fraction; `None`: as the consensus has it.
+    /// `PathsNeededToBuildCircuits`: a fraction; `None`: the consensus decides.
     pub paths_needed: Option<f64>,
     /// `DirCache`: serve directory documents to clients.
     pub cache: bool,
     /// `DownloadExtraInfo`: the directory fetches extra-info documents, too.
     pub download_extra_info: bool,
-    /// `MaxConsensusAgeForDiffs`: how old a consensus may be of which a diff is made; `None`: as the consensus has it.
+    /// `MaxConsensusAgeForDiffs`: the greatest age of a consensus of which a diff is made; `None`:
+    /// the consensus decides.
     pub max_diff_age: Option<Duration>,
     /// `DirAuthorityFallbackRate`: how likely an authority is asked by a client that knows no relays yet, relative to its
     /// weight.

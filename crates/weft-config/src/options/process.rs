@@ -29,7 +29,8 @@ pub struct ProcessOptions {
     pub sandbox: bool,
     /// `NoExec`: no program is started.
     pub no_exec: bool,
-    /// `DormantClientTimeout`: a client that was idle for so long is dormant; `None`: not `DormantTimeoutEnabled`.
+    /// `DormantClientTimeout`: idle time after which a client is dormant; `None`: not
+    /// `DormantTimeoutEnabled`.
     pub dormant_timeout: Option<Duration>,
     /// `DormantTimeoutDisabledByIdleStreams`.
     pub dormant_disabled_by_streams: bool,

@@ -81,7 +81,7 @@ pub(crate) fn reachable(settings: &Settings, report: &mut Report) -> Reachable {
     reachable
 }
 
-/// The rules of an option, in order. What cannot be read was reported when settings were checked.
+/// The rules of an option, in order. Malformed rules were reported when settings were checked.
 fn rules(key: Key<Vec<ListLine>>, settings: &Settings) -> Vec<AddressRule> {
     let mut entries: Vec<PolicyEntry> = Vec::new();
     for line in settings.lines(key) {

@@ -35,7 +35,7 @@ impl<T> Key<T> {
         }
     }
 
-    /// The option's name, as torrc has it.
+    /// The option's name, as in torrc.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.name

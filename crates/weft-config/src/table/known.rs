@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The unit of numbers of this kind, as log lines and the book have it behind a number.
+    /// The unit of numbers of this kind, as log lines and the book write it after a number.
     pub(crate) const fn unit(self) -> &'static str {
         match self {
             Self::Memory => " bytes",

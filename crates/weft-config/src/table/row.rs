@@ -1,6 +1,6 @@
 //! Syntax of one subject's rows: the macro `options!`.
 //!
-//! A row is all that there is to know of an option:
+//! A row is the complete description of an option:
 //!
 //! ```text
 //! /// How often KIST chooses; 0: as the consensus has it.

@@ -71,7 +71,7 @@ impl Value {
     /// Reads the text of a single-valued option.
     ///
     /// # Errors
-    /// What is wrong with it, and what would be right.
+    /// The text is malformed: the error names the problem and the correct form.
     pub(crate) fn parse(kind: Kind, text: &str) -> Result<Self, String> {
         match kind {
             Kind::Text | Kind::Path | Kind::RouterSet => Ok(Self::Text(Some(text.to_owned()))),

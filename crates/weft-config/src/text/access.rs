@@ -12,10 +12,10 @@ pub struct AccessPolicy {
 }
 
 impl AccessPolicy {
-    /// Reads one more line. What of it does nothing is added to `warnings`.
+    /// Reads one more line. Parts of it without effect are added to `warnings`.
     ///
     /// # Errors
-    /// Which rule is wrong, and why.
+    /// A rule is malformed: the text names it, with the reason.
     pub(crate) fn add(&mut self, line: &str, warnings: &mut Vec<String>) -> Result<(), String> {
         let known = self.rules.len();
         parse_rules(line, None, &mut self.rules, warnings)?;

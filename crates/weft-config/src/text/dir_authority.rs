@@ -101,7 +101,7 @@ pub(crate) const DEFAULT_AUTHORITIES: [&str; 10] = [
 /// Flags that C tor only warns about are left out and added to `warnings`.
 ///
 /// # Errors
-/// What is wrong with the line.
+/// The line is malformed.
 pub(crate) fn parse_dir_authority(
     line: &str,
     warnings: &mut Vec<String>,

@@ -36,7 +36,7 @@ pub(crate) fn default_fallbacks() -> Vec<FallbackDir> {
 /// Reads one `FallbackDir` line as C tor's `parse_dir_fallback_line` does.
 ///
 /// # Errors
-/// What is wrong with the line.
+/// The line is malformed.
 pub(crate) fn parse_fallback_dir(
     line: &str,
     warnings: &mut Vec<String>,

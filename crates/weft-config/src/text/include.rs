@@ -41,7 +41,7 @@ pub const TORRC: Trust = Trust::new(
     ),
 );
 
-/// Reads the lines of `text` and of what it includes. What is wrong is added to `report`.
+/// Reads the lines of `text` and of the files that it includes. Errors are added to `report`.
 pub(crate) fn lex_with_includes(
     text: &[u8],
     source: &Arc<str>,

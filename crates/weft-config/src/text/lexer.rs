@@ -42,8 +42,8 @@ pub struct Line {
     pub last_line: u32,
 }
 
-/// Splits `text` into lines. What is wrong is added to `report`; reading goes on with the next line
-/// of the text.
+/// Splits `text` into lines. Errors are added to `report`; reading continues with the next line of
+/// the text.
 pub fn lex(text: &[u8], source: &Arc<str>, report: &mut Report) -> Vec<Line> {
     let text: Cow<'_, [u8]> = if text.contains(&b'\r') {
         Cow::Owned(text.iter().copied().filter(|b| *b != b'\r').collect())

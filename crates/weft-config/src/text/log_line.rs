@@ -12,7 +12,7 @@ const DESTINATIONS: [&str; 4] = ["file", "stderr", "stdout", "syslog"];
 /// Reads the value of one `Log` option. `expand` turns `~/` into a home directory.
 ///
 /// # Errors
-/// What is wrong, and what would be right.
+/// The value is malformed: the text names the problem and the correct form.
 pub(crate) fn parse_log_line(
     text: &str,
     expand: &dyn Fn(&str) -> Option<PathBuf>,

@@ -153,7 +153,7 @@ fn take_double(text: &str) -> Option<(f64, &str)> {
 /// An amount with a unit; fractions are allowed ("1.5 GB"), amounts below zero are not.
 ///
 /// # Errors
-/// What is wrong with `text`, for the operator.
+/// `text` is malformed: the error is for the operator.
 pub(crate) fn parse_units(text: &str, units: &Units) -> Result<u64, String> {
     let whole = take_unsigned(text).filter(|(_, rest)| !rest.starts_with('.'));
     let (rest, fraction) = match whole {

@@ -180,7 +180,7 @@ fn strip_suffix_ignore_case<'a>(text: &'a str, suffix: &str) -> Option<&'a str> 
 /// grammar). `families` are the addresses that a line without one stands for.
 ///
 /// # Errors
-/// What is wrong, naming the line.
+/// A line is malformed: the text names it.
 pub(crate) fn parse_relay_ports(
     option: &str,
     lines: &[&str],
@@ -276,7 +276,7 @@ impl Flags {
 /// C tor reads the first line only and knows no `auto`; there `0` means `auto`.
 ///
 /// # Errors
-/// What is wrong.
+/// The line is malformed.
 pub(crate) fn parse_metrics_port(
     line: &str,
     resolve: &Resolve<'_>,
@@ -307,11 +307,11 @@ pub(crate) const BOTH_FAMILIES: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::UNSPECIFIED),
 ];
 
-/// Reads all `ORPort` lines, leaves out those that another one gives more exactly, and checks that
-/// what is left makes a relay.
+/// Reads all `ORPort` lines, drops those that another line gives more exactly, and checks that the
+/// rest makes a relay.
 ///
 /// # Errors
-/// What is wrong.
+/// A line is malformed, or the lines do not fit together.
 pub(crate) fn parse_or_ports(
     lines: &[&str],
     resolve: &Resolve<'_>,

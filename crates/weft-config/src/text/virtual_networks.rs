@@ -25,7 +25,7 @@ impl VirtualNetworks {
     /// Reads the option for IPv4.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The network is malformed, or too small.
     pub(crate) fn set_ipv4(&mut self, text: &str) -> Result<(), String> {
         match parse(text, 16)? {
             (IpAddr::V4(address), bits) => self.ipv4 = (address, bits),
@@ -37,7 +37,7 @@ impl VirtualNetworks {
     /// Reads the option for IPv6.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The network is malformed, or too small.
     pub(crate) fn set_ipv6(&mut self, text: &str) -> Result<(), String> {
         match parse(text, 104)? {
             (IpAddr::V6(address), bits) => self.ipv6 = (address, bits),

@@ -15,7 +15,7 @@
 //! saved()               C tor's `Accounting…` lines of the state file
 //! ```
 //!
-//! It opens no file and reads no clock. What local time is, a [`Calendar`] knows.
+//! It opens no file and reads no clock. A [`Calendar`] knows local time.
 
 mod calendar;
 mod config;

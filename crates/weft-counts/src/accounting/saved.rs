@@ -33,7 +33,8 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Reads the lines of a state file; `get` returns the value of a key. What is no number or time counts as 0.
+    /// Reads the lines of a state file; `get` returns the value of a key. A malformed number or
+    /// time counts as 0.
     pub fn read<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Self {
         let number = |key| {
             get(key)

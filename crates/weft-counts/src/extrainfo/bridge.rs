@@ -42,8 +42,8 @@ impl BridgeUsers {
         }
     }
 
-    /// A user at an address. The same address by another transport is another user, as in C tor. `country` is asked once
-    /// for each, where countries are known.
+    /// Notes a user at an address. An address with another transport is another user, as in C tor.
+    /// `country` is asked once for each, where countries are known.
     pub(crate) fn note(
         &mut self,
         addr: IpAddr,

@@ -219,7 +219,7 @@ impl DirRequests {
         Some(Download(number))
     }
 
-    /// All of it was sent: so many bytes.
+    /// All of it was sent: `bytes` in total.
     pub fn complete(&mut self, download: Download, bytes: u64, now: Duration, rng: &mut impl Rng) {
         let Some(running) = self.running.remove(&download.0) else {
             return;

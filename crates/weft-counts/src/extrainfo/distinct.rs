@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use rand::{Rng, RngExt as _};
 
-/// Things that one day counts at most: more than any relay sees. What is past it is not counted, and costs
-/// nothing.
+/// Things that one day counts at most: more than any relay sees. Further things are not counted,
+/// and cost nothing.
 const MOST: usize = 1 << 18;
 
 /// Things already counted today, as hashes under a key of that day. The hashes do not reveal the

@@ -15,7 +15,8 @@ const FORMAT: &[BorrowedFormatItem<'_>] =
 /// Its length.
 pub(crate) const LENGTH: usize = 19;
 
-/// A moment as documents have it. Past what the calendar can show, only a wildly wrong clock comes: 1970 then.
+/// A moment in the format of documents. Only a wildly wrong clock exceeds the calendar's range:
+/// then it is 1970.
 pub(crate) fn iso(time: SystemTime) -> String {
     let seconds = i64::try_from(seconds(time)).unwrap_or(i64::MAX);
     OffsetDateTime::from_unix_timestamp(seconds)

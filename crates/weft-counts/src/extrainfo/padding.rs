@@ -58,8 +58,8 @@ impl PaddingTotals {
         )
     }
 
-    /// The line of a day that ended so, in which at most so many timers for padding ran at once; none if nothing
-    /// was sent or received.
+    /// The line of a day that ended at `end`, with the most padding timers that ran at once; none
+    /// if nothing was sent or received.
     pub(crate) fn line(self, end: &str, timers: u64) -> Option<String> {
         if self.read_total == 0 || self.write_total == 0 {
             return None;

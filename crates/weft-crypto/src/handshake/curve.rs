@@ -162,10 +162,9 @@ pub(crate) fn exchange_all<R: CryptoRng + ?Sized>(
     .collect()
 }
 
-/// Of `clients` exchanges, how many public keys are better made by aws-lc: those
-/// that would begin a register of their own. One by aws-lc takes a sixth of
-/// what a register takes, however few of its lanes are used; other products
-/// take half.
+/// Number of public keys, of `clients` exchanges, that are better made by aws-lc: the keys that
+/// would begin another register. A key by aws-lc takes a sixth of the time of a register, however
+/// few of its lanes are used; other products take half.
 fn publics_alone(clients: usize) -> usize {
     match 3 * clients % LANES {
         rest if rest <= clients && rest <= 6 => rest,

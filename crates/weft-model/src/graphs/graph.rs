@@ -136,7 +136,7 @@ pub fn shown(text: &str) -> String {
 ///
 /// # Errors
 ///
-/// What is there is no such number.
+/// The value is not a finite number.
 pub fn number(data: &Data, name: &str) -> Result<Option<f64>, String> {
     let Some(text) = data.get(name) else {
         return Ok(None);

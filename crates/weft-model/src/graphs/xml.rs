@@ -34,7 +34,7 @@ pub(crate) struct Reader<'a> {
     rest: &'a str,
     line: u32,
     open: Vec<&'a str>,
-    /// The end of an empty element, which is an event of its own.
+    /// The end of an empty element, which is a separate event.
     end: Option<&'a str>,
     had_root: bool,
 }
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
         !self.advance(length).is_empty()
     }
 
-    /// Goes on by so many bytes, which end at a character's end, and returns them.
+    /// Advances by `length` bytes, up to the end of a character, and returns them.
     fn advance(&mut self, length: usize) -> &'a str {
         let (text, rest) = self
             .rest

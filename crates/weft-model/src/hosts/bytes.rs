@@ -15,7 +15,8 @@ impl Piece {
     }
 }
 
-/// Bytes in order. Those at the front may be *held*: the connection counts them as read, and the reader has not let go of them.
+/// Bytes in order. Bytes at the front may be *held*: the connection counts them as read, but the
+/// reader has not released them.
 #[derive(Debug, Default)]
 pub(crate) struct Bytes {
     pieces: VecDeque<Piece>,

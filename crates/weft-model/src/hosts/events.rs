@@ -28,7 +28,7 @@ struct Entry {
     next: u32,
 }
 
-/// Events. Those of the same nanosecond leave in the order in which they came.
+/// Events. Events of the same nanosecond leave in the order of their insertion.
 #[derive(Debug)]
 pub(crate) struct Events<T> {
     /// By place.
@@ -77,7 +77,7 @@ impl<T: Copy> Events<T> {
         }
     }
 
-    /// Adds one. What is due before the last that was taken is due now.
+    /// Adds an event. One that is due before the last event taken is due now.
     pub(crate) fn insert(&mut self, at: u64, value: T) {
         let key = (at, self.inserted);
         self.inserted += 1;

@@ -5,10 +5,10 @@
 //! pass until something happens, and [`Net::socket`] has what a scheduler asks the kernel for. All of it is discrete
 //! events in integer nanoseconds from one seed: the same calls give the same course of events, on every machine.
 //!
-//! TCP is a model ([`tcp`]): slow start with HyStart, CUBIC or Reno, selective acknowledgements with RACK, probes of the
-//! tail, timeouts, delayed acknowledgements, a receive buffer that grows, bytes in order alone. What is not in it: windows
-//! that shrink, ECN, Nagle's algorithm, checksums, and packets of headers on top of acknowledgements that data
-//! carry back.
+//! TCP is a model ([`tcp`]): slow start with HyStart, CUBIC or Reno, selective acknowledgements
+//! with RACK, probes of the tail, timeouts, delayed acknowledgements, a receive buffer that grows,
+//! bytes in order alone. Not modelled: windows that shrink, ECN, Nagle's algorithm, checksums, and
+//! packets of headers on top of acknowledgements that data carry back.
 //!
 //! It is the ground of the testbed `virtual`: `weft-virtual` runs nodes on it.
 

@@ -1,8 +1,9 @@
 //! Hosts, the paths between them, and TCP connections over these: discrete events in virtual time.
 //!
-//! A host has an access line: a rate and a queue each way, which all its connections share. Between two hosts' lines is a
-//! path with a delay and a loss. Packets of a path do not overtake each other. What happens at the same
-//! nanosecond happens in the order in which it was caused, so one seed gives one course of events.
+//! A host has an access line: a rate and a queue each way, which all its connections share. Between
+//! two hosts' lines is a path with a delay and a loss. Packets of a path do not overtake each
+//! other. Events of the same nanosecond happen in the order in which they were caused, so one seed
+//! gives one course of events.
 
 use std::collections::VecDeque;
 
@@ -18,11 +19,11 @@ use crate::hosts::socket::{ConnId, Happening, PathSettings};
 use crate::hosts::tcp::Algorithm;
 use crate::hosts::ways::{Node, Ways, node};
 
-/// A lost SYN is sent again after so long, then twice as long, and so on.
+/// First timeout of a SYN, in nanoseconds; it doubles with each retransmission.
 const SYN_AGAIN: u64 = 1_000_000_000;
 /// A SYN is sent so often.
 const SYNS: u32 = 6;
-/// After so many timeouts in a row an end takes the other one for dead (`tcp_retries2` of Linux).
+/// Consecutive timeouts after which an end considers the other one dead (`tcp_retries2` of Linux).
 const MOST_TIMEOUTS: u32 = 15;
 
 /// A packet at a host or a switch of a topology.
@@ -80,7 +81,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// A network without hosts, of so many places with these paths between them: `paths[from][to]`.
+    /// A network without hosts, whose places have these paths between them: `paths[from][to]`.
     #[must_use]
     pub fn new(paths: Vec<Vec<PathSettings>>, algorithm: Algorithm, seed: u64) -> Net {
         Net {

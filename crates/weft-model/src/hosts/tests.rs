@@ -32,8 +32,8 @@ fn net(hosts: usize, mbit: u64, delay_ms: u64, loss: u32, seed: u64) -> (Net, Ve
 /// Nothing lasts longer.
 const LATE: Moment = Moment::from_nanos(600_000_000_000);
 
-/// A download: the opener asks with a few bytes, the accepter sends so many. When the last came, and a hash of all
-/// happenings.
+/// A download: the opener asks with a few bytes, the accepter sends the given number. Returns the
+/// time of the last byte, and a hash of all happenings.
 fn downloads(
     net: &mut Net,
     pairs: &[(HostId, HostId)],

@@ -100,11 +100,13 @@ impl Access {
 }
 
 impl Countries {
-    /// A topology of hosts at countries, in which two hosts are apart what the graph has between their countries.
+    /// A topology of hosts at countries, in which the path between two hosts is the graph's path
+    /// between their countries.
     ///
-    /// Each host has its access line to the switch of its country, and these switches are joined pairwise. Where a
-    /// country has several hosts, each has a switch of its own between, and these are joined pairwise, too, with
-    /// what the graph has between the country and itself. So every packet crosses one path of the graph.
+    /// Each host has its access line to the switch of its country, and these switches are joined
+    /// pairwise. Where a country has several hosts, each has another switch between, and these are
+    /// joined pairwise, too, with the graph's path from the country to itself. So every packet
+    /// crosses one path of the graph.
     ///
     /// # Errors
     ///

@@ -76,7 +76,7 @@ impl Link {
         }
     }
 
-    /// Gives it other settings. What it has taken keeps its times, and nothing overtakes it.
+    /// Changes the settings. Packets already taken keep their times, and nothing overtakes them.
     pub fn change(&mut self, settings: &LinkSettings) {
         let Link {
             rate,

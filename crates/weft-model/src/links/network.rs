@@ -12,7 +12,7 @@ use crate::links::{Moment, Wheel};
 
 /// The longest packet, in bytes.
 pub const MAX_PACKET: usize = 1_500;
-/// At most so many packets are under way, 200 MB of them: 50 ms at 30 Gbit/s.
+/// Most packets under way, 200 MB of them: 50 ms at 30 Gbit/s.
 const MAX_UNDER_WAY: u32 = 131_072;
 
 /// Why a packet was not taken.

@@ -186,7 +186,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The name of a congestion control of TCP. Which of them there are, the kernel knows.
+    /// The name of a congestion control of TCP; the kernel knows which ones exist.
     fn tcp(&self, value: &Value<'_>) -> Result<String> {
         let name = self.source.string(value)?;
         let is_good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);

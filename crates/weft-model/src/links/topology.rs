@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::links::quantity::{Delay, Loss, QueueLimit, Rate};
 
-/// At most so many hosts: each is a network namespace with a device.
+/// Most hosts: each is a network namespace with a device.
 pub(crate) const MAX_HOSTS: usize = 1_000;
-/// At most so many hosts and switches.
+/// Most hosts and switches.
 pub(crate) const MAX_NODES: usize = 2_000;
-/// At most so many links: a mesh of the 183 countries of Shadow's topology of 2018, and as many hosts.
+/// Most links: a mesh of the 183 countries of Shadow's topology of 2018, and as many hosts.
 pub(crate) const MAX_LINKS: usize = 20_000;
-/// At most so many background streams over one link.
+/// Most background streams over one link.
 pub(crate) const MAX_BACKGROUND: u32 = 64;
 /// The longest name of a host, a switch or a topology: it is a part of a file's name.
 pub(crate) const MAX_NAME: usize = 40;
@@ -58,15 +58,16 @@ impl HostId {
         NodeId(self.0)
     }
 
-    /// Its IPv4 address. The first 250 hosts are 10.1.0.1 to 10.250.0.1, so that each has a /16 of its own, as
-    /// Tor does not put two relays of one /16 in a path; then come 10.1.1.1 and so on.
+    /// Its IPv4 address. The first 250 hosts are 10.1.0.1 to 10.250.0.1, so that each has a
+    /// separate /16, as Tor does not put two relays of one /16 in a path. Then 10.1.1.1 and so on
+    /// follow.
     #[must_use]
     pub fn address(self) -> Ipv4Addr {
         let octet = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
         Ipv4Addr::new(10, octet(1 + self.0 % 250), octet(self.0 / 250), 1)
     }
 
-    /// The host with this address, if there were so many hosts.
+    /// The host with this address, in a topology with enough hosts.
     pub(crate) fn at(address: Ipv4Addr) -> Option<HostId> {
         let [ten, network, block, host] = address.octets();
         let is_ours = ten == 10 && (1..=250).contains(&network) && host == 1;

@@ -14,11 +14,11 @@ use crate::traffic::plan::{Burst, MAX_BURSTS, Plan, Schedule};
 
 /// Payload of one packet of a Markov model (`TGen`'s `TGEN_MMODEL_PACKET_DATA_SIZE`).
 const PACKET: u32 = 1434;
-/// Packets within so long of each other are one burst (`TGen`'s `TGEN_MMODEL_MICROS_AT_ONCE`).
+/// Gap up to which packets belong to one burst (`TGen`'s `TGEN_MMODEL_MICROS_AT_ONCE`).
 const AT_ONCE: Duration = Duration::from_millis(10);
 /// The most packets of one stream of a Markov model: 1.4 GB.
 const MAX_PACKETS: u32 = 1_000_000;
-/// A stream of a Markov model is cut after so long, which is the age of a used circuit (tornettools'
+/// Time after which a stream of a Markov model is cut: the age of a used circuit (tornettools'
 /// `timeout` of such streams).
 const LONGEST_STREAM: Duration = Duration::from_secs(600);
 /// Length of one stream of audio or video: a measurement of Pahl et al. 2023, section 4.6.
@@ -112,7 +112,7 @@ struct Bursts {
 }
 
 impl Bursts {
-    /// Adds a packet at this time. Whether there is room for more.
+    /// Adds a packet at this time. Returns true if there is room for more.
     fn add(&mut self, now: Duration) -> bool {
         let gap = now.saturating_sub(self.last);
         match self.all.last_mut() {
@@ -255,7 +255,7 @@ impl ModelName {
         ModelName::Performance,
     ];
 
-    /// As settings and records have it.
+    /// Its name in settings and records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

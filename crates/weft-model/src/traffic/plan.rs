@@ -77,9 +77,9 @@ pub struct Plan {
     pub down: Schedule,
     /// To the server.
     pub up: Schedule,
-    /// The stream fails if it is not complete so long after its beginning.
+    /// Time from the stream's beginning after which it fails if it is not complete.
     pub timeout: Option<Duration>,
-    /// The stream fails if no byte moved for so long.
+    /// Time without a transferred byte after which the stream fails.
     pub stall: Option<Duration>,
 }
 

@@ -39,7 +39,8 @@ pub enum Suspicion {
 }
 
 impl PathBias {
-    /// The record with the circuits that are open: so many were of use, so many may end well.
+    /// The record with the open circuits counted in: the numbers that were of use, and that may end
+    /// well.
     pub(super) fn with_open(mut self, (of_use, well): (f64, f64)) -> Self {
         self.use_successes += of_use;
         self.successful_circuits_closed += well;

@@ -1,8 +1,8 @@
-//! The guards of a tunnel's legs after the first (docs/extensions/mtor.md, "Setting up"). That of the first leg is chosen as
-//! for any circuit.
+//! The guards of a tunnel's legs after the first (docs/extensions/mtor.md, "Setting up"). The guard
+//! of the first leg is chosen as for any circuit.
 //!
-//! A tunnel may have more legs than a client has primary guards. Those past them are used at once then: the better guards
-//! have legs of the same tunnel already, so that nothing is to be waited for.
+//! A tunnel may have more legs than a client has primary guards. Further guards are used at once
+//! then: the better guards have legs of the same tunnel already, so there is nothing to wait for.
 
 use rand::Rng;
 use weft_cell::identity::RsaIdentity;
@@ -14,9 +14,10 @@ use super::sample::Sample;
 use super::sampled::Guard;
 
 impl Sample {
-    /// Chooses, of the guards that can be used, one with the fewest legs, by the guards of `others`; of these the one that
-    /// comes first: primary guards, confirmed ones, others, each in the order of the sample. The same guards have the legs of
-    /// all tunnels thereby, as long as they can be used.
+    /// Chooses, of the guards that can be used, one with the fewest legs, by the guards of
+    /// `others`; of these the one that comes first: primary guards, confirmed ones, others, each in
+    /// the order of the sample. So the legs of all tunnels use the same guards, as long as these
+    /// are usable.
     pub(super) fn select_spread(
         &mut self,
         others: &[RsaIdentity],

@@ -58,7 +58,7 @@ impl Guard {
 
     /// After a while, a guard that failed may be tried again (guard-spec 4.6, "retry schedules").
     pub(super) fn consider_retry(&mut self, primary: bool, now: SystemTime) {
-        // When a bridge is asked for its descriptor has a schedule of its own.
+        // Descriptors of bridges are requested by a separate schedule.
         let is_asked = self.bridge.is_some() && !self.described;
         if self.reachable != Reachable::No || is_asked {
             return;
@@ -104,7 +104,7 @@ impl Guard {
     }
 }
 
-/// After how long without an attempt a guard is tried again that has failed for so long
+/// Time without an attempt after which a guard is tried again, by the time for which it has failed
 /// (entrynodes.c, `get_retry_schedule`).
 fn retry_delay(failing: Duration, primary: bool) -> Duration {
     let (of_primary, of_others) = if failing <= HOUR * 6 {

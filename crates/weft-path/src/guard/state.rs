@@ -1,5 +1,5 @@
 //! `Guard` lines of C tor's state file (entrynodes.c, `entry_guard_encode_for_state`): words
-//! `key=value` in any order. What Weft does not know is kept.
+//! `key=value` in any order. Unknown words are kept.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};

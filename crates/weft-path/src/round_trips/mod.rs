@@ -18,7 +18,7 @@ pub use gev::Gev;
 const REMEMBERED: usize = 1000;
 /// Circuits before there is a limit, as for build times (`cbtmincircs`).
 const FEWEST: usize = 100;
-/// A fit takes some 2 ms, so it is made anew for so many new times.
+/// New times after which the distribution is fitted again: a fit takes some 2 ms.
 const REFIT: usize = 20;
 /// Circuits by which a change of the network is noticed, and how many of them are too slow when it has: those of build times
 /// (`cbtrecentcount`, `cbtmaxtimeouts`).
@@ -95,7 +95,7 @@ impl RoundTrips {
 
     /// A circuit's round-trip time. True: it is short enough by those before it.
     ///
-    /// If nearly all recent ones are too long, the network is another one than before, and learning begins anew.
+    /// If nearly all recent ones are too long, the network has changed, and learning starts again.
     pub fn note(&mut self, time: Duration) -> bool {
         let accepted = self.limit.is_none_or(|limit| time <= limit);
         let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1);

@@ -162,7 +162,8 @@ fn histories_of_none_one_five_or_equal_times_use_every_circuit() {
             assert!(times.note(Duration::ZERO), "{history:?}");
         }
     }
-    // A thousand alike, also of no length: the limit is that time, and what has it is used.
+    // A thousand equal times, zero among them: the limit is that time, and circuits with that time
+    // are used.
     for micros in [0, 1, 200_000, u64::from(u32::MAX)] {
         let time = Duration::from_micros(micros);
         let mut times = RoundTrips::new(0.8);

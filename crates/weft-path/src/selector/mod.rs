@@ -205,7 +205,7 @@ impl Selector {
         }
     }
 
-    /// Puts a guard and a middle relay in front of the last one, by what `others` says.
+    /// Puts a guard and a middle relay in front of the last one, as `others` requires.
     fn around(
         &mut self,
         end: usize,
@@ -351,7 +351,7 @@ impl Pick<'_> {
         if weighted.iter().any(|&(_, weight)| weight > 0) {
             return draw(&weighted, rng);
         }
-        // A consensus without bandwidth-weights, as small networks have it, or one that gives this
+        // A consensus without bandwidth-weights, as in small networks, or one that gives this
         // position nothing: bandwidths alone count, and where there are none, all are alike.
         let bare: Vec<(usize, u64)> = fitting()
             .map(|(index, row)| (index, row.hop.bandwidth))

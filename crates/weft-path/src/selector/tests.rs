@@ -27,7 +27,7 @@ fn selector(net: &TestNet, options: PathOptions, seed: u64) -> Selector {
     selector
 }
 
-/// No guards, so that each path has a first hop of its own.
+/// No guards, so that each path has a new first hop.
 fn unguarded() -> PathOptions {
     PathOptions {
         use_entry_guards: false,

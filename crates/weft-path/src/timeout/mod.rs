@@ -278,8 +278,8 @@ impl BuildTimes {
     }
 
     /// A circuit was given up, whether it is built on or not. `first_hop`: it had come that far.
-    /// True: so many circuits time out that the network must be another one than before, and
-    /// learning begins anew.
+    /// True: so many circuits time out that the network must have changed, and learning starts
+    /// again.
     pub fn note_timeout(&mut self, first_hop: bool) -> bool {
         if !self.learns() {
             return false;
@@ -295,7 +295,7 @@ impl BuildTimes {
         true
     }
 
-    /// Learning begins anew.
+    /// Learning starts again.
     fn begin_anew(&mut self) {
         self.times.clear();
         self.recent.clear();

@@ -165,11 +165,13 @@ struct Pair {
 enum Event {
     /// A cell arrives.
     Cell,
-    /// A circuit gets its third hop after so many milliseconds; `true`: it was not given up before.
+    /// A circuit gets its third hop after this number of milliseconds; `true`: it was not given up
+    /// before.
     Built(u32, bool),
     /// A circuit is given up, `true`: after its first hop.
     TimedOut(bool),
-    /// One that was given up so many seconds ago, or began then, is not waited for any longer.
+    /// A circuit that was given up this number of seconds ago, or began then, is not waited for any
+    /// longer.
     Closed(u64),
     /// So many seconds pass.
     Pass(u64),

@@ -129,7 +129,7 @@ fn estimates_from_a_state_file_of_c_tor_are_c_tors() {
             times.close_after,
             known.close
         );
-        // It is written as C tor has it.
+        // It is written as by C tor.
         times.changed = true;
         let mut written = times.state_lines().unwrap();
         written.sort();
@@ -164,7 +164,7 @@ fn estimates_find_the_distribution_that_times_come_from() {
 
 #[test]
 fn about_a_fifth_of_circuits_take_longer_than_the_timeout() {
-    // A hump, as build times have it: three hops, each of two parts.
+    // A hump, as in real build times: three hops, each of two parts.
     let mut rng = rng(4);
     let mut time = || {
         let hops = (0..3).map(|_| 40.0 + draw(30.0, 2.0, &mut rng));

@@ -114,7 +114,7 @@ impl Clients {
 pub struct Client(Selector);
 
 impl Client {
-    /// Chooses the paths of a tunnel of so many circuits, at most [`MOST_CIRCUITS`].
+    /// Chooses the paths of a tunnel with this number of circuits, at most [`MOST_CIRCUITS`].
     ///
     /// # Errors
     ///
@@ -213,7 +213,7 @@ fn listed(network: &Network, relay: &Relay, place: u32, policy_v4: Arc<PortPolic
         },
         is_fast: has(Flags::FAST),
         is_middle_only: has(Flags::MIDDLE_ONLY),
-        // As tor-netdir and C tor (`node_is_possible_guard`) have it.
+        // Rules of tor-netdir and C tor (`node_is_possible_guard`).
         is_possible_guard: has(Flags::GUARD
             .with(Flags::FAST)
             .with(Flags::STABLE)

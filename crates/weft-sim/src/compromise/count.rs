@@ -9,8 +9,8 @@ use super::tunnel::Adversary;
 use crate::parallel;
 use crate::random::{Generator, generator};
 
-/// Clients that have adversaries of their own. Intervals are those of the means of such groups, since what one adversary has
-/// of its clients is not independent.
+/// Clients of a group, which face the same adversaries. Confidence intervals are of the means of
+/// groups, since an adversary's successes against its clients are not independent.
 pub(super) const GROUP: u64 = 100;
 /// Adversaries that each client is held against.
 const ADVERSARIES: usize = 20;
@@ -19,9 +19,10 @@ const ADVERSARIES: usize = 20;
 /// exceed its share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Grant {
-    /// Guards and exits of so much of what clients draw from. Each relay serves as the one or the other only, as the formula has it.
+    /// These shares of the guards and exits that clients draw from. Each relay serves as only one
+    /// of both, as in the formula.
     Shares(Adversary),
-    /// Relays of any flags, with so much of all bandwidth.
+    /// Relays of any flags, with this share of all bandwidth.
     Bandwidth(f64),
 }
 
@@ -45,7 +46,7 @@ impl Sample {
     }
 }
 
-/// Groups of so many clients.
+/// Number of groups of [`GROUP`] clients.
 pub(super) fn groups(clients: u64) -> u64 {
     clients.div_ceil(GROUP)
 }
@@ -78,7 +79,8 @@ pub struct Share {
 }
 
 impl Counted {
-    /// Clients compromised whose tunnels have so many circuits, by the places of grant and entry.
+    /// Share of compromised clients whose tunnels have this number of circuits, by the places of
+    /// grant and entry.
     pub fn share(&self, grant: usize, entry: usize, circuits: u32) -> Share {
         let place = place(grant, entry, circuits as usize, self.circuits);
         let groups = self.groups.iter();

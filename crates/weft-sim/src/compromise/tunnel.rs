@@ -11,7 +11,7 @@ use crate::network::{Network, Position};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guards {
-    /// Different ones of a set of so many; with more circuits than that, all of it.
+    /// Different guards of a set of this size; all of the set, if the tunnel has more circuits.
     Set(u32),
     /// Different ones of a set that is as large as the tunnel is wide, if that is more than three. The
     /// numbers printed in Yang and Li (2015) are these.

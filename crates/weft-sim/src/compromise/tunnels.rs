@@ -88,8 +88,8 @@ pub struct InNetwork {
     pub of_weight: Adversary,
     /// For that.
     pub rows: Vec<Row>,
-    /// For adversaries with relays of this network that hold a fifth of all bandwidth, whatever their flags. What these have of guards
-    /// and exits is a mean.
+    /// For adversaries with relays of this network that hold a fifth of all bandwidth, whatever
+    /// their flags. The adversary's shares of guards and exits are means.
     pub fifth: Vec<Row>,
 }
 
@@ -449,7 +449,8 @@ mod tests {
         let of = report.network.as_ref().expect("one");
         let rows = report.figure_7.iter().chain(&report.table_iii);
         for row in rows.chain(&report.fifth).chain(&of.rows) {
-            // Rare cases of few clients have no normal errors. What they differ by in truth is in docs/simulation.md.
+            // Rare cases of few clients have no normal errors. docs/simulation.md has the real
+            // differences.
             let error = row.standard_errors.unwrap_or(0.0).abs();
             let off = row.counted_percent / row.formula_percent - 1.0;
             assert!(

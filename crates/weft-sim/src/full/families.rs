@@ -22,7 +22,7 @@ pub struct Families {
     /// Entries of relays' `family` lines, ascending for each: a relay's place, or a nickname's
     /// number.
     words: Box<[u32]>,
-    /// By relay: the number of its own name, where some family names it so.
+    /// By relay: the number of its nickname, where some family line uses the name.
     names: Box<[u32]>,
     /// By relay: where its family ids begin in `ids`. One more than relays.
     id_starts: Box<[u32]>,

@@ -24,14 +24,15 @@ pub enum GuardRule {
         /// 1, 2 or 3.
         used: u8,
     },
-    /// As TorPS: so many guards, none of the family of another, any of those that suit a circuit equally
-    /// often. While fewer than one less than so many suit a circuit, the client takes another one.
+    /// As TorPS: this number of guards, no two of one family, chosen equally often among the guards
+    /// that suit a circuit. While fewer than that number less one suit a circuit, the client adds
+    /// another guard.
     Torps {
         /// C tor had 3 until 2014, 1 later.
         guards: u8,
     },
-    /// A guard drawn anew for each circuit: C tor with `UseEntryGuards 0`, as the modified client of
-    /// Pahl et al. 2023, 4.4.
+    /// A new guard for each circuit: C tor with `UseEntryGuards 0`, as the modified client of Pahl
+    /// et al. 2023, 4.4.
     Fresh,
 }
 

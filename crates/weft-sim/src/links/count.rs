@@ -298,7 +298,7 @@ impl Worker {
     }
 }
 
-/// Puts together what workers have counted, of so many links with circuits, and what follows from it.
+/// Merges the counts of the workers into a tally, and computes its statistics.
 fn summed(circuits: &Circuits, places: usize, ends: u64, workers: &mut [Worker]) -> Tally {
     let mut tally = Tally {
         shared_of_relay: vec![0; places],

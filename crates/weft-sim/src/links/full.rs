@@ -25,8 +25,8 @@ pub struct Full {
 }
 
 impl Full {
-    /// Circuits of this kind, so many of each client. Those for which no path is found are left out of
-    /// what is counted, and added to `failed`.
+    /// Circuits of this kind, the same number for each client. Circuits without a path are not
+    /// counted, but added to `failed`.
     ///
     /// # Errors
     ///

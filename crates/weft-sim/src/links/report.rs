@@ -64,7 +64,7 @@ pub struct OfNumber {
 /// A class of bandwidth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Class {
-    /// From so many kilobytes per second.
+    /// Least bandwidth, in kB/s.
     pub from_kb_s: u64,
     /// Mean number of its relays.
     pub relays: f64,
@@ -103,7 +103,8 @@ pub struct OneDocument {
     pub elapsed_s: f64,
 }
 
-/// A simulation's results. Numbers of links are means over the documents; what [`Over`] says of intervals holds for all.
+/// A simulation's results. Numbers of links are means over the documents; all intervals are as in
+/// [`Over`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// [`SCHEMA`].
@@ -157,7 +158,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of these documents, which had so many circuits each; `None`: there are no documents, or one was not simulated.
+    /// Makes the report of these documents, with the given number of circuits each. `None`: there
+    /// are no documents, or one was not simulated.
     pub fn new(
         setting: Setting,
         circuits: u64,

@@ -70,7 +70,7 @@ pub struct Runs {
 pub fn run(paths: &dyn Paths, plan: &Plan, done: impl Fn() + Sync) -> Result<Runs, LinksError> {
     plan.check()?;
     let begin = Instant::now();
-    // Repetitions first: they share nothing. What threads are left over work within them.
+    // Repetitions first: they share nothing. The remaining threads work within them.
     let repetitions = usize::try_from(plan.repetitions).unwrap_or(usize::MAX);
     let outer = plan.threads.min(repetitions);
     let inner = plan.threads / outer;

@@ -25,9 +25,10 @@ pub struct Model {
     pub kind: CircuitKind,
     /// Exits of external circuits.
     pub exits: Exits,
-    /// Algorithm 1's k: so many circuits come from one client.
+    /// Algorithm 1's k: circuits of each client.
     pub circuits_per_client: u32,
-    /// A client's circuits begin at any of so many guards, all as likely; 1 in Algorithm 1.
+    /// Guards of each client, any of which its circuits begin at with the same probability; 1 in
+    /// Algorithm 1.
     pub guards_per_client: u32,
 }
 

@@ -1,7 +1,7 @@
 //! One consensus document, either flavour (dir-spec 3.4.1 and 3.9).
 //!
-//! A scanner of lines of its own: it reads documents that are no longer valid, in any version of their
-//! format since 2007, and only what paths depend on. It is total: hostile bytes are an error.
+//! A separate line scanner, because it reads documents that are no longer valid, in any version of
+//! their format since 2007, and only what paths depend on. It is total: hostile bytes are an error.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;

@@ -69,8 +69,8 @@ struct Cell {
 ///
 /// # Errors
 ///
-/// No document, or one that circuits cannot be drawn from. What a document has no data for (classes of
-/// exits where it has no exit policies) is left out and named in [`Results::left_out`].
+/// No document, or one that circuits cannot be drawn from. Parts for which a document has no data
+/// (classes of exits where it has no exit policies) are skipped and named in [`Results::left_out`].
 pub fn measure(
     documents: &[Document],
     options: &SalsaOptions,
@@ -224,7 +224,7 @@ fn tallies(
     cell: &Cell,
     options: &SalsaOptions,
 ) -> Result<Vec<Tally>, LinksError> {
-    // Every cell has draws of its own.
+    // Every cell has its own draws.
     let place = format!(
         "{} {} {} {}",
         document.name,

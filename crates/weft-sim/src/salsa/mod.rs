@@ -75,7 +75,7 @@ pub enum What {
 }
 
 impl What {
-    /// Its name as files have it.
+    /// Its name in files.
     pub fn name(self) -> &'static str {
         match self {
             What::Figure4 => "figure4",

@@ -5,7 +5,7 @@ use weft_stats::quantile;
 
 use super::{Report, Tuple};
 
-/// A panel ends where so many of the slowest are cut off: a few of them would make the rest a line at its edge.
+/// Share of circuits that a panel shows: the few slowest would make the rest a line at its edge.
 const SHOWN: f64 = 0.98;
 const NAMES: [&str; 4] = ["build times", "round trips", "both", "no rule"];
 

@@ -109,7 +109,7 @@ pub struct OfRule {
     pub change_percent: Option<Changes>,
 }
 
-/// A distribution, as [`Gev`] has it.
+/// A distribution, with the parameters of [`Gev`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct GevFit {
     /// `c` of SciPy's `genextreme`; elsewhere ξ = −c.
@@ -258,8 +258,9 @@ fn by_client(tuples: &[Tuple]) -> Vec<Vec<usize>> {
     places.into_values().collect()
 }
 
-/// Circuits are drawn anew with replacement; each keeps what the rules said of it. Of several clients these are drawn, each with all
-/// that it has: circuits of one guard and one place are alike.
+/// Bootstrap samples: circuits drawn with replacement, each with the decisions of the rules. Where
+/// there are several clients, whole clients are drawn, as circuits of one guard and one place are
+/// alike.
 fn resampled(
     tuples: &[Tuple],
     clients: &[Vec<usize>],

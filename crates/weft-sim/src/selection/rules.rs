@@ -13,8 +13,9 @@ use super::tuples::Tuple;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// As a client does it: circuit by circuit, by estimates from the last thousand (a Pareto distribution of build times,
-    /// a generalized extreme value distribution of round trips). Those before the first estimate are all used.
+    /// As a client does it: circuit by circuit, by estimates from the last thousand (a Pareto
+    /// distribution of build times, a generalized extreme value distribution of round trips). All
+    /// circuits before the first estimate are used.
     #[default]
     Learnt,
     /// By rank among all circuits (Schrock 2017, 4.3 filters "to only contain the top 80 % of circuits").

@@ -1,11 +1,12 @@
 //! Circuits of a synthetic network, where none were measured.
 //!
-//! A model, not a measurement. A relay has a place on a map, from which delays follow, a rate, and loads that last: of its lines, and
-//! of its processors. Circuits take three relays by rate. Each message waits at each relay for a time that is drawn anew, on average
-//! that of its lines' load.
+//! A model, not a measurement. A relay has a place on a map, from which delays follow, a rate, and
+//! loads that last: of its lines, and of its processors. Circuits take three relays by rate. Each
+//! message waits at each relay for a newly drawn time, whose mean follows from the load of its
+//! lines.
 //!
-//! - *Build time*: three handshakes, over one, two and three hops; the last relay's processors add a wait of their own; a link
-//!   that is not open yet adds three round trips of its hop.
+//! - *Build time*: three handshakes, over one, two and three hops; the last relay's processors add
+//!   another wait; a link that is not open yet adds three round trips of its hop.
 //! - *Round trip*: once over all hops and back.
 //! - *Latency*: the same at another moment, and a destination that is near every exit, as the search engine was whose answers Annessi
 //!   and Schmiedecker (2016) waited for.

@@ -79,7 +79,7 @@ fn a_daemon_is_up_when_its_start_returns_and_has_no_terminal() {
     }
     let data = fs::canonicalize(bench.path("data")).expect("the DataDirectory");
     assert_eq!(place("cwd"), data);
-    // A session of its own, which it does not lead: it never gets a terminal.
+    // In another session, which it does not lead: it never gets a terminal.
     let session = getsid(Some(daemon.0)).expect("a session");
     assert!(session != daemon.0 && session != getsid(None).expect("ours"));
 

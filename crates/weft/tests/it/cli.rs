@@ -381,7 +381,7 @@ fn an_error_is_said_once_in_each_place() {
         assert_eq!(lines_with(&run.out, part).len(), 1, "{part}: {}", run.out);
         assert_eq!(lines_with(&run.err, part).len(), 1, "{part}: {}", run.err);
     }
-    // A log that says nothing there leaves it to standard error.
+    // If the log is silent there, the error goes to standard error.
     let quiet = bench.run_into_one(&[&"--nosuch", &"--quiet"]);
     assert!(
         quiet.starts_with("weft: command line: unknown flag"),

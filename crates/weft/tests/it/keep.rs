@@ -11,7 +11,7 @@ use weft_testnet::ports::Port;
 
 use crate::running::{Bench, run_in};
 
-/// A relay at a port of its own, and the words that start it.
+/// A relay at a separate port, and the words that start it.
 struct Relay {
     bench: Bench,
     port: Port,
@@ -71,7 +71,8 @@ impl Relay {
         fs::write(self.bench.path("torrc2"), torrc.replace(&data, &other)).unwrap();
     }
 
-    /// Starts it again, and ends it. Its log begins anew, so that what is waited for is of this start.
+    /// Starts it again, and ends it, with an empty log, so that the lines waited for are of this
+    /// start.
     fn starts_again(&self) {
         fs::remove_file(self.bench.path("log")).unwrap();
         self.bench.start().terminate();

@@ -58,8 +58,8 @@ fn where_all_exits_are_full_a_stream_fails_and_asks_each_once() {
     assert_eq!(world.openings.len(), 3);
 }
 
-/// An exit's policy is known by ports alone: a refused address says nothing about others, and a web page has as many
-/// addresses as it likes that exits refuse.
+/// An exit's policy is known by ports alone: a refused address implies nothing about others, and a
+/// web page has as many addresses as it likes that exits refuse.
 #[test]
 fn an_address_that_exits_refuse_costs_no_exit_for_others() {
     let mut world = World::new(5, 3, "accept 80,443");

@@ -60,7 +60,7 @@ pub(super) enum Exits {
 /// Behaviour of an exit on CONFLUX_LINK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
-    /// Links, after so long.
+    /// Links, after this time.
     In(Duration),
     /// Sends no reply.
     Silent,
@@ -136,7 +136,8 @@ impl Fake {
             .cloned()
     }
 
-    /// A path to such an exit; as a leg, to one with conflux, by guards and middle relays of its own.
+    /// A path to such an exit; as a leg, to one with conflux, by guards and middle relays that no
+    /// other leg has.
     fn through(
         &mut self,
         wanted: &ExitWanted,

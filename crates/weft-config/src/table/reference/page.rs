@@ -1,5 +1,5 @@
-//! The page of the book on options (`docs/options.md`), written from the table, and the test that the
-//! page is what the table makes. To write it anew:
+//! The page of the book on options (`docs/options.md`), written from the table, and the test that
+//! page and table agree. To write it again:
 //!
 //! ```text
 //! WRITE_OPTIONS_PAGE=1 cargo test -p weft-config options_page

@@ -248,7 +248,7 @@ fn a_clock_that_jumps_over_intervals_begins_the_one_that_it_shows() {
     accounting.tick(DAY_START + 60, &UTC);
     assert_eq!(phases(&mut accounting), [Phase::Awake]);
     assert_eq!(accounting.view().interval.0, DAY_START);
-    // By some seconds over the edge, nothing begins anew.
+    // A few seconds past the edge, no new interval begins.
     let mut accounting = started(Saved::default(), config(10 * MB), DAY_START);
     carry(&mut accounting, DAY_START, 5, MB);
     accounting.tick(DAY_START - 5, &UTC);

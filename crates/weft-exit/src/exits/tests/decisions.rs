@@ -383,7 +383,7 @@ fn name_servers_that_lie_are_detected() {
         open(&mut exits, 1, "8.8.8.8", 80, 0, start),
         ["1 end EXITPOLICY 8.8.8.8"]
     );
-    // Other name servers are tested anew.
+    // Other name servers are tested again.
     exits.set_configured(true, true);
     assert!(!exits.is_closed());
 }

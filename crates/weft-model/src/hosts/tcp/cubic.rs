@@ -18,7 +18,7 @@ const CUBIC_BETA: f64 = 0.7;
 const RENO_BETA: f64 = 0.5;
 /// The cubic function's factor, in segments per second to the third.
 const C: f64 = 0.4;
-/// HyStart is for windows of so many segments at least, and needs so many samples of a round.
+/// Smallest window, in segments, at which HyStart runs, and the samples that it needs in a round.
 const HYSTART_LEAST: f64 = 16.0;
 const HYSTART_SAMPLES: u32 = 8;
 /// Smallest and largest rise of the delay that ends slow start in HyStart, in nanoseconds: 4 and 16
@@ -56,7 +56,7 @@ struct HyStart {
 }
 
 impl Window {
-    /// Ten segments, as RFC 6928 has it.
+    /// Initial window: ten segments (RFC 6928).
     #[must_use]
     pub fn new(algorithm: Algorithm, mss: u32) -> Window {
         let mss = f64::from(mss);
@@ -188,7 +188,8 @@ impl Window {
         self.hystart.found = false;
     }
 
-    /// For a timeout, no more than so many bytes of it were used (`tcp_cwnd_application_limited`).
+    /// In the time of one timeout, at most `used` bytes of the window were used
+    /// (`tcp_cwnd_application_limited`).
     pub fn starved(&mut self, used: u64) {
         let used = (used as f64).max(10.0 * self.mss);
         if used < self.cwnd {
@@ -197,14 +198,15 @@ impl Window {
         }
     }
 
-    /// Nothing was on its way for so long, which CUBIC's curve leaves out (`cubictcp_cwnd_event`).
+    /// Nothing was under way for `pause`, which CUBIC's curve omits (`cubictcp_cwnd_event`).
     pub fn paused(&mut self, now: u64, pause: u64) {
         if let Some((begun, _)) = &mut self.epoch {
             *begun = begun.saturating_add(pause).min(now);
         }
     }
 
-    /// Nothing was sent for so many timeouts: what the network was like is no longer known (`tcp_cwnd_restart`).
+    /// Nothing was sent for this number of timeouts, so the state of the network is unknown again
+    /// (`tcp_cwnd_restart`).
     pub fn idle(&mut self, timeouts: u32) {
         self.ssthresh = self.ssthresh.max(self.cwnd * 0.75);
         let shrunk = self.cwnd / 2f64.powi(timeouts.min(64) as i32);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::segment::{Ack, Segment};
 
-/// A lone segment is acknowledged after so long.
+/// Delay of the acknowledgement of a lone segment, in nanoseconds.
 const DELAYED: u64 = 40_000_000;
 /// So many segments at the beginning are acknowledged at once.
 const QUICK: u32 = 16;
@@ -134,8 +134,9 @@ impl Receiver {
         self.next - self.read
     }
 
-    /// The application has read so many; the news for a sender whose window was all but closed. The window grows with
-    /// what is read in a round trip (Linux's `tcp_rcv_space_adjust`).
+    /// The application has read `bytes`. Returns an acknowledgement for a sender whose window was
+    /// almost closed. The window grows with the bytes read in a round trip (Linux's
+    /// `tcp_rcv_space_adjust`).
     pub fn consume(&mut self, now: u64, bytes: u64, round_trip: u64) -> Option<Ack> {
         self.read += bytes.min(self.readable());
         let (since, at) = self.measured;

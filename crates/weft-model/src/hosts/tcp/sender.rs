@@ -145,7 +145,7 @@ impl Sender {
         self.rtt.measured(rtt);
     }
 
-    /// The application has written so many bytes more.
+    /// The application has written `bytes` more.
     pub fn write(&mut self, now: u64, bytes: u64) {
         if self.flight.is_empty() && self.next == self.written && self.sent.segments > 0 {
             let pause = now.saturating_sub(self.last_sent);

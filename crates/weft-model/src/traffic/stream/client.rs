@@ -28,7 +28,7 @@ pub struct ClientStream {
     /// Bytes of `out` that belong to the request.
     request: usize,
     times: Times,
-    /// When a byte moved last, or was expected anew.
+    /// Time of the last transferred byte, or of the moment from which the next was expected.
     moved: Duration,
 }
 

@@ -14,7 +14,7 @@ pub enum FailureKind {
     Closed,
     /// The limit of time of the plan.
     Timeout,
-    /// No byte moved for longer than the plan has it.
+    /// No byte moved for longer than the plan's `stall`.
     Stall,
     /// Bytes arrived that were not sent.
     Corrupt,
@@ -23,7 +23,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// As records have it.
+    /// Its name in records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -29,7 +29,7 @@ pub(super) struct Request {
 pub(super) enum Parsed {
     /// It needs more bytes than there are.
     Incomplete,
-    /// It is whole, and so long.
+    /// A complete request, and its length.
     Whole(Request, usize),
     /// It is none, or beyond the bounds.
     Wrong,

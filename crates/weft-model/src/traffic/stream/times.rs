@@ -11,7 +11,7 @@ const PARTIALS: [u64; 9] = [
     10_240, 20_480, 51_200, 102_400, 204_800, 512_000, 1_048_576, 2_097_152, 5_242_880,
 ];
 
-/// When so many bytes had moved.
+/// The time at which a number of bytes had been transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// Number of bytes.
@@ -99,7 +99,7 @@ impl Way {
         self.marks.extend(new);
     }
 
-    /// When so many bytes had moved, if that is one of the marks.
+    /// The time at which `bytes` had been transferred, if that is one of the marks.
     pub(crate) fn at(&self, bytes: u64) -> Option<Duration> {
         let mark = self.marks.iter().find(|mark| mark.bytes == bytes);
         mark.map(|mark| mark.at)

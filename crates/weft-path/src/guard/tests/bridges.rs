@@ -1,4 +1,4 @@
-//! Bridges as guards: the selection of their own.
+//! Bridges as guards: their separate sample.
 
 use super::super::*;
 use super::world::World;

@@ -241,8 +241,9 @@ pub struct PoolPoint {
     pub chosen: Quantiles,
 }
 
-/// Makes the choices again by the rule that clients have, for so many adversaries with each of these parts of each network;
-/// and first for the recorded adversary, if there is one in each network. `done` is called for each adversary.
+/// Makes the choices again by the rule that clients have, for the given number of adversaries with
+/// each of these shares of each network, and first for the recorded adversary, if there is one in
+/// each network. `done` is called for each adversary.
 ///
 /// # Errors
 ///

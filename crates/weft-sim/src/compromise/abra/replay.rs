@@ -75,8 +75,9 @@ impl Quantiles {
     }
 }
 
-/// Makes the choices again, for so many adversaries with each of these parts of the network. An
-/// adversary's relays are drawn without regard to what they are. `done` is called for each adversary.
+/// Makes the choices again, for the given number of adversaries with each of these shares of the
+/// network. An adversary's relays are drawn uniformly, whatever their flags and bandwidth. `done`
+/// is called for each adversary.
 ///
 /// # Errors
 ///

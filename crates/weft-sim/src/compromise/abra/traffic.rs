@@ -16,7 +16,7 @@ const STEPS: u32 = 10;
 const STEP: f64 = 1.0 / STEPS as f64;
 /// Seconds between two reports of weights.
 const REPORT_INTERVAL: u32 = 5;
-/// A relay that used so much of its capacity in a second is full.
+/// Share of its capacity from which on a relay counts as full, over one second.
 const FULL: f64 = 0.99;
 
 /// All choices that clients made.
@@ -70,8 +70,8 @@ struct Circuit {
 enum State {
     /// Begins a download then.
     Waits(f64),
-    /// Downloads through this circuit so many more bytes; the most that it got in a step of this
-    /// second, as a rate.
+    /// A download of `bytes` more through this circuit. `most` is its highest rate in a step of
+    /// this second.
     Loads { path: Triple, bytes: f64, most: f64 },
 }
 

@@ -18,7 +18,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Lets what the command starts have a clock of its own, which is right at first.
+    /// Gives the programs that the command starts a separate clock, which is right at first.
     fn give(folder: &Folder, command: &mut Command) -> Self {
         let (source, library) = (folder.path("clock.c"), folder.path("clock.so"));
         fs::write(&source, include_str!("clock.c")).unwrap();
@@ -48,7 +48,7 @@ impl Clock {
     }
 }
 
-/// A relay with a clock of its own.
+/// A relay with a separate clock.
 fn start(threads: usize) -> (Weft, Clock) {
     let folder = Folder::new();
     folder.torrc(&format!("ConnectionThreads {threads}\nUseAllThreads 1"));

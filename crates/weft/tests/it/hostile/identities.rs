@@ -1,4 +1,5 @@
-//! Several identities in one process (`weft -f A -f B`): each is a relay of its own, on the same threads.
+//! Several identities in one process (`weft -f A -f B`): each is a separate relay, on the same
+//! threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -233,7 +234,7 @@ fn all_torrcs_are_read_again_or_none() {
         took(name, 4);
         serves(port(&weft, name, "OR"));
     }
-    // Less memory is shared anew at once: what others had of the old limit is no reason to free anything.
+    // Less memory is shared again at once: exceeding a new share is no reason to free anything.
     reported(&weft);
     for (client, circuit) in &mut clients {
         circuit.answers(client);

@@ -226,8 +226,8 @@ impl Peer {
         self.socket.write_all(bytes).unwrap();
     }
 
-    /// Sends new TLS keys and asks for others in return, so many times and until the relay closes.
-    /// How many times it did.
+    /// Sends new TLS keys and requests others in return, `times` times or until the relay closes.
+    /// Returns the number of times that it did.
     pub(crate) fn update_keys(&mut self, times: usize) -> usize {
         for time in 0..times {
             self.session.tls().refresh_traffic_keys().unwrap();

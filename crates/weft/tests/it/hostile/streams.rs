@@ -1,4 +1,4 @@
-//! Streams that are ended and begun anew before anything was decided about them.
+//! Streams that are ended and begun again before anything was decided about them.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -193,7 +193,7 @@ fn streams_of_one_circuit_do_not_use_up_the_files_of_an_exit() {
         let mut bystander = Through::new(&weft);
         bystander.carries_data();
         let without = weft.files();
-        // Nobody accepts: what the kernel keeps for a listener is enough for so many streams.
+        // Nobody accepts: the kernel's backlog of a listener is enough for these streams.
         let destinations: Vec<Destination> =
             (0..STREAMS / 100).map(|_| Destination::new()).collect();
         let mut attacker = Peer::relay(weft.or_port, weft.stranger());
