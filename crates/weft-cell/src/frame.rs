@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn versions_cell_as_c_tor_sends_it() {
-        // What C tor 0.4.9 sends first: versions 3, 4 and 5.
+        // C tor 0.4.9's first VERSIONS: 3, 4 and 5.
         let wire = [0, 0, 7, 0, 6, 0, 3, 0, 4, 0, 5];
         assert_eq!(next_versions(&wire), Ok(Some((vec![3, 4, 5], 11))));
         let mut ours = Vec::new();

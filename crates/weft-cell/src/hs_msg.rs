@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(read.authenticated, &data[..36]);
         assert_eq!(read.signed, &data[..68]);
         assert_eq!((read.handshake_auth, read.signature), ([8; 32], [9; 64]));
-        // What follows is ignored.
+        // Data after the message is ignored.
         let longer = [&data[..], b"more"].concat();
         assert_eq!(EstablishIntro::decode(&longer), Ok(read));
         for length in 0..data.len() {

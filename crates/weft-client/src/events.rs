@@ -223,7 +223,7 @@ impl CircuitPurpose {
             CircuitPurpose::General | CircuitPurpose::Directory => "GENERAL",
             CircuitPurpose::Controller => "CONTROLLER",
             CircuitPurpose::Measure => "MEASURE_TIMEOUT",
-            // What controllers know that is nearest to tunnels of mTor.
+            // The purposes known to controllers that are nearest to tunnels of mTor.
             CircuitPurpose::ConfluxUnlinked | CircuitPurpose::MtorUnlinked => "CONFLUX_UNLINKED",
             CircuitPurpose::ConfluxLinked
             | CircuitPurpose::ConfluxSet

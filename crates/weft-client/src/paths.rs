@@ -399,7 +399,7 @@ mod tests {
         assert_eq!(next.round_trips().len(), 150);
         assert!(next.timeouts().round_trip.is_some());
         assert!(next.take_lines().is_empty());
-        // What is on file is not written again.
+        // Lines on file are not written again.
         assert!(
             next.state_lines()
                 .iter()
@@ -458,7 +458,7 @@ mod tests {
             assert!(damaged.round_trips().is_empty(), "{value}");
             assert_eq!(damaged.timeouts().round_trip, None, "{value}");
             assert_eq!(damaged.take_lines().len(), 1, "{value}");
-            // What is learnt takes the place of what was damaged.
+            // New times replace the damaged ones.
             learn(&mut damaged);
             assert!(damaged.timeouts().round_trip.is_some(), "{value}");
         }

@@ -553,7 +553,7 @@ proptest! {
         for kind in [DumpKind::Short, DumpKind::Full] {
             let text = dump(&settings, &settings::Settings::default(), kind);
             let again = settings_of(&text);
-            // What a controller sets between itself and the node is not dumped.
+            // Options that a controller sets for its own session are not dumped.
             for ((known, before, _), (_, after, _)) in settings.iter().zip(again.iter()) {
                 if !known.hidden && !known.name.starts_with("__") {
                     prop_assert_eq!(before, after, "{}\n{}", known.name, &text);

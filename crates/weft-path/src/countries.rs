@@ -256,7 +256,7 @@ impl<S: Table> Building<S> {
             self.newest = None;
         }
         self.keep();
-        // What goes on in the same country is no other range.
+        // An adjacent range of the same country continues it.
         if self.country != Some(country) {
             self.newest = Some((first, country));
         }

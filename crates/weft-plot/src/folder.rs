@@ -180,7 +180,7 @@ impl Folder {
             self.write(&print, pdf(&svg).with_context(drawing)?)?;
             self.write(&words, caption)?;
         } else {
-            // What an earlier drawing for a paper left is not of this one.
+            // Files of an earlier drawing for a paper do not belong to this one.
             self.remove(&print)?;
             self.remove(&words)?;
         }

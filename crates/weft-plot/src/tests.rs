@@ -359,7 +359,7 @@ fn png_and_pdf_have_text_without_anything_installed() {
     let folder = Folder::create(&path).expect("a new one").with_style(PAPER);
     let mut plain = figure(Kind::Bars, vec![value(3)]);
     folder.plot("with", &plain).expect("drawn");
-    // The same without its words.
+    // The same figure without its words.
     plain.panels[0].y_label.clear();
     plain.panels[0].x_label.clear();
     plain.legend = false;

@@ -177,15 +177,15 @@ impl ExitPolicy {
                 keep
             });
         }
-        // What an earlier rule covers.
+        // Drops rules that an earlier rule covers.
         let mut kept: Vec<PolicyEntry> = Vec::with_capacity(self.entries.len());
         for entry in &self.entries {
             if !kept.iter().any(|earlier| earlier.covers(entry)) {
                 kept.push(*entry);
             }
         }
-        // What a later rule of the same kind covers, with no rule of the other kind between them
-        // that has to do with it.
+        // Drops rules that a later rule of the same kind covers, with no rule of the other kind
+        // between them that overlaps.
         let mut index = 0;
         while let Some((entry, later)) = kept.get(index..).and_then(|rest| rest.split_first()) {
             let decisive = later.iter().find(|other| {

@@ -299,7 +299,7 @@ fn places_that_anybody_can_keep_are_not_all_kept() {
     );
     assert_eq!(all.iter().filter(|place| place.is_kept()).count(), 2);
     for number in 4..8 {
-        // Those before the second are over.
+        // Each newcomer leaves at once, so only the first one takes another's place.
         let gone = places.take(1, number).unwrap().1;
         assert_eq!(gone, (number == 4).then_some(2));
     }
@@ -358,7 +358,7 @@ fn a_single_owner_has_the_whole_bound_and_no_more() {
     assert_eq!(amounts.set(two, 41, 100), Err(vec![]));
     assert_eq!(amounts.set(two, 40, 100), Ok(vec![]));
     assert_eq!(amounts.total(), 100);
-    // What shrinks makes room; past a bound that has shrunk, too.
+    // A shrunk amount frees room, also past a bound that has shrunk.
     assert_eq!(amounts.set(one, 59, 10), Ok(vec![]));
     // So does what stays as it is, and nobody gives way to it.
     let other = amounts.add(2, 2, 30);

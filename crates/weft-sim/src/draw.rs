@@ -46,7 +46,7 @@ impl Alias {
                 small.push(rich);
             }
         }
-        // What is left over by rounding keeps its own place, unless its weight is nothing at all.
+        // Places that rounding leaves unassigned draw themselves, unless their weight is zero.
         let heaviest = (0..count).max_by(|a, b| {
             let weight = |place: &u32| weights.get(*place as usize).copied().unwrap_or(0.0);
             weight(a).total_cmp(&weight(b))

@@ -174,7 +174,7 @@ fn relay(class: &Class, bandwidth: u64, relays: u32, random: &mut Generator) -> 
         .iter()
         .chain(class.flags)
         .fold(Flags::default(), |flags, flag| flags.with(*flag));
-    // Those that are no guards: three quarters and more are stable and fast.
+    // Of the relays that are not guards, three quarters and more are stable and fast.
     if random.random_bool(0.76) {
         flags = flags.with(Flags::STABLE);
     }

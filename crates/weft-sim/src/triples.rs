@@ -173,7 +173,8 @@ impl Triples {
         let middle = self.middle.by_relay(self.relays);
         let chance = |relay: u32| middle.get(relay as usize).copied().unwrap_or(0.0);
         let guard = self.guard.by_relay(self.relays);
-        // How likely each is exit or guard, and what pairs with it leave to middles.
+        // Probability that each relay is exit or guard, and the normalized weight of the pairs that
+        // contain it.
         let mut ends = vec![0.0; self.relays];
         let mut taken = vec![0.0; self.relays];
         let mut whole = 0.0;

@@ -236,7 +236,7 @@ impl<T> Receiver<T> {
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.shared.receiver_gone.store(true, Ordering::Release);
-        // What waits in the ring may hold sockets and memory: let it go now, not with the sender.
+        // Items in the ring may hold sockets and memory: free them now, not with the sender.
         while self.pop().is_some() {}
     }
 }

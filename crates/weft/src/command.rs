@@ -50,7 +50,8 @@ pub(crate) fn completions(words: impl Iterator<Item = OsString>) -> Result<ExitC
 pub(crate) fn whole() -> Command {
     let flags = FLAGS.iter().filter(|flag| flag.purpose != Purpose::Nothing);
     let options = reference::sections().into_iter();
-    // Those of one session are set by programs that start a Tor, and fish takes no name that begins with them.
+    // Options for one session are set by programs that start a Tor, and fish accepts no name that
+    // begins with them.
     let options = options
         .flat_map(|section| section.options)
         .filter(|option| !option.name.starts_with("__"));

@@ -120,7 +120,7 @@ fn examined(words: Vec<OsString>, scope: Scope) -> Vec<Node> {
                 ),
             };
             let mut findings = vec![read];
-            // What the node's user may read is what counts.
+            // Only files that the node's user may read count.
             match user::become_configured(&loaded.options) {
                 Ok(()) => findings.extend(examine(&loaded.options, scope, SystemTime::now())),
                 Err(why) => findings.push(finding(Verdict::Bad, why.to_string(), None)),

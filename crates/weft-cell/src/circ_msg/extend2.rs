@@ -224,7 +224,7 @@ mod tests {
         assert!(extend.link_specifiers.is_empty());
         // Already in the recommended order.
         assert_eq!(extend.encode().unwrap(), data);
-        // What follows the handshake is ignored.
+        // Data after the handshake is ignored.
         assert_eq!(Extend2::decode(&[&data[..], &[9]].concat()), Ok(extend));
         for cut in 0..data.len() {
             assert!(

@@ -282,7 +282,7 @@ impl<C: Chooser> Client<C> {
         let joining = self.legs(id).any(|(_, leg)| !leg.is_linked());
         let paused = self.are_legs_paused(now);
         let whole = self.circuits.get(&id);
-        // What carried streams and carries none now waits for the next.
+        // A tunnel that has carried streams and carries none now waits for the next one.
         let is_idle = whole.is_some_and(|whole| whole.streams.is_empty() && whole.dirty.is_some());
         let Some(set) = self.sets.get_mut(&id).filter(|set| !set.unusable) else {
             return false;

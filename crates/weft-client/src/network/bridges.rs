@@ -117,7 +117,7 @@ impl Bridges {
                 if drops {
                     known.described = None;
                 }
-                // What failed may be allowed by now.
+                // A request that failed may be allowed by now.
                 if known.described.is_none() {
                     known.retry(now);
                 }
@@ -438,7 +438,7 @@ mod tests {
         assert!(world.due().is_empty());
         world.now += Duration::from_secs(1);
         assert_eq!(world.due(), ask);
-        // The same descriptor changes nothing.
+        // An unchanged descriptor has no effect.
         assert!(!world.bridges.answered(addr(), Ok(hop(1)), world.now));
         assert_eq!(world.log().matches("new bridge descriptor").count(), 1);
     }
@@ -482,7 +482,7 @@ mod tests {
         );
         let ask = BridgeTask::Ask(addr(), hop(1).rsa);
         assert_eq!(world.due(), [ask, BridgeTask::Meet(other)]);
-        // What is known is not replaced by what was kept.
+        // A cached descriptor does not replace a newer one.
         let newer = Hop {
             ntor: [7; 32],
             ..hop(1)

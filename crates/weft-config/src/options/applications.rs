@@ -182,7 +182,7 @@ pub(crate) fn read(
     }
     for line in settings.lines(keys::SocksPolicy) {
         let mut warnings = Vec::new();
-        // What is wrong with a policy was reported when settings were checked.
+        // Errors in a policy were reported when settings were checked.
         let _ = options.policy.add(&line.value, &mut warnings);
         for warning in warnings {
             report.warn(Some(&line.origin), format!("SocksPolicy: {warning}"));

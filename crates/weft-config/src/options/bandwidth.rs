@@ -112,7 +112,7 @@ pub(crate) fn check(settings: &mut Settings, is_relay: bool, report: &mut Report
             "RelayBandwidthBurst must be at least RelayBandwidthRate",
         );
     }
-    // What is relayed is part of everything.
+    // Relayed traffic is part of all traffic.
     if relay_rate > settings.number(keys::BandwidthRate) {
         settings.correct_number(keys::BandwidthRate, relay_rate);
     }

@@ -269,7 +269,7 @@ fn policy(settings: &Settings, report: &mut Report) -> AccessPolicy {
     let mut policy = AccessPolicy::default();
     for line in settings.lines(keys::DirPolicy) {
         let mut warnings = Vec::new();
-        // What is wrong with a policy was reported when settings were checked.
+        // Errors in a policy were reported when settings were checked.
         let _ = policy.add(&line.value, &mut warnings);
         for warning in warnings {
             report.warn(Some(&line.origin), format!("DirPolicy: {warning}"));

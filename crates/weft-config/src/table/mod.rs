@@ -218,7 +218,7 @@ mod tests {
                 let dumped = dumped.as_deref().unwrap_or(fine);
                 assert_eq!(dumped, *fine, "{}", known.name);
             }
-            // What hurts hurts by default, too, unless the default asks for nothing.
+            // An unsafe option is unsafe by default, too, unless the default needs no support.
             if let (Harm::Unsafe, Some(default)) = (harm, known.default) {
                 assert!(fine.contains(&default), "{}", known.name);
             }

@@ -154,7 +154,7 @@ fn parse_tcp_target(word: &str, resolve: &Resolve<'_>) -> Result<Target, String>
         Some(found) => found,
         None => {
             let (host, port) = split_host_port(word).ok_or_else(unknown)?;
-            // What looks like an address is not a name.
+            // A host that looks like an address is not a name.
             let name = host.contains(|c: char| c.is_ascii_alphabetic()) && !host.contains(':');
             let address = name.then(|| resolve(host)).flatten().ok_or_else(unknown)?;
             AddressPort { address, port }

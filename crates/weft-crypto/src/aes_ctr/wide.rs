@@ -189,7 +189,7 @@ unsafe fn pass(
     for block in &mut blocks {
         *block = _mm512_aesenclast_epi128(*block, last);
     }
-    // Which bytes of two neighbouring registers: from the offset in the first block on.
+    // Indices of bytes in two neighbouring registers: from the offset in the first block on.
     #[allow(clippy::cast_possible_truncation)] // less than 16
     let offset = (position % BLOCK as u64) as i8;
     // SAFETY: reads the 64 bytes of a constant.

@@ -115,7 +115,7 @@ impl Countries {
         found.map(CountryId).ok_or_else(|| {
             let mut known = self.countries.iter().map(|one| one.code.as_str());
             let near = match lower.as_str() {
-                // What many call it.
+                // A common name for it.
                 "uk" => known.find(|code| *code == "gb"),
                 _ => nearest(&lower, known),
             };

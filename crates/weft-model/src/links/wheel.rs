@@ -147,7 +147,7 @@ impl<T> Wheel<T> {
             if let Some(Reverse((at, _, _))) = self.near.peek() {
                 return Some(*at);
             }
-            // What is in the slot may be due in a later turn only; then the next one is looked at.
+            // Values in the slot may be due only in a later turn; then the next slot is checked.
             match self.next_occupied() {
                 Some(tick) => self.advance(tick),
                 None => break,

@@ -174,7 +174,7 @@ impl Sample {
 
     /// The consensus or the options are new (guard-spec 4.10).
     pub(super) fn update(&mut self, env: &Env<'_>, restricted: bool, rng: &mut impl Rng) {
-        // What torrc lists of bridges holds at any time.
+        // A list of bridges in torrc does not expire.
         if self.is_of_bridges() || env.relays.is_reasonably_live(env.now) {
             self.note_listed(env, rng);
             self.prune(env);

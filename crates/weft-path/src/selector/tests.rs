@@ -577,7 +577,7 @@ fn guards_that_cannot_be_reached_are_not_chosen_with_guards_or_without() {
                 let first = &path.hops[0];
                 assert!(id_of(&first.rsa) < 3, "{usage:?} {first:?}");
                 assert!(first.addrs.len() == 1 && options.reachable.allows(first.addrs[0]));
-                // What others connect to keeps all its addresses.
+                // Hops that other relays connect to keep all their addresses.
                 assert!(path.hops[1..].iter().all(|hop| !hop.addrs.is_empty()));
             }
         }

@@ -289,7 +289,7 @@ fn a_history_of_abandoned_circuits_begins_anew() {
     pair.all(abandoned);
     assert!(pair.weft.times.is_empty());
     assert_eq!(pair.weft.timeout(), Duration::from_secs(60));
-    // What is built from then on is learnt.
+    // Circuits built from then on are learnt.
     pair.all([Event::Built(20_000, true); MIN_CIRCUITS]);
     assert!(pair.weft.timeout() > Duration::from_secs(10));
 }
@@ -331,7 +331,7 @@ fn what_is_counted_by_the_first_hop_only_ages_by_what_passed_it() {
     // Circuits that were given up and got their third hop later are no success.
     pair.all([Event::Built(900, false); 40]);
     assert!(pair.happens(Event::TimedOut(true)));
-    // Those that got it in time are, and push timeouts out of the recent ones.
+    // Circuits that got their first hop in time are, and push timeouts out of the recent ones.
     pair.all([Event::TimedOut(true); MAX_TIMEOUTS - 1]);
     pair.all([Event::Built(900, true); RECENT]);
     for _ in 1..MAX_TIMEOUTS {

@@ -306,7 +306,7 @@ fn torrc_and_consensus_may_disable_learning() {
         assert!(!times.wants_circuits());
         assert_eq!(times.state_lines(), None);
     }
-    // What was learnt is dropped and taken up again.
+    // Times are dropped and learnt again.
     let mut times = fresh();
     for _ in 0..200 {
         times.note_built(millis(100), true);

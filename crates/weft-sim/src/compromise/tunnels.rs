@@ -285,7 +285,8 @@ pub fn name(guards: Guards) -> String {
 impl Report {
     /// Figure 7 and Table III beside the paper's values.
     pub fn figure(&self) -> Figure {
-        // What an adversary has of its clients is not independent: its group is one number.
+        // An adversary's successes against its clients are not independent, so its group counts as
+        // one sample.
         let n = usize::try_from(groups(self.clients)).unwrap_or(usize::MAX);
         let counted = |row: &Row| Value::mean(row.counted_percent, row.ci95_percent, n);
         let mut lines = Vec::new();

@@ -230,7 +230,8 @@ fn of_series(results: &Results, what: What, groups: &[Group]) -> Vec<Series> {
     let documents = documents(results, what).len();
     let value = |series: &str, at: f64| {
         let over = results.over(what, series, at)?;
-        // What fewer documents have is of other whiskers than the figure's.
+        // A value from fewer documents has whiskers of another kind than the figure's, so it is
+        // drawn without.
         Some(match over.documents == documents {
             true => over.value(),
             false => Value::exact(over.spread.mean),

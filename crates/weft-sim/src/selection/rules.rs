@@ -70,7 +70,7 @@ fn by_build_time(tuples: &[Tuple], share: f64) -> Vec<bool> {
         if !in_time {
             times.note_timeout(true);
         }
-        // Those that are late are built to their end, to learn from them.
+        // Late circuits are built to their end, to measure their build time.
         times.note_built(time, in_time);
         in_time
     };

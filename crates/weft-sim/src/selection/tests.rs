@@ -37,7 +37,7 @@ fn by_rank_exactly_the_share_is_used_and_the_percentiles_are_those_of_the_rest()
         (400.5, 600.5)
     );
     assert!((report.cbt.latency_ms.p90 - 720.1).abs() < 1e-9);
-    // What 90 % reach is at the slow end.
+    // 90 % of the circuits have at least this, so it is at the slow end.
     assert!((report.rtt.bandwidth.p90 - 280.9).abs() < 1e-9);
     let change = report.rtt.change_percent.unwrap().latency_p50;
     assert!((change.percent - (600.5 / 400.5 - 1.0) * 100.0).abs() < 1e-9);

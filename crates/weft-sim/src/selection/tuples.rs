@@ -226,7 +226,7 @@ mod tests {
             );
         }
         assert!(error(&file(&["1,2,3"])).contains("line 102: bandwidth_mbit is ''"));
-        // What a terminal would obey is left out.
+        // Control characters of terminals are removed.
         assert!(error(&file(&["1,\u{1b}[2J,3,4"])).contains("rtt_ms is '[2J'"));
         assert!(error(&file(&[&"9".repeat(5000)])).contains("line 102: it is longer"));
         assert!(

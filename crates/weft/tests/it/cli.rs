@@ -232,8 +232,8 @@ fn torrc_is_read_from_standard_input() {
 
 #[test]
 fn without_f_torrc_is_looked_for_where_c_tor_looks() {
-    // Which of two comes first is tested where the first can be chosen (weft-config's `tests.rs`);
-    // Debian's C tor comes with the first.
+    // The order of the two is tested where the first can be chosen (weft-config's `tests.rs`);
+    // Debian's C tor has the first.
     let bench = Bench::new();
     let run = bench.run(&[&"--verify-config"]);
     let printed = format!("{}{}", run.out, run.err);

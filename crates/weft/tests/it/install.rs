@@ -275,7 +275,7 @@ fn weft_lab_that_is_missing_or_of_another_version_is_named_with_what_to_do() {
             "{errors}"
         );
     }
-    // What is beside it gets the words, and this weft's version.
+    // The program beside it gets the words, and this weft's version.
     let lab = folder.path().join("weft-lab");
     fs::write(&lab, "#!/bin/sh\necho \"$WEFT_VERSION $*\"\n").expect("written");
     fs::set_permissions(&lab, fs::Permissions::from_mode(0o755)).expect("its mode");

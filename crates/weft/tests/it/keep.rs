@@ -121,7 +121,7 @@ fn a_relay_comes_back_from_its_backup_and_only_where_it_does_not_run() {
     let asked = format!("No relay answers with these keys at {at}");
     assert!(said.contains(&asked), "{said}");
     assert_eq!(relay.key("data"), relay.key("other"));
-    // What is restored starts.
+    // The restored relay starts.
     fs::rename(relay.bench.path("torrc2"), relay.bench.path("torrc")).unwrap();
     relay.starts_again();
     assert_eq!(relay.key("data"), relay.key("other"));

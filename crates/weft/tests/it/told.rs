@@ -126,7 +126,7 @@ fn sighup_and_controllers_do_not_repeat_what_has_not_changed_and_errors_are_said
     assert_eq!(controller.ask("SETCONF Nickname=other"), "250 OK");
     assert_eq!(count(&weft, open), 1);
     assert_eq!(count(&weft, "opening log file"), 1);
-    // What is new is logged.
+    // A new warning is logged.
     bench.torrc(&format!("{lines}BandwidthRat 1 MB\n"));
     weft.signal(Signal::SIGHUP);
     weft.wait_for("the abbreviation BandwidthRat is deprecated");

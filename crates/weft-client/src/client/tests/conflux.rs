@@ -114,7 +114,7 @@ fn the_set_as_a_whole_is_in_no_list_and_no_event() {
     let of = world.client.streams().next().unwrap().circuit.unwrap();
     let leg = linked(&world)[0].clone();
     assert_eq!(of, leg.id);
-    // What its streams did is shown with the legs.
+    // The legs show that their streams used them.
     assert!(
         linked(&world)
             .iter()

@@ -231,7 +231,7 @@ fn a_slow_leg_is_dropped_for_another_one_at_a_time_and_six_in_a_minute() {
     let before = world.tunnels[&tunnel].legs.clone();
     slow(&mut world, before[0], tunnel);
     assert_eq!(world.dropped, [before[0]]);
-    // What takes its place has joined, and the slow one closes when it is drained.
+    // The replacement has joined, and the slow leg closes when it is drained.
     assert_eq!(world.tunnels[&tunnel].legs.len(), 4);
     world.destroy(before[0]);
     assert_eq!(linked(&world).len(), 3);

@@ -339,7 +339,8 @@ fn whoever_stays_leaves_a_circuit_only_when_its_bandwidth_is_scarce() {
         assert_eq!(on(&mut world), first);
     }
     world.wait(1);
-    // What the guard states concerns all circuits; this exit's weight is so large that hardly any stream stays.
+    // The guard's weight applies to all circuits; this exit's weight is so large that hardly any
+    // stream stays.
     let others: Vec<OriginId> = world.list().iter().map(|one| one.id).collect();
     for other in others.iter().filter(|other| **other != first) {
         for hop in 0..3 {

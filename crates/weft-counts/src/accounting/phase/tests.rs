@@ -348,7 +348,7 @@ proptest! {
             }
             accounting.tick(now, &UTC);
             let view = accounting.view();
-            // What is used up is asleep, in every phase of every interval.
+            // A relay that has used up its bytes is asleep, in every phase of every interval.
             prop_assert!(view.bytes.0 < max || accounting.is_asleep());
             prop_assert!(view.interval.0 <= view.interval.1 && view.interval.1 <= view.interval.2);
             // And an interval later at the latest it is tried again.

@@ -275,7 +275,7 @@ fn onion_services_count_from_noon_to_noon() {
     };
     let (cells, services) = counted(start() + 3 * HOUR);
     let (no_cells, no_services) = counted(start() + HOUR);
-    // The same seed, the same noise.
+    // With the same seed the noise is the same.
     assert_eq!(cells - no_cells, 999_424, "999,000 rounded up to 1,024s");
     assert_eq!(
         services - no_services,

@@ -59,7 +59,7 @@ fn guards_are_bridges_whatever_the_consensus_has() {
         assert!([201, 202].contains(&chosen));
         world.forget(ticket);
     }
-    // Those of the consensus are as they were when bridges are not used any more.
+    // The guards from the consensus are unchanged when bridges are no longer used.
     world.options.use_bridges = false;
     world.relays = consensus;
     assert!(world.update());

@@ -40,7 +40,7 @@ fn circuits_go_through_the_first_primary_guard_that_works() {
     world.outcome(ticket, Outcome::GuardFailed);
     assert_eq!(world.info(first).status, GuardStatus::Down(Some(world.now)));
     assert_eq!(world.select().0, primary[1]);
-    // What fails beyond a guard is not held against it.
+    // A failure beyond the guard does not count against it.
     let (_, ticket) = world.select();
     assert_eq!(world.outcome(ticket, Outcome::Failed), GuardUse::Never);
     assert_eq!(world.select().0, primary[1]);

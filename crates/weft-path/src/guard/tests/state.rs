@@ -28,7 +28,7 @@ const CTOR: [&str; 5] = [
 fn c_tors_lines_are_read_and_written_back() {
     let guards = Guards::load(CTOR.into_iter(), now());
     let lines = guards.lines();
-    // What is not of these samples stands in front; the rest in the order of the sample.
+    // Lines of other samples are in front; the rest in the order of the sample.
     assert_eq!(lines, [CTOR[4], CTOR[1], CTOR[0], CTOR[2], CTOR[3]]);
     assert_eq!(
         Guards::load(lines.iter().map(String::as_str), now()).lines(),

@@ -146,7 +146,7 @@ pub(super) fn adversary(
         Grant::Relays => 1.0,
     };
     let whole: f64 = order.iter().map(|relay| size(*relay)).sum();
-    // What rounding takes from the sum must not cost a relay.
+    // Rounding of the sum must not cost the adversary a relay.
     let mut left = whole * fraction * (1.0 + 1e-12);
     let mut is_bad = vec![false; bandwidths.len()];
     for relay in order {

@@ -195,17 +195,18 @@ fn all_torrcs_are_read_again_or_none() {
         let circuit = Circuit::create(&mut client, FIRST);
         (client, circuit)
     });
-    // What there was has been shared.
+    // The present limit has been shared out.
     reported(&weft);
     weft.signal(Signal::SIGHUP);
     for name in ["attacked", "second"] {
         took(name, 1);
     }
-    // What is of the process, all follow; the rest is each one's.
+    // All identities follow the options of the process; the others are separate.
     let queues = ["314572800", "314572800"];
     are("MaxMemInQueues", queues);
     are("HeartbeatPeriod", ["21600", "3600"]);
-    // What one cannot use, and what contradicts the other, leaves both as they are.
+    // A line that one identity cannot use, or that contradicts the other identity, leaves both as
+    // they are.
     for (line, why) in [
         ("Frobnicate 1\n", "unknown option"),
         (
@@ -234,7 +235,7 @@ fn all_torrcs_are_read_again_or_none() {
         took(name, 4);
         serves(port(&weft, name, "OR"));
     }
-    // Less memory is shared again at once: exceeding a new share is no reason to free anything.
+    // The lower limit is shared out at once: memory held under the old one is no reason to free.
     reported(&weft);
     for (client, circuit) in &mut clients {
         circuit.answers(client);
@@ -382,7 +383,8 @@ fn files_are_counted_together() {
             open.push(TcpStream::connect(at).unwrap());
         }
     }
-    // Those that gave way are closed: what is left is within the limit, and a newcomer finds a place.
+    // The evicted connections are closed: the rest is within the limit, and a newcomer finds a
+    // place.
     for at in [one, other] {
         eventually("a newcomer is served", || Peer::try_client(at).is_ok());
         serves(at);

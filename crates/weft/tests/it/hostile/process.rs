@@ -265,7 +265,7 @@ impl Weft {
             }
         }
         for (kind, count) in kinds {
-            // What peers cannot cause.
+            // Warnings that peers cannot cause.
             let ours = [
                 "Cannot fetch the consensus",
                 "No key found",

@@ -43,7 +43,7 @@ fn sigint_drains_and_a_second_one_does_not_wait() {
         let mut idle = Peer::client(weft.or_port);
         weft.signal(Signal::SIGINT);
         weft.wait_for("we have stopped accepting new connections");
-        // What is up goes on; nothing new begins.
+        // Open circuits stay up; nothing new begins.
         through.carries_data();
         eventually("new circuits were refused", || {
             idle.send(&Cell::new(FIRST, ChanCmd::CREATE_FAST));

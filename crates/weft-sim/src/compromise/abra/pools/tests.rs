@@ -55,7 +55,7 @@ fn chances_are_those_by_hand() {
     assert!((point.honest.median - 75.0).abs() < 0.1, "{point:?}");
     assert!(point.lying.median > 99.0, "{point:?}");
     assert!((point.tiny.median - point.lying.median).abs() < 1e-6);
-    // What is unknown weighs nothing.
+    // An unknown weight counts as none.
     let point = recorded(vec![choice([None, Some(0.5)])]);
     assert!(point.honest.median > 99.0, "{point:?}");
     let point = recorded(vec![choice([None, None])]);
@@ -88,7 +88,7 @@ fn recorded_choices_have_the_probabilities_of_those_that_were_simulated() {
         ..AbraOptions::default()
     };
     let choices = simulate(&network, &triples, &options, |_| ()).expect("choices");
-    // The same choices as a file has them.
+    // The same choices, read as from a file.
     let relays = (network.relays.iter().enumerate()).map(|(place, relay)| Relay {
         name: place.to_string(),
         bandwidth: relay.bandwidth * 1000,
