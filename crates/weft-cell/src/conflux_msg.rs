@@ -7,8 +7,8 @@
 //! - LINK and LINKED: a version other than 1, and a desired user experience without a meaning, are
 //!   refused, and the caller closes the circuit. Data after the fields is ignored.
 //! - LINKED_ACK: any data is one. None is sent.
-//! - SWITCH: what follows the number is ignored; C tor pads it with zeros to a whole cell. A number of 0 is
-//!   read, since C tor's senders can send it.
+//! - SWITCH: data after the number is ignored; C tor pads it with zeros to a whole cell. A number
+//!   of 0 is accepted, since C tor's senders can send it.
 //!
 //! One difference: C tor takes a SWITCH of less than four bytes for the number 0 and logs a bug; here it is
 //! refused.

@@ -1,13 +1,13 @@
 //! Messages that an introduction point reads: ESTABLISH_INTRO of onion services, INTRODUCE1 of
 //! clients (rend-spec-v3 3.1, 3.2). Both are the data of relay messages.
 //!
-//! They are read as C tor reads them (`hs_intropoint.c`, `src/trunnel/hs/`), which is why tor-cell's types of the same
-//! messages do not serve: by them a parameter of the denial-of-service extension that is out of range is one that is
-//! not there, and one of an unknown type shifts those after it.
+//! They are parsed as in C tor (`hs_intropoint.c`, `src/trunnel/hs/`). tor-cell's types of the same
+//! messages differ: they treat a parameter of the denial-of-service extension that is out of range
+//! as missing, and a parameter of an unknown type shifts those after it.
 //!
-//! - What follows the last field is ignored, and so are extensions of unknown types.
-//! - A denial-of-service extension that is cut short, or has a parameter of an unknown type, is ignored; of several the
-//!   last that can be read counts, and of a parameter's values the last.
+//! - Data after the last field is ignored, and so are extensions of unknown types.
+//! - A denial-of-service extension that is cut short, or has a parameter of an unknown type, is
+//!   ignored. Of several, the last valid one counts, and of a parameter's values the last.
 
 use crate::fields::{CutShort, Fields};
 use crate::identity::IntroAuthKey;

@@ -1,5 +1,5 @@
-//! The table of relay commands: for each command that Weft knows, what it is about, whether flow control
-//! counts it, on which leg it is sent, and what a relay and an origin do with it.
+//! The table of relay commands: for each command that Weft knows, its scope, its flow control, its
+//! leg, and its handling by a relay and by an origin.
 //!
 //! A command that is not in the table may not be sent by any node. Code that dispatches messages
 //! asks the table, and matches on the table's own types, each variant by name: a new handler does
@@ -8,9 +8,9 @@
 //! - the layout under Counter Galois Onion names a stream or not by [`Scope`] ([`crate::relay_v1`]);
 //! - a relay dispatches by [`AtRelay`], an origin by [`AtOrigin`];
 //! - messages of a stream that exists are dispatched by [`StreamMessage`], to the stream's edge;
-//! - what an edge sends waits for the circuit's window by [`FlowControl`];
+//! - messages of edges wait for the circuit's window by [`FlowControl`];
 //! - where several circuits are the legs of one set, [`LegRule`] decides whether any of them may carry it;
-//! - what bounds it is its [`Limit`], who may send it follows from who handles it: both are its [`Trust`].
+//! - its [`Trust`] has its [`Limit`] and its senders, which follow from its handlers.
 
 use tor_cell::relaycell::RelayCmd;
 use weft_trust::{Limit, Role, Sender, Trust};

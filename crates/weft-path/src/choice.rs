@@ -51,9 +51,10 @@ impl Candidate {
     /// Its share among others: its bandwidth, and the less of that the more it weighs. It depends
     /// on this circuit alone, so a relay's statement can only lower the chance of its own circuits.
     ///
-    /// The paper has "biased towards" circuits without a bottleneck and, among others, light ones, and no formula. With
-    /// [`SCARCE`] a bottleneck of a few Mbit/s costs all but some thousandths of a share. Among bottlenecks that serve
-    /// circuits equally fast a relay's weight grows with its bandwidth, so bandwidth over weight compares their speeds.
+    /// The paper is "biased towards" circuits without a bottleneck and, among others, light ones;
+    /// it has no formula. With [`SCARCE`] a bottleneck of a few Mbit/s leaves a few thousandths of
+    /// a share. Among bottlenecks that serve circuits equally fast, a relay's weight grows with its
+    /// bandwidth, so bandwidth over weight compares their speeds.
     #[must_use]
     pub fn share(&self) -> f64 {
         let weight = match self.weight > 0.0 {

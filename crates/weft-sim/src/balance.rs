@@ -1,10 +1,11 @@
 //! Balance of a relay's connection threads: links that stay where they were placed, and links that
 //! move.
 //!
-//! The relay is a middle of many links. Circuits come at random, live for an exponential time, and go from one link to another,
-//! each drawn by the weight of the relay that it leads to; the rate of a circuit is Pareto's. A link opens with its first circuit and closes
-//! when it has been idle; it is given to a thread by Weft's own [`Placement`], and moves by Weft's own [`Balance`]. Where the
-//! numbers are from is in docs/simulation.md.
+//! The relay is a middle relay with many links. Circuits arrive at random and live for an
+//! exponential time. Each connects two links, drawn by the weight of the relay at their other end;
+//! its rate has a Pareto distribution. A link opens with its first circuit and closes after an idle
+//! time. Weft's own [`Placement`] gives it to a thread, and Weft's own [`Balance`] moves it.
+//! docs/simulation.md has the sources of the numbers.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! Microdescriptors: families and exit policies that a microdesc consensus leaves out (dir-spec 3.3).
 //!
 //! A microdescriptor is found by the SHA-256 that the consensus has on the relay's `m` line, so
-//! text that is damaged or cut short is simply not found. A microdescriptor is parsed when it is
-//! asked for.
+//! text that is damaged or cut short is simply not found. It is parsed when it is asked for.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -7,7 +7,7 @@
 //!
 //! Each thread gets at most its equal share of what a bucket holds at a time, so that a thread that
 //! always asks first does not starve the others where bandwidth is scarce. It gets the bytes that
-//! they leave the next times that it asks.
+//! the others leave by asking again.
 //!
 //! Guarantee: from any moment on, no more leaves a bucket, over all threads, than what it holds (at
 //! most `burst`) plus `rate` for the time that passes. And what a thread does not need goes back:
@@ -227,10 +227,10 @@ struct Bucket {
     /// Bytes.
     burst: AtomicU64,
     /// The level of the bucket as a time, in nanoseconds since the pool's origin: the moment at
-    /// which it would have been empty, had it filled at `rate` since. Its level at `now` is `rate *
-    /// (now - empty_at)`, but no more than `burst`. One number, so that taking is one
-    /// compare-and-swap; and taking only ever moves it on, by what the bytes cost in time, rounded
-    /// up.
+    /// which it would have been empty, had it filled at `rate` since. Its level at `now` is
+    /// `rate * (now - empty_at)`, but no more than `burst`. One number, so that taking bytes is one
+    /// compare-and-swap, which only ever advances it, by the time in which the bytes flow in,
+    /// rounded up.
     empty_at: AtomicI64,
 }
 

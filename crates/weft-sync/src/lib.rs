@@ -4,7 +4,7 @@
 //! threads and the controller in three places, and none of them takes a lock:
 //!
 //! - [`ring`]: bounded queues of messages, one for each ordered pair of threads;
-//! - [`wake`]: the flag of whether a thread sleeps, so that a turn of one event loop costs
+//! - [`wake`]: the flag of a sleeping thread, so that a turn of one event loop costs
 //!   another at most one wake-up system call, and none while it is awake;
 //! - [`lease`]: the relay's bandwidth limit, handed out to the threads a few milliseconds at a time.
 //!

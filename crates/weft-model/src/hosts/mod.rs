@@ -1,16 +1,18 @@
 //! A network of hosts in virtual time.
 //!
-//! A [`Net`] has hosts with access lines, paths between them with delay and loss (or the links of a [topology](crate::links),
-//! [`Net::of_topology`]), and TCP connections that carry bytes: [`Net::connect`], [`Net::write`], [`Net::read`] and [`Net::close`] are what sockets do, [`Net::next`] lets time
-//! pass until something happens, and [`Net::socket`] has what a scheduler asks the kernel for. All of it is discrete
-//! events in integer nanoseconds from one seed: the same calls give the same course of events, on every machine.
+//! A [`Net`] has hosts with access lines, paths between them with delay and loss (or the links of a
+//! [topology](crate::links), [`Net::of_topology`]), and TCP connections that carry bytes.
+//! [`Net::connect`], [`Net::write`], [`Net::read`] and [`Net::close`] are the calls of sockets,
+//! [`Net::next`] advances time to the next event, and [`Net::socket`] returns the kernel's
+//! information that schedulers need. Everything is discrete events in integer nanoseconds from one
+//! seed: the same calls give the same course of events on every machine.
 //!
 //! TCP is a model ([`tcp`]): slow start with HyStart, CUBIC or Reno, selective acknowledgements
 //! with RACK, probes of the tail, timeouts, delayed acknowledgements, a receive buffer that grows,
 //! bytes in order alone. Not modelled: windows that shrink, ECN, Nagle's algorithm, checksums, and
 //! packets of headers on top of acknowledgements that data carry back.
 //!
-//! It is the ground of the testbed `virtual`: `weft-virtual` runs nodes on it.
+//! The testbed `virtual` builds on it: `weft-virtual` runs nodes on it.
 
 mod bytes;
 mod calls;

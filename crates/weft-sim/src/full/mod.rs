@@ -1,6 +1,6 @@
 //! The whole of Tor's path selection, as far as it depends on documents.
 //!
-//! Followed is C tor 0.4.9: `onion_pick_cpath_exit`, `choose_good_exit_server_general`,
+//! It follows C tor 0.4.9: `onion_pick_cpath_exit`, `choose_good_exit_server_general`,
 //! `guards_choose_guard`, `choose_good_middle_server`. The exit is chosen first, then the guard,
 //! then the middle relay. No circuit has two relays of one family or network ([`families`],
 //! [`subnets`]). Every relay is `Running`, `Valid` and `Fast`; where streams live long, and in
@@ -8,8 +8,8 @@
 //! `Fast` and `Stable` are dropped, as C tor does; where nothing is left then, the circuit starts
 //! again with another exit.
 //!
-//! Left out, since no document has the data: guards that fail or grow old, versions that C tor has
-//! come to refuse, and the second relays that onion services hold on to (vanguards).
+//! Not modelled, since no document has the data: guards that fail or expire, versions that C tor
+//! has since rejected, and the second relays that onion services keep (vanguards).
 
 pub mod families;
 mod guards;

@@ -8,11 +8,13 @@
 //! - *Build time*: three handshakes, over one, two and three hops; the last relay's processors add
 //!   another wait; a link that is not open yet adds three round trips of its hop.
 //! - *Round trip*: once over all hops and back.
-//! - *Latency*: the same at another moment, and a destination that is near every exit, as the search engine was whose answers Annessi
-//!   and Schmiedecker (2016) waited for.
-//! - *Bandwidth*: the share that the slowest relay has left, or a window of 500 cells in each round trip.
+//! - *Latency*: a round trip at another moment, to a destination near every exit, such as the
+//!   search engine of Annessi and Schmiedecker (2016).
+//! - *Bandwidth*: the remaining share of the slowest relay, or a window of 500 cells in each round
+//!   trip.
 //!
-//! How long handshakes wait decides how much better round trips are than build times: it is in the latter alone.
+//! The waits of handshakes decide how much better round trips are than build times, as only build
+//! times contain them.
 
 use rand::{Rng, RngExt as _};
 use weft_stats::bounds::Bounds;
