@@ -37,7 +37,7 @@ pub enum AbraReason {
     OwnLimits,
     /// One of its threads is busy all the time.
     BusyThread,
-    /// Most of what it sends leaves by links that have no room.
+    /// Most of its traffic leaves by links that have no room.
     FullLink,
 }
 
@@ -76,7 +76,7 @@ impl AbraReason {
     }
 }
 
-/// Bytes that are no message of this extension.
+/// Bytes that are not a message of this extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AbraMsgError {
     /// It ended too early.
@@ -112,8 +112,8 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// A claim that can be encoded: a weight above the bound is the bound; one that is no positive number
-    /// is 0, and 0 has no reason.
+    /// A claim that can be encoded: a weight above the bound becomes the bound; one that is not a
+    /// positive number becomes 0, and 0 has no reason.
     #[must_use]
     pub fn new(time: u64, weight: f64, reason: AbraReason) -> Self {
         if reason == AbraReason::BelowCapacity || weight.is_nan() || weight <= 0.0 {

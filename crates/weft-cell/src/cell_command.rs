@@ -90,7 +90,7 @@ macro_rules! table {
                 }
             }
 
-            /// Who may send it, and what bounds it.
+            /// Its senders and limits.
             pub const fn trust(self) -> Trust {
                 match self {
                     $(CellCommand::$name => $trust,)*

@@ -4,7 +4,7 @@
 
 use crate::fields::{CutShort, Fields};
 
-/// Data that is no PADDING_NEGOTIATE.
+/// Data that is not a PADDING_NEGOTIATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CircpadMsgError {
     /// It ended too early.

@@ -23,7 +23,7 @@ pub const LINK_LEN: usize = 1 + NONCE_LEN + 8 + 8 + 1;
 /// The version of LINK and LINKED that is known.
 const VERSION: u8 = 1;
 
-/// Data that is no conflux message.
+/// Data that is not a conflux message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfluxMsgError {
     /// It ended too early.
@@ -149,7 +149,7 @@ impl LinkedAck {
     }
 }
 
-/// CONFLUX_SWITCH: what is multiplexed goes on on this leg.
+/// CONFLUX_SWITCH: multiplexed messages continue on this leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// By how many multiplexed messages, sent on other legs, this leg's sequence number grows.

@@ -24,13 +24,13 @@ pub const LEGACY_KEY_ID_LEN: usize = 20;
 /// Prefix of the bytes that an ESTABLISH_INTRO's signature covers (rend-spec-v3 3.1.1).
 pub const ESTABLISH_INTRO_PREFIX: &[u8] = b"Tor establish-intro cell v1";
 
-/// Data that is no such message.
+/// Data that is not such a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HsMsgError {
     /// It ended too early.
     #[error(transparent)]
     CutShort(#[from] CutShort),
-    /// ESTABLISH_INTRO of an onion service of version 2, of which there may still be some.
+    /// ESTABLISH_INTRO of an onion service of version 2; some may still exist.
     #[error("an ESTABLISH_INTRO of version 2")]
     Obsolete,
     /// Neither type of authentication key is known.
@@ -76,7 +76,7 @@ impl IntroDefense {
         }
     }
 
-    /// Reads the denial-of-service extension. `None`: it is to be ignored.
+    /// Reads the denial-of-service extension. `None`: ignore it.
     fn decode(field: &[u8]) -> Option<Self> {
         let mut fields = Fields::new("ESTABLISH_INTRO", field);
         let (mut rate, mut burst) = (0, 0);

@@ -34,7 +34,7 @@ pub enum LinkMsgError {
     TooMany {
         /// The message being encoded.
         message: &'static str,
-        /// The items of which there are too many.
+        /// The items that are too many.
         what: &'static str,
         /// Number of items.
         count: usize,

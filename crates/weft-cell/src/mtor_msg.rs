@@ -19,7 +19,7 @@ pub const MAX_SUBDATA: usize = MAX_STREAM_DATA - SUBDATA_HEADER_LEN;
 /// The version of the extension.
 const VERSION: u8 = 1;
 
-/// Data that is no message of this extension, or cannot be made one.
+/// Data that is not a message of this extension, or cannot be made one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MtorMsgError {
     /// It ended too early.
@@ -193,7 +193,7 @@ macro_rules! tunnel_messages {
 }
 
 tunnel_messages! {
-    /// MULTIPATH_ACK: the exit has made the tunnel, of which this circuit is the first leg.
+    /// MULTIPATH_ACK: the exit has made the tunnel, with this circuit as its first leg.
     MultipathAck, "MULTIPATH_ACK";
     /// JOINED: this circuit is a leg of the tunnel now.
     Joined, "JOINED";
@@ -262,7 +262,8 @@ count_messages! {
     MtorDrop, "MTOR_DROP",
     /// SUBDATA messages that the client has received on this leg.
     received;
-    /// MTOR_STOPPED: the exit sends nothing more on this leg; some of what it sent was still on its way.
+    /// MTOR_STOPPED: the exit sends nothing more on this leg; some messages were still on their
+    /// way.
     MtorStopped, "MTOR_STOPPED",
     /// SUBDATA messages that the exit has sent on this leg.
     sent;
@@ -301,7 +302,7 @@ pub struct Subdata<'a> {
 }
 
 impl<'a> Subdata<'a> {
-    /// Reads the data of SUBDATA. The data of the message within is not looked at.
+    /// Reads the data of SUBDATA. The data of the message within is not checked.
     ///
     /// # Errors
     ///
@@ -375,12 +376,12 @@ pub fn wrap_subdata(body: &mut Body, sequence: SequenceNumber) -> Result<(), Mto
     Ok(())
 }
 
-/// Makes SUBDATA the message that it holds, where it lies in its body: what [`wrap_subdata`] has made. The
-/// padding ends with some bytes twice.
+/// Makes SUBDATA the message that it holds, in place in its body: the inverse of [`wrap_subdata`].
+/// Some bytes at the end of the padding are duplicates.
 ///
 /// # Errors
 ///
-/// It is longer than its cell, or [`Subdata::decode`] refuses it. It has not been touched.
+/// It is longer than its cell, or [`Subdata::decode`] refuses it. The body is unchanged then.
 pub fn unwrap_subdata(body: &mut Body) -> Result<SequenceNumber, MtorMsgError> {
     let message = Subdata::decode(RelayBody::new(body).data()?)?;
     let (sequence, within, len) = (message.sequence, message.command, message.data.len());
@@ -391,7 +392,7 @@ pub fn unwrap_subdata(body: &mut Body) -> Result<SequenceNumber, MtorMsgError> {
     Ok(sequence)
 }
 
-/// Sets the length of a message, which is no more than a cell holds.
+/// Sets the length of a message, which fits into a cell.
 fn set_length(body: &mut Body, len: usize) {
     let [.., high, low] = len.to_be_bytes();
     for (place, byte) in body.iter_mut().skip(field::LENGTH.start).zip([high, low]) {

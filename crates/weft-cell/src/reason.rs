@@ -126,7 +126,7 @@ reasons! {
         CONNRESET = 12, "connection reset";
         /// Tor protocol violation.
         TORPROTOCOL = 13, "Tor protocol error";
-        /// BEGIN_DIR was sent to a relay that is no directory.
+        /// BEGIN_DIR was sent to a relay that is not a directory.
         NOTDIRECTORY = 14, "not a directory";
     }
 }

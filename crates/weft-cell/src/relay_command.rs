@@ -110,7 +110,7 @@ pub enum AtRelay {
     ConfluxLinkedAck,
     /// Moves on the sequence number of its leg.
     ConfluxSwitch,
-    /// Makes a tunnel of which the circuit is the first leg (docs/extensions/mtor.md).
+    /// Makes a tunnel with the circuit as its first leg (docs/extensions/mtor.md).
     Multipath,
     /// Makes the circuit a leg of a tunnel.
     Join,
@@ -142,7 +142,7 @@ pub enum AtOrigin {
     ConfluxLinked,
     /// Moves on the sequence number of its leg.
     ConfluxSwitch,
-    /// Knows the tunnel of which the circuit is the first leg (docs/extensions/mtor.md).
+    /// Knows the tunnel whose first leg the circuit is (docs/extensions/mtor.md).
     MultipathAck,
     /// Uses the circuit as a leg of the tunnel.
     Joined,
@@ -292,7 +292,7 @@ table! {
 }
 
 impl RelayCommand {
-    /// Who may send it, and what bounds it.
+    /// Its senders and limits.
     pub const fn trust(self) -> Trust {
         let Rules {
             at_relay,

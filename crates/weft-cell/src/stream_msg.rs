@@ -38,8 +38,7 @@ pub enum StreamMsgError {
     /// No decimal port from 1 to 65535 after the last colon.
     #[error("BEGIN does not end its address with a port from 1 to 65535")]
     Port,
-    /// The host is empty, holds a byte that it cannot, or is no IPv6 address
-    /// though it looks like one.
+    /// The host is empty, has an invalid byte, or looks like an IPv6 address but is not one.
     #[error("{0} has an empty or impossible host name or address")]
     Host(&'static str),
     /// CONNECTED with four zeros and then not an IPv6 address.
@@ -186,7 +185,7 @@ pub struct Connected {
     /// The address that the exit connected to. `None` for a directory stream, or
     /// where the message has none.
     pub addr: Option<IpAddr>,
-    /// For how many seconds the address may be kept; [`TTL_ABSENT`] where the message has none.
+    /// Seconds for which the address may be kept; [`TTL_ABSENT`] where the message has none.
     pub ttl: u32,
 }
 
@@ -244,7 +243,7 @@ pub struct End {
     pub reason: EndReason,
     /// With reason EXITPOLICY: the address that the exit refused.
     pub addr: Option<IpAddr>,
-    /// For how many seconds that address may be kept; [`TTL_ABSENT`] where the message has none.
+    /// Seconds for which that address may be kept; [`TTL_ABSENT`] where the message has none.
     pub ttl: u32,
 }
 
@@ -258,8 +257,8 @@ impl End {
         }
     }
 
-    /// Reads the data of an END message; any bytes are one. No reason is MISC, and
-    /// an address of a wrong length is none (tor-spec 6.3).
+    /// Reads the data of an END message; any bytes are valid. A missing reason is MISC, and an
+    /// address of a wrong length counts as missing (tor-spec 6.3).
     pub fn decode(data: &[u8]) -> Self {
         let mut end = End::new(EndReason::from_end_data(data));
         if end.reason != EndReason::EXITPOLICY {

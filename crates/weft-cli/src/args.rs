@@ -97,8 +97,8 @@ pub fn prepared(command: Command) -> Command {
     defaults::as_accepted(with_negative_numbers(command))
 }
 
-/// Lets `-1` be the value of an argument that is a number, which refuses it with what is allowed. Otherwise clap takes it for an
-/// argument that it does not know.
+/// Lets `-1` be the value of an argument that is a number, which refuses it with the allowed range.
+/// Otherwise clap treats it as an unknown argument.
 fn with_negative_numbers(command: Command) -> Command {
     command
         .mut_args(|arg| {

@@ -70,7 +70,7 @@ fn refusal(arg: &Arg, value: &str) -> Option<String> {
     refused.err().map(|error| error.to_string())
 }
 
-/// Arguments of a command that take numbers without a bound, with what they take.
+/// Arguments of a command that take numbers without a bound, with the numbers that they accept.
 #[must_use]
 pub fn without_bound(command: &Command) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -172,7 +172,8 @@ pub fn defaults_as_printed(commands: &[Command]) -> (usize, Vec<String>) {
     (seen, wrong)
 }
 
-/// The defaults in a text: what follows `default: ` or `of --quick: `, up to a bracket or semicolon.
+/// The defaults in a text: the words after `default: ` or `of --quick: `, up to a bracket or
+/// semicolon.
 fn written(text: &str) -> impl Iterator<Item = &str> {
     let after = |mark: &'static str| text.split(mark).skip(1);
     after("[default: ")

@@ -80,7 +80,7 @@ pub fn man(args: &Args, pages: &[Page]) -> Result<ExitCode> {
 ///
 /// # Errors
 ///
-/// A page is no text.
+/// A page is not valid UTF-8.
 pub fn pages(command: Command) -> Result<Vec<Page>> {
     let name = command.get_name();
     let (page, words) = (format!("weft-{name}"), format!("weft {name}"));

@@ -1,8 +1,9 @@
 //! Output of all commands.
 //!
-//! A reader that has seen enough closes the pipe (`weft sim synth | head`). That is no error: nothing is reported, and the exit
-//! status is that of the command, which is 0 where it succeeded. C tor's `--list-torrc-options | head` does the same; the
-//! status of a program that SIGPIPE ended (141 in a shell) would make scripts with `pipefail` fail for nothing.
+//! A reader that has seen enough closes the pipe (`weft sim synth | head`). This is not an error:
+//! nothing is reported, and the exit status is that of the command, which is 0 where it succeeded.
+//! C tor's `--list-torrc-options | head` does the same; the status of a program that SIGPIPE ended
+//! (141 in a shell) would make scripts with `pipefail` fail for nothing.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -23,7 +24,8 @@ pub fn print(text: impl AsRef<str>) -> Result<()> {
     unless_closed(written).context("cannot write to standard output")
 }
 
-/// A line of standard output for those who watch: what nobody reads is lost, and the run goes on to its end.
+/// A line of standard output for people who watch: lines that nobody reads are lost, and the run
+/// continues to its end.
 pub fn line(text: impl Display) {
     let _ = writeln!(io::stdout(), "{text}");
 }
@@ -55,8 +57,8 @@ pub fn status(program: &str, result: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// An error and what caused it. Most errors include their cause in their own message: it is not
-/// printed again.
+/// An error and its causes. Most errors include their cause in their own message: it is not printed
+/// again.
 #[must_use]
 pub fn error_chain(error: &anyhow::Error) -> String {
     error.chain().fold(String::new(), |text, cause| {
@@ -69,7 +71,7 @@ pub fn error_chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// A closed pipe is no error.
+/// A closed pipe is not an error.
 ///
 /// # Errors
 ///

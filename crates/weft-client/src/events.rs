@@ -202,7 +202,7 @@ pub enum CircuitPurpose {
     Controller,
     /// It was too slow; it only shows how slow.
     Measure,
-    /// It is to be a leg of a conflux set.
+    /// It should become a leg of a conflux set.
     ConfluxUnlinked,
     /// It is a leg of a conflux set that carries streams.
     ConfluxLinked,
@@ -296,7 +296,7 @@ pub struct CircuitEnd {
     pub remote: Option<DestroyReason>,
 }
 
-/// Why a circuit ended: the reasons of the control port, of which some are no DESTROY reasons.
+/// Why a circuit ended: the reasons of the control port, some of which are not DESTROY reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfCircuit {
     /// The reason in a DESTROY.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Now {
     /// The monotonic clock, for durations.
     pub mono: Instant,
-    /// The time of day, for what is shown to others or stored.
+    /// The time of day, for output and storage.
     pub wall: SystemTime,
 }
 

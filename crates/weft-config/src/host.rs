@@ -66,7 +66,7 @@ pub trait Host {
     /// The system's.
     fn read_stdin(&self, at_most: u64) -> io::Result<Vec<u8>>;
 
-    /// The names of what is in a folder, in any order; `.` is the working directory.
+    /// The names of a folder's entries, in any order; `.` is the working directory.
     ///
     /// # Errors
     /// The system's.
@@ -112,7 +112,7 @@ pub struct MemoryHost {
     files: BTreeMap<PathBuf, Vec<u8>>,
     /// Entries of `files` that are not regular files.
     special: BTreeMap<PathBuf, FileKind>,
-    /// Files and folders of somebody else.
+    /// Files and folders that belong to another user.
     closed: BTreeSet<PathBuf>,
     names: BTreeMap<String, IpAddr>,
 }

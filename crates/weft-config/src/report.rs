@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use weft_log::{Line, Severity};
 
-/// C tor's logging domain of what reading a configuration logs.
+/// C tor's logging domain for log lines about the configuration.
 const DOMAIN: &str = "CONFIG";
 
-/// Errors that are all printed. More of them are those of a file that is no torrc.
+/// Errors that are all printed. A file with more of them is not a torrc.
 const MAX_ERRORS: usize = 20;
 /// Errors that are printed where there are more.
 const SOME_ERRORS: usize = 4;
@@ -135,8 +135,8 @@ impl Report {
         self.insert(self.messages.len(), severity, origin, text.into());
     }
 
-    /// Adds a warning of what the operator asks for and does not get. Such warnings come before
-    /// everything else, in their order.
+    /// Adds a warning about a setting without effect. Such warnings come before everything else, in
+    /// their order.
     pub(crate) fn warn_first(&mut self, origin: Option<&Origin>, text: impl Into<String>) {
         if self.insert(self.first, Severity::Warn, origin, text.into()) {
             self.first += 1;

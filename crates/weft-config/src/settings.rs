@@ -68,8 +68,8 @@ impl Settings {
         }
     }
 
-    /// Assigns the lines of one source (a file with what it includes, or the command line). Errors
-    /// are added to `report`; every line is checked.
+    /// Assigns the lines of one source (a file with its includes, or the command line). Errors are
+    /// added to `report`; every line is checked.
     pub fn assign(&mut self, lines: &[Line], command_line: bool, report: &mut Report) {
         let mut seen = vec![false; KNOWN.len()];
         let mut before = None;
@@ -423,7 +423,7 @@ fn unknown_option(line: &Line, before: Option<&Line>) -> String {
     if let Some(name) = find::nearest(key) {
         text.push_str(&format!("; did you mean {name}?"));
     }
-    // The value above goes on here, and nothing joins the lines.
+    // The value above continues here, and nothing joins the lines.
     let is_open =
         |before: &&Line| before.value.ends_with(',') && before.origin.source == line.origin.source;
     if let Some(before) = before.filter(is_open) {

@@ -1,5 +1,4 @@
-//! Whole configurations: what they come to, what is wrong with them, how they are written back,
-//! and what a reload makes of them.
+//! Whole configurations: their options, errors, dumps, and reloads.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -72,7 +71,7 @@ fn a_torrc_that_cannot_be_read_is_not_one_that_is_missing() {
         );
     };
     let of_user = "/home/nobody/.torrc";
-    // As in "the file is somebody else's" and "the folder is".
+    // As in "the file belongs to another user" and "the folder does".
     for closed in ["/etc/tor/torrc", "/etc/tor", of_user, "/home/nobody"] {
         let host = MemoryHost::new().with_closed(closed);
         fails(&host, &CommandLine::empty());
@@ -330,7 +329,7 @@ fn harmless_options_share_one_notice() {
     assert!(notices[0].ends_with(names), "{notices:?}");
 }
 
-/// A line that asks for what an option does, where the table does not call every value fine.
+/// A line that requests an option's effect, where the table does not allow every value.
 fn asking(known: &Known) -> String {
     let value = match known.kind {
         Kind::Bool | Kind::AutoBool => "1",

@@ -34,7 +34,7 @@ impl HopKeys {
         }
     }
 
-    /// KH: what binds later messages of the hop to its handshake.
+    /// KH, which binds later messages of the hop to its handshake.
     pub fn kh(&self) -> &[u8; KH_LEN] {
         match self {
             HopKeys::Tor1(keys) => &keys.kh,

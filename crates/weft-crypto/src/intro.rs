@@ -5,7 +5,8 @@ use sha3::{Digest as _, Sha3_256};
 /// Length of KH, which a handshake leaves beside the keys of a hop (tor-spec 5.2).
 pub const KH_LEN: usize = 20;
 
-/// HANDSHAKE_AUTH: the MAC, under the KH that both ends of a circuit have, of what comes before it in the message.
+/// HANDSHAKE_AUTH: the MAC, under the KH that both ends of a circuit have, over the bytes before it
+/// in the message.
 pub fn handshake_auth(kh: &[u8; KH_LEN], covered: &[u8]) -> [u8; 32] {
     // MAC(key, message) = SHA3-256(length of the key in eight bytes | key | message) (rend-spec-v3 0.3).
     let mut mac = Sha3_256::new();

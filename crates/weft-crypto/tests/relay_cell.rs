@@ -256,9 +256,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Whatever bytes arrive, a relay takes them without harm: what it does
-    /// not recognize goes on as the pure counter-mode decryption, and another
-    /// layer of the same key stream restores it.
+    /// Whatever bytes arrive, a relay takes them without harm: an unrecognized body is the pure
+    /// counter-mode decryption, and another layer of the same key stream restores it.
     #[test]
     fn arbitrary_bodies_pass_through(
         seed: u64,

@@ -39,7 +39,7 @@ struct Results {
     errors: [u64; REASONS.len()],
 }
 
-/// The names of errors: C tor's, and one for what C tor's resolver does not distinguish.
+/// The names of errors: C tor's, and one for an error that C tor's resolver does not distinguish.
 const REASONS: [(&str, DnsError); 10] = [
     ("format", DnsError::Format),
     ("serverfailed", DnsError::ServerFailed),

@@ -243,7 +243,7 @@ impl Exits {
             Ok(Target::Literal(IpAddr::V6(addr))) => {
                 self.resolved(stream, vec![AnswerKind::Ipv6(addr)]);
             }
-            // A relay that is no exit does not look up names for others either.
+            // A relay that is not an exit does not look up names for others either.
             _ if self.is_closed() => self.resolved(stream, vec![AnswerKind::Error]),
             Ok(Target::Name(name)) => self.wait(name, false, hop, waiter, now),
             Ok(Target::Reverse(addr)) => {

@@ -24,7 +24,7 @@ pub(crate) enum Target {
     Reverse(IpAddr),
 }
 
-/// A target that cannot be looked up: it is no name, or one that is not sent to name servers.
+/// A target that cannot be looked up: it is not a name, or one that is not sent to name servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoName;
 

@@ -21,9 +21,9 @@ pub enum SafeLogging {
 /// A log line that nobody has written yet.
 ///
 /// It is built from left to right; each part is formatted at once. [`safe`](Self::safe) and
-/// [`client`](Self::client) add a part that [`render`](Self::render) shows as `[scrubbed]` unless the
-/// mode allows it. Building a line costs an allocation, also where no log takes it: it is for what
-/// happens once for a circuit or a stream, not for each cell.
+/// [`client`](Self::client) add a part that [`render`](Self::render) shows as `[scrubbed]` unless
+/// the mode allows it. Building a line costs an allocation, even if no log takes it: use it once
+/// for a circuit or a stream, not for each cell.
 ///
 /// Two lines are equal when they have the same severity, domain and parts, wherever they were built.
 #[derive(Clone)]
@@ -139,7 +139,7 @@ impl Line {
     }
 
     fn push(&mut self, text: impl Display) {
-        // Writing to a string fails only where a `Display` does: what it wrote before that stays.
+        // Writing to a string fails only where a `Display` does: the text before that stays.
         let _ = write!(self.content.text, "{text}");
     }
 

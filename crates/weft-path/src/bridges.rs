@@ -16,7 +16,7 @@ use crate::path::Hop;
 pub struct Bridge {
     /// Its address, from torrc.
     pub addr: SocketAddr,
-    /// Its identity, by torrc or by a link to it; without one it is no guard yet.
+    /// Its identity, by torrc or by a link to it; without one it is not a guard yet.
     pub rsa: Option<RsaIdentity>,
     /// Path data from its descriptor; without it no circuit leads through the bridge.
     pub hop: Option<Hop>,

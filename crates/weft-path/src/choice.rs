@@ -59,7 +59,7 @@ impl Candidate {
     pub fn share(&self) -> f64 {
         let weight = match self.weight > 0.0 {
             true => self.weight.min(MOST),
-            // Also what is no number.
+            // NaN, too.
             false => 0.0,
         };
         // One that is unknown counts as the least.
@@ -71,7 +71,8 @@ impl Candidate {
     }
 }
 
-/// Chooses a circuit in proportion to its share: its place. `None`: there is none.
+/// Chooses a circuit in proportion to its share; returns its place. `None`: there are no
+/// candidates.
 pub fn choose(candidates: &[Candidate], rng: &mut (impl Rng + ?Sized)) -> Option<usize> {
     let total: f64 = candidates.iter().map(Candidate::share).sum();
     let mut left = rng.random_range(0.0..1.0) * total;

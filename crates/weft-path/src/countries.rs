@@ -141,7 +141,7 @@ struct Range<T> {
     country: [u8; 2],
 }
 
-/// A line of a table that is none.
+/// A malformed line of a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is no range of addresses with a country, or there are too many")]
 pub struct CountriesError {
@@ -216,7 +216,7 @@ impl Countries {
     }
 }
 
-/// Reads a table line by line: its text is much larger than what is kept of it.
+/// Reads a table line by line: its text is much larger than the data that is kept.
 #[derive(Clone, Debug)]
 pub struct TableReader<S: Table> {
     address: fn(&str) -> Option<S::Addr>,
@@ -225,7 +225,7 @@ pub struct TableReader<S: Table> {
     building: Building<S>,
     /// The range that was read last: where it ends is known, not whether another one begins there.
     last: Option<Range<S::Addr>>,
-    /// Ranges that came later than others behind them. Tor's tables have none.
+    /// Ranges that came after ranges with higher addresses. Tor's tables have none.
     late: Vec<Range<S::Addr>>,
     /// Lines read.
     lines: usize,
@@ -317,7 +317,7 @@ impl<S: Table> TableReader<S> {
     ///
     /// # Errors
     ///
-    /// It is no range of addresses, or there are too many of them.
+    /// It is not a range of addresses, or there are too many.
     pub fn line(&mut self, line: &str) -> Result<(), CountriesError> {
         self.lines += 1;
         let line = line.trim();

@@ -48,7 +48,7 @@ impl fmt::Display for RelayName {
     }
 }
 
-/// An entry of a set of relays that is none.
+/// A malformed entry of a set of relays.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is neither a fingerprint, a nickname, a {{country}}, nor an address pattern")]
 pub struct NodeSetError(pub String);

@@ -51,7 +51,7 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// A bridge, by what its descriptor has: its name, identities, onion key and protocols.
+    /// A bridge, from its descriptor: its name, identities, onion key and protocols.
     #[must_use]
     pub fn of_bridge(
         addr: SocketAddr,
@@ -177,8 +177,8 @@ pub enum Usage {
     },
     /// One hop to a directory cache among the guards (BEGIN_DIR).
     Directory,
-    /// These relays in this order, as a controller asks for. The first is no guard of ours, and
-    /// only the rule that no relay comes twice in a row holds.
+    /// These relays in this order, as a controller asks for. The first is not one of our guards,
+    /// and the only rule is that no relay comes twice in a row.
     Exact(Vec<RelayName>),
 }
 
@@ -187,8 +187,8 @@ pub enum Usage {
 pub struct Path {
     /// From the guard on; never empty.
     pub hops: Vec<Hop>,
-    /// Names the circuit when its outcome is reported. `None`: the first hop is no guard (`UseEntryGuards 0`,
-    /// [`Usage::Exact`]), and the circuit may be used as soon as it is built.
+    /// Names the circuit when its outcome is reported. `None`: the first hop is not a guard
+    /// (`UseEntryGuards 0`, [`Usage::Exact`]), and the circuit may be used as soon as it is built.
     pub guard: Option<GuardTicket>,
 }
 
@@ -204,8 +204,8 @@ pub enum PathError {
     /// No guard may be used now: all are down, or the configuration excludes them.
     #[error("no guard can be used now")]
     NoGuard,
-    /// The guard that a leg must have cannot be used now: it is down, or is none of this client's guards any more, or the
-    /// exit is of its family.
+    /// The guard that a leg must have cannot be used now: it is down, or no longer one of this
+    /// client's guards, or the exit is in its family.
     #[error("the guard of the other legs, ${0}, cannot be used now")]
     EntryUnusable(RsaIdentity),
     /// Nothing fits between guard and exit.

@@ -35,8 +35,8 @@ pub struct Reachable {
     pub ipv6: bool,
     /// `ClientPreferIPv6ORPort`: of addresses of both families, IPv6.
     pub prefer_ipv6: bool,
-    /// `ReachableORAddresses`: the first rule that matches decides; what none matches cannot be
-    /// reached. `None`: everything can.
+    /// `ReachableORAddresses`: the first rule that matches decides; addresses without a match
+    /// cannot be reached. `None`: everything can.
     pub rules: Option<Vec<AddressRule>>,
 }
 

@@ -107,7 +107,7 @@ pub struct Listed {
     pub is_middle_only: bool,
     /// It may be sampled as a guard (guard-spec, "GUARDS").
     pub is_possible_guard: bool,
-    /// Its weights as guard, middle and exit, of which only proportions count (dir-spec 3.8.3).
+    /// Its weights as guard, middle and exit; only their ratios count (dir-spec 3.8.3).
     pub weights: [u64; 3],
 }
 

@@ -1,4 +1,4 @@
-//! An axis: from which number to which, linear or logarithmic, and what is written at it.
+//! An axis: its range, linear or logarithmic, and its ticks.
 
 /// One axis of a panel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub(crate) struct Scales {
     pub(crate) across: Option<Axis>,
 }
 
-/// Of a logarithmic axis: what is least does not lie on its end.
+/// Room on a logarithmic axis, so that the least number is not at its end.
 const ROOM: f64 = 0.8;
 /// The least number of a logarithmic axis; the most is its inverse.
 const LEAST: f64 = 1e-300;

@@ -75,7 +75,7 @@ impl Font {
     }
 }
 
-/// The SVG of what is drawn on a canvas of this height.
+/// The SVG of a drawing on a canvas of this height.
 pub(crate) fn svg(
     style: Style,
     height: f64,
@@ -212,7 +212,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// A whisker from `low` to `high`; the lower end has no cap where the whisker goes on below the axis.
+    /// A whisker from `low` to `high`; the lower end has no cap where the whisker continues below
+    /// the axis.
     pub(crate) fn whisker(
         &self,
         x: f64,

@@ -34,12 +34,12 @@ impl Figure {
         Ok(self.draw(Style::Screen)?.svg)
     }
 
-    /// The figure as SVG, with what is left to its caption.
+    /// The figure as SVG, with the text for its caption.
     ///
     /// # Errors
     ///
-    /// It has no panels or too many, a panel has series of another length than its groups, a number is none, or a value has a
-    /// whisker and nothing states what whiskers are.
+    /// It has no panels or too many, a panel has series of another length than its groups, a number
+    /// is not finite, or a value has a whisker and the meaning of whiskers is not given.
     pub fn draw(&self, style: Style) -> Result<Drawn> {
         self.check()
             .with_context(|| format!("the figure {:?} cannot be drawn", self.title))?;

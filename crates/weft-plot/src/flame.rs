@@ -62,7 +62,7 @@ impl FlameGraph {
         Ok(root)
     }
 
-    /// The graph as SVG, with what is left to its caption.
+    /// The graph as SVG, with the text for its caption.
     ///
     /// # Errors
     ///

@@ -128,7 +128,7 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file, in place of what it had. At every moment it is whole.
+    /// Replaces the content of a file. The file is complete at every moment.
     ///
     /// # Errors
     ///
@@ -156,11 +156,11 @@ impl Folder {
         self.draw(name, &PlotData::FlameGraph(graph.clone()))
     }
 
-    /// Draws a plot again of the data that an earlier one left, which may come from anywhere.
+    /// Draws a plot again from the data of an earlier one, which may come from anywhere.
     ///
     /// # Errors
     ///
-    /// They are no plot's, or as [`Folder::plot`].
+    /// They are not data of a plot, or as [`Folder::plot`].
     pub fn plot_again(&self, name: &str, data: &[u8]) -> Result<PathBuf> {
         self.draw(name, &PlotData::parse(data)?)
     }

@@ -1,4 +1,4 @@
-//! The legend: the name and look of every series and curve once, and what whiskers are.
+//! The legend: the name and look of every series and curve once, and the meaning of whiskers.
 
 use anyhow::Result;
 
@@ -105,7 +105,7 @@ impl<'a> Legend<'a> {
     }
 }
 
-/// The names of what a panel draws, and how they look.
+/// The names and looks of a panel's series and curves.
 fn signs_of(panel: &crate::model::Panel) -> impl Iterator<Item = (&str, Sign<'_>)> {
     let series = panel.series.iter();
     let series = series.filter(|one| one.values.iter().any(Option::is_some));

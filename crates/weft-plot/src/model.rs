@@ -213,7 +213,8 @@ impl Curve {
     /// The most points of a distribution: more than a plot has pixels for.
     const MOST: usize = 600;
 
-    /// The points of a cumulative distribution: which share of the values is no larger.
+    /// The points of a cumulative distribution: each value, with the share of values that are not
+    /// larger.
     pub fn distribution(mut values: Vec<f64>) -> Vec<(f64, f64)> {
         values.retain(|value| value.is_finite());
         values.sort_by(f64::total_cmp);
@@ -351,7 +352,7 @@ impl Panel {
 pub struct Figure {
     /// At the top.
     pub title: String,
-    /// Under it: what is shown.
+    /// Subtitle: the subject of the figure.
     pub subtitle: String,
     /// In rows.
     pub panels: Vec<Panel>,

@@ -1,4 +1,4 @@
-//! One set of axes with what is drawn in it: bars, lines, curves.
+//! One set of axes with bars, lines or curves.
 
 use anyhow::Result;
 

@@ -61,7 +61,7 @@ struct Pies {
 /// The room for the title.
 const HEAD: f64 = 30.0;
 
-/// The room for what is written under pies.
+/// The room for the texts under pies.
 fn below(labels: &[Vec<String>]) -> f64 {
     10.0 + LINE * labels.iter().map(Vec::len).max().unwrap_or(0) as f64
 }

@@ -1,4 +1,4 @@
-//! Where a panel is drawn, its letters, and what is drawn there if nothing was measured.
+//! Place of a panel, its letters, and the note if nothing was measured.
 
 use anyhow::Result;
 

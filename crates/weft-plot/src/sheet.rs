@@ -1,8 +1,8 @@
-//! The sizes of what is on a figure, by its style.
+//! The sizes of a figure's parts, by its style.
 
 use crate::style::Style;
 
-/// Sizes of what is on a figure, in units of the layout.
+/// Sizes of a figure's parts, in units of the layout.
 pub(crate) struct Sheet {
     pub(crate) style: Style,
     pub(crate) width: f64,

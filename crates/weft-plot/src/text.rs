@@ -6,7 +6,7 @@ use ttf_parser::Face;
 
 /// A part of DejaVu Sans; `font/README.md` has how it was made.
 pub(crate) static FONT: &[u8] = include_bytes!("../font/DejaVuSans.ttf");
-/// Its name, and what a browser takes where it is missing.
+/// Its name, and the alternatives for browsers where it is missing.
 pub(crate) const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
 /// Of a letter that the font does not have, in parts of the size.
 const UNKNOWN: f64 = 0.6;

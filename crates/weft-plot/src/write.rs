@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes a file, in place of what it had. It is whole at every moment: what cannot be written leaves nothing behind.
+/// Replaces the content of a file. The file is complete at every moment: a failed write leaves
+/// nothing behind.
 ///
 /// # Errors
 ///

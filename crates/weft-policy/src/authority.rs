@@ -62,7 +62,7 @@ pub struct FlagThresholds {
     pub stable_uptime: Duration,
     /// `AuthDirVoteStableGuaranteeMTBF`.
     pub stable_mtbf: Duration,
-    /// `MinMeasuredBWsForAuthToIgnoreAdvertised`; negative: what relays claim never counts.
+    /// `MinMeasuredBWsForAuthToIgnoreAdvertised`; negative: relays' claims never count.
     pub min_measured: i64,
     /// `TestingMinExitFlagThreshold`, in bytes per second.
     pub min_exit: u64,

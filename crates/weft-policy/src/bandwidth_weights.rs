@@ -11,7 +11,7 @@ const METHOD_OF_SUMS_FROM_ONE: u32 = 26;
 /// Rounding error that a whole may have, on any scale (C tor).
 const MARGIN: i128 = 10;
 
-/// Bandwidth in a consensus, in its units, by what the relays that have it may be used for.
+/// Bandwidth in a consensus, in its units, by the possible uses of its relays.
 ///
 /// No computation overflows: a sum is at most `u64::MAX`, a scale is 32 bits, and `i128` holds their products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl BandwidthTotals {
         }
     }
 
-    /// Counts a relay of this bandwidth. An exit with `BadExit` is none.
+    /// Counts a relay of this bandwidth. A `BadExit` does not count as an exit.
     pub fn add(&mut self, guard: bool, exit: bool, bandwidth: u64) {
         let total = match (guard, exit) {
             (true, true) => &mut self.both,

@@ -5,8 +5,8 @@
 //! connection, [`ExitPolicy::summary`] writes the ports that are open for (nearly) all addresses.
 //! [`parse_rules`] reads the rules of other policies, such as torrc's `SocksPolicy`.
 //! [`PortSummary`] makes the same summary from the rules of somebody else's descriptor, as an
-//! authority does. [`AddressSet`] and [`FlagThresholds`] are what an authority's own options decide,
-//! [`BandwidthTotals`] makes the weights of bandwidth that it publishes.
+//! authority does. [`AddressSet`] and [`FlagThresholds`] hold an authority's own options, and
+//! [`BandwidthTotals`] computes the bandwidth weights that it publishes.
 //!
 //! Not here: which policy is in force, the addresses of this machine (`weft-config`, `weft-node`).
 //! It is state without I/O, clock or randomness.

@@ -115,7 +115,7 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Amounts<G, M, T> {
         self.items.len()
     }
 
-    /// There is no item.
+    /// Returns true if there is no item.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -141,11 +141,12 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Amounts<G, M, T> {
         ticket
     }
 
-    /// Changes what an item holds, where all may hold `bound`. Returns the items that gave way, which are no longer
-    /// counted.
+    /// Changes the amount of an item, where all together may hold `bound`. Returns the items that
+    /// gave way, which are no longer counted.
     ///
     /// # Errors
-    /// There is no room, or the item is over: it holds what it held. Items that gave way are returned nevertheless.
+    /// There is no room, or the item has ended: its amount is unchanged. Items that gave way are
+    /// returned nevertheless.
     pub fn set(&mut self, ticket: Ticket, amount: usize, bound: usize) -> Result<Vec<T>, Vec<T>> {
         let mut displaced = Vec::new();
         let Some(item) = self.items.get(&ticket) else {

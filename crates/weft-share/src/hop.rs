@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use weft_cell::identity::RsaIdentity;
 
-/// The hop before this relay on a circuit: what a share of a bound belongs to.
+/// The hop before this relay on a circuit: the owner of a share of a bound.
 ///
 /// Identities cost nothing, so only those that the consensus lists count; addresses cost something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

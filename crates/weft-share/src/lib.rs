@@ -3,13 +3,14 @@
 //! A relay bounds what it keeps for others: connections that are being opened, names that name
 //! servers are asked about, directory streams, onionskins, streams that wait for a decision,
 //! rendezvous cookies. A bare bound is a switch that one client can turn off for all the others.
-//! [`Shares`] counts how much of such a bound each owner holds. Below the bound every owner is admitted, so
-//! that a single one may use all of it. At the bound, the owner that holds most gives way
-//! ("longest queue drop", Suter, Lakshman, Stiliadis and Choudhury 1999), so that none can keep out
-//! another that holds less. [`Amounts`] is the same for what differs in size, such as bytes of answers.
+//! [`Shares`] counts how much of such a bound each owner holds. Below the bound every owner is
+//! admitted, so that a single one may use all of it. At the bound, the owner that holds most gives
+//! way ("longest queue drop", Suter, Lakshman, Stiliadis and Choudhury 1999), so that no owner can
+//! keep out another that holds less. [`Amounts`] does the same for items of different sizes, such
+//! as bytes of answers.
 //!
-//! An owner is what an attacker cannot make up at will: the [`PreviousHop`] of the circuit, and below
-//! it the circuit itself.
+//! An owner is something that an attacker cannot invent at will: the [`PreviousHop`] of the
+//! circuit, and below it the circuit itself.
 //!
 //! It is state without I/O, clock or randomness; every operation takes O(log n), and nothing is
 //! iterated in hash order. [`Places`] is the same for servers that accept connections on one thread and

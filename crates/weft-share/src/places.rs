@@ -41,8 +41,8 @@ pub struct Place<K: Copy + Ord, E> {
 }
 
 impl<K: Copy + Ord, E> Places<K, E> {
-    /// Places for `bound` connections, of which `most_kept` at most are kept. Where a connection is kept
-    /// for what any client can do, `most_kept` must be less than `bound`.
+    /// Places for `bound` connections, at most `most_kept` of them kept. Where any client can cause
+    /// its connection to be kept, `most_kept` must be less than `bound`.
     #[must_use]
     pub fn new(bound: usize, most_kept: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -66,7 +66,7 @@ impl<K: Copy + Ord, E> Places<K, E> {
         state.waiting.len() + state.kept.len()
     }
 
-    /// A place for a connection of this owner, and what the connection that gave way to it left here.
+    /// A place for a connection of this owner, and the `end` of the connection that gave way to it.
     /// `None`: all places are kept.
     #[must_use]
     pub fn take(self: &Arc<Self>, owner: K, end: E) -> Option<(Place<K, E>, Option<E>)> {

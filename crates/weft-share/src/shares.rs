@@ -14,7 +14,7 @@ use crate::ticket::{Ticket, Turn};
 pub struct Admitted<T> {
     /// Its name, until it is released, served or displaced.
     pub ticket: Ticket,
-    /// The item that gave way to it and is no longer counted, and what its name was.
+    /// The item that gave way to it and is no longer counted, with its ticket.
     pub displaced: Option<(Ticket, T)>,
 }
 
@@ -124,7 +124,7 @@ impl<G: Copy + Ord, M: Copy + Ord, T> Shares<G, M, T> {
     /// Takes an item in, where there may be `bound` in all; another may have to give way.
     ///
     /// # Errors
-    /// There is no room, and nothing gives way: the item is the caller's again.
+    /// There is no room, and nothing gives way: the caller gets the item back.
     pub fn admit(&mut self, group: G, member: M, bound: usize, item: T) -> Result<Admitted<T>, T> {
         let displaced = if self.items.len() < bound {
             None

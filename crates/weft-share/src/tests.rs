@@ -8,7 +8,7 @@ use super::*;
 
 type Small = Shares<u8, u8, u32>;
 
-/// One more of an owner's: what gave way.
+/// Admits one more item of an owner; returns the item that gave way.
 fn admit(shares: &mut Small, group: u8, member: u8, bound: usize, item: u32) -> Option<u32> {
     let admitted = shares.admit(group, member, bound, item).unwrap();
     admitted.displaced.map(|(_, item)| item)
@@ -40,7 +40,7 @@ fn an_owner_that_holds_everything_keeps_no_other_out() {
         assert_eq!(admit(&mut shares, 2, 1, 10, 100 + item), Some(item));
     }
     assert_eq!((shares.held(1), shares.held(2)), (6, 4));
-    // Equals do not displace each other's proven items, and what is not proven is the asker's own.
+    // Equals do not displace each other's proven items, and only the asker's own are not proven.
     assert_eq!(admit(&mut shares, 2, 1, 10, 104), Some(4));
     assert_eq!(admit(&mut shares, 2, 1, 10, 105), Some(100));
     assert_eq!(shares.admit(1, 1, 10, 99), Err(99));
@@ -381,7 +381,7 @@ fn the_heaviest_of_the_group_that_holds_most_gives_way_to_others() {
     let other = amounts.add(2, 1, 99);
     // Member 2 holds 50, more than member 3; its heaviest is item 1.
     assert_eq!(amounts.set(other, 20, 100), Ok(vec![1]));
-    // Member 3 then: 40 of 70. The bound is kept as the other's share grows to what is fair.
+    // Member 3 then: 40 of 70. The bound holds while the other's share grows to its fair size.
     assert_eq!(amounts.set(other, 50, 100), Ok(vec![3]));
     assert_eq!(amounts.set(other, 71, 100), Err(vec![]));
     assert_eq!(amounts.total(), 80);

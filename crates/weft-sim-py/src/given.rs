@@ -1,4 +1,5 @@
-//! Numbers that Python gives: whole ones in their bounds, or one error that names the argument, the value and what is allowed.
+//! Numbers that Python gives: whole ones in their bounds, or one error that names the argument, the
+//! value and the bounds.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -9,7 +10,7 @@ use weft_stats::bounds::{Bounds, Number};
 /// known.
 #[derive(Clone)]
 pub(crate) struct Given {
-    /// `None`: it is none, or one that no bounds allow.
+    /// `None`: not a whole number, or one that no bounds allow.
     number: Option<u64>,
     /// As Python writes it.
     shown: String,
@@ -40,11 +41,11 @@ impl<'py> FromPyObject<'_, 'py> for Given {
 }
 
 impl Given {
-    /// The number that `name` is.
+    /// The number for argument `name`.
     ///
     /// # Errors
     ///
-    /// `ValueError`; `TypeError` for what is no number at all.
+    /// `ValueError`; `TypeError` if it is not a number at all.
     pub(crate) fn check<T: Number + TryFrom<u64>>(
         &self,
         name: &str,

@@ -1,9 +1,9 @@
-//! The Python package `weft_sim`: networks and what circuits through them do, and runs of scenarios in virtual time, as
-//! NumPy arrays.
+//! The Python package `weft_sim`: networks and circuits through them, and runs of scenarios in
+//! virtual time, as NumPy arrays.
 //!
-//! Everything is weft-sim's and weft-virtual's; here are only names, types and errors as Python has them. The interpreter
-//! is free while something is simulated, so threads of Python simulate at the same time. `weft_sim.pyi`
-//! documents the functions.
+//! The work is done in weft-sim and weft-virtual; this crate only adapts names, types and errors to
+//! Python. The interpreter is free while something is simulated, so threads of Python simulate at
+//! the same time. `weft_sim.pyi` documents the functions.
 
 mod given;
 mod links;

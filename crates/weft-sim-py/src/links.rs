@@ -92,7 +92,7 @@ pub(crate) fn model(kind: &str, circuits_per_client: &Given) -> PyResult<Model> 
     })
 }
 
-/// A word that is none of those that there are.
+/// The error for an unknown word, with the known ones.
 pub(crate) fn none_of(what: &str, word: &str, allowed: &str) -> PyErr {
     PyValueError::new_err(format!("{what} {word:?} is none of {allowed}"))
 }

@@ -1,4 +1,4 @@
-//! Networks: read from documents, looked at as arrays.
+//! Networks: read from documents, as arrays.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Scenarios: whole networks in virtual time, with what was measured as arrays.
+//! Scenarios: whole networks in virtual time, with measurements as arrays.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -167,7 +167,7 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// The names of all clients, and what was measured.
+    /// The names of all clients, and the measurements.
     fn simulate(&self, arm: usize, repetition: u32, seed: u64) -> PyResult<(Vec<String>, Results)> {
         let setup = self.parsed.setup(&self.files, arm, repetition, seed);
         let setup = setup.map_err(wrong)?;

@@ -99,7 +99,7 @@ struct Run {
     links: f64,
 }
 
-/// Simulates. `done` is called for each repetition of each number of threads, of which there are [`pieces`].
+/// Simulates. `done` is called [`pieces`] times: for each repetition of each number of threads.
 ///
 /// # Errors
 ///
@@ -259,7 +259,7 @@ impl<'a> Relay<'a> {
     /// A circuit begins.
     fn begin(&mut self, now: f64, rng: &mut Generator) {
         let links = [self.link(now, rng), self.link(now, rng)];
-        // Pareto's of mean 1, but for what is cut off.
+        // A Pareto distribution of mean 1, but for the part that is cut off.
         let least = (TAIL - 1.0) / TAIL;
         let rate = (least * (exponential(rng) / TAIL).exp()).min(MOST);
         for link in links {

@@ -1,8 +1,8 @@
-//! Path-level simulation of Tor networks: which relays circuits go through, and what follows.
+//! Path-level simulation of Tor networks: the relays of circuits, and the consequences.
 //!
 //! A [`network::Network`] is a consensus document, read or synthetic. Paths are drawn from it by a
-//! simple model (SALSA, Pahl et al. 2023, Algorithm 1) or by the whole of Tor's path selection. Nothing here
-//! speaks to any network.
+//! simple model (SALSA, Pahl et al. 2023, Algorithm 1) or by the whole of Tor's path selection.
+//! Nothing here connects to a network.
 //!
 //! Every result is a function of its inputs and a seed: the number of threads changes nothing.
 

@@ -19,7 +19,8 @@ pub struct Over {
 }
 
 impl Over {
-    /// Of the repetitions of each document; `None`: a document has none, or a number is none.
+    /// Statistics of the repetitions of each document. `None`: a document has no repetitions, or a
+    /// number is not finite.
     pub fn of<D: AsRef<[f64]>>(documents: &[D]) -> Option<Over> {
         let spread = Spread::over(documents)?;
         let means = documents.iter().filter_map(|one| Spread::of(one.as_ref()));

@@ -70,7 +70,7 @@ pub fn sampled(
     Ok(kept(network, classes, groups))
 }
 
-/// So many in all, in proportion to these sizes, of which they are at most the sum.
+/// `count` items, in proportion to these sizes; `count` is at most their sum.
 fn apportioned<const N: usize>(sizes: [usize; N], count: usize) -> [usize; N] {
     let all = sizes.iter().sum::<usize>().max(1);
     let mut parts = sizes.map(|size| size * count / all);

@@ -1,7 +1,7 @@
-//! Synthetic networks: what a simulation needs where no documents are.
+//! Synthetic networks, for simulations without documents.
 //!
-//! Shares of flags, bandwidths, policies and networks are those of the consensus of 2021-08-29 19:00.
-//! Nothing in it is a relay that exists.
+//! Shares of flags, bandwidths, policies and networks are those of the consensus of 2021-08-29
+//! 19:00. None of its relays exists.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -137,8 +137,7 @@ impl Triples {
         }
     }
 
-    /// A circuit through one of these guards, of which one is chosen that is not the exit, if there is
-    /// one.
+    /// A circuit through one of these guards. The guard is not the exit, if there is another.
     pub fn draw_through(&self, guards: &[u32], rng: &mut impl Rng) -> Option<Triple> {
         let exit = self.exit.draw(rng);
         let free = || guards.iter().filter(|guard| **guard != exit);
@@ -265,7 +264,7 @@ impl Choice {
         self.draw_slowly(rng, &taken).unwrap_or(0)
     }
 
-    /// One that is none of these, if there is another.
+    /// A relay that is not among these, if there is another.
     fn draw_but(&self, rng: &mut impl Rng, taken: &[u32]) -> Option<u32> {
         for _ in 0..32 {
             let relay = self.draw(rng);

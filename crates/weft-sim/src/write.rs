@@ -7,7 +7,7 @@ use base64ct::{Base64Unpadded, Encoding as _};
 use crate::network::{Flags, Network, Weights};
 use crate::synth::METHOD;
 
-/// A consensus of the plain flavour. Its one signature is none: no Tor takes it for genuine.
+/// A consensus of the plain flavour. Its only signature is invalid, so no Tor accepts it.
 ///
 /// Values that a [`Network`] does not have are invented: digests of descriptors are zeros, DirPorts
 /// are 0, all times are the network's `valid-after`.

@@ -26,7 +26,7 @@ pub trait Number: Copy + PartialOrd + Send + Sync + 'static {
     /// Default unit, in the plural.
     const UNIT: &'static str = "";
 
-    /// From text without spaces; `None`: it is no number, or none of this type.
+    /// From text without spaces; `None`: it is not a number, or not of this type.
     fn parse(text: &str) -> Option<Self>;
 
     /// As [`Number::parse`] reads it.

@@ -20,7 +20,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these numbers; `None` if there are none, or if one is none (infinite, not a number).
+    /// Statistics of these numbers; `None` if there are none, or if one is infinite or NaN.
     pub fn of(numbers: &[f64]) -> Option<Spread> {
         if numbers.is_empty() || numbers.iter().any(|number| !number.is_finite()) {
             return None;

@@ -16,7 +16,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// `None` if there are no numbers, or if one is none (infinite, not a number).
+    /// `None` if there are no numbers, or if one is infinite or NaN.
     pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Summary> {
         let mut numbers: Vec<f64> = numbers.into_iter().collect();
         if numbers.iter().any(|number| !number.is_finite()) {

@@ -5,7 +5,7 @@
 //! has a [`Lease`], takes some milliseconds' worth from the pool at a time, and spends that alone;
 //! so the pool, which all threads write to, is touched some hundred times a second.
 //!
-//! Each thread gets at most its equal share of what a bucket holds at a time, so that a thread that
+//! Each thread gets at most its equal share of a bucket's level at a time, so that a thread that
 //! always asks first does not starve the others where bandwidth is scarce. It gets the bytes that
 //! the others leave by asking again.
 //!
@@ -361,7 +361,7 @@ mod tests {
         });
     }
 
-    // Slow under Miri, which has nothing to find here: there is no unsafe code.
+    // Slow under Miri, which has nothing to find in code without unsafe.
     #[cfg(not(any(loom, miri)))]
     mod in_one_thread {
         use proptest::prelude::*;

@@ -18,7 +18,7 @@ use crate::help::help;
 use crate::keygen;
 use weft_cli::print::print;
 
-/// Does what needs no configuration; `false` where the action is none of that.
+/// Runs actions that need no configuration; returns `false` for others.
 pub(crate) fn immediate(command_line: &CommandLine) -> anyhow::Result<bool> {
     match command_line.action {
         Action::Help => print(help())?,

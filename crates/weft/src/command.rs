@@ -1,5 +1,6 @@
-//! The whole command line as one command of clap: what manual pages and the completions of shells are made from. The
-//! words of a node are read by `weft-config`, as C tor reads them; those of `weft doctor` and the others by clap.
+//! The whole command line as one command of clap: the source of manual pages and of the completions
+//! of shells. The words of a node are read by `weft-config`, as C tor reads them; those of `weft
+//! doctor` and the others by clap.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -69,7 +69,7 @@ pub(crate) fn main(words: impl Iterator<Item = OsString>) -> Result<ExitCode> {
     })
 }
 
-/// One identity, and what was found of it.
+/// One identity, and the findings about it.
 struct Node {
     torrc: String,
     findings: Vec<Finding>,
@@ -130,7 +130,7 @@ fn examined(words: Vec<OsString>, scope: Scope) -> Vec<Node> {
         .collect()
 }
 
-/// A line for each, and what to do below it.
+/// A line for each finding, with its advice below.
 fn text(nodes: &[Node]) -> String {
     let mut out = String::new();
     for node in nodes {

@@ -82,7 +82,7 @@ fn words(flag: &Flag) -> String {
     format!("  {short}{} {}", flag.long, flag.argument.name())
 }
 
-/// A line for what is written, and behind it, or below it where it is long, what it is for.
+/// A line for an option and its explanation, which is below it if it is long.
 fn row(text: &mut String, written: &str, help: &str) {
     let mut line = written.trim_end().to_owned();
     if line.len() + 2 > COLUMN {

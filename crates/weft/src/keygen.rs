@@ -14,7 +14,7 @@ use weft_node::logging::local_iso;
 use weft_node::notice;
 use weft_node::relay::key_config;
 
-/// Longest passphrase in bytes: what C tor's buffer takes.
+/// Longest passphrase in bytes: the size of C tor's buffer.
 const MAX_LEN: usize = 255;
 
 /// Makes keys.
@@ -122,7 +122,7 @@ fn read_all(file: &mut dyn Read) -> Option<Passphrase> {
     (read.is_ok() && !passphrase.is_empty()).then_some(passphrase)
 }
 
-/// Somebody at a terminal; or, where there is none, what is on standard input, line by line.
+/// A person at a terminal; or standard input, line by line, where there is no terminal.
 pub(crate) struct Person {
     terminal: Option<File>,
 }
@@ -208,8 +208,8 @@ impl Drop for Quiet<'_> {
     }
 }
 
-/// Reads a line without its end, of which no more than a passphrase may have is kept. `keys`: it is typed, and keys may
-/// correct it.
+/// Reads a line without its end, and keeps at most the length of a passphrase. `keys`: it is typed,
+/// and keys may correct it.
 fn read_line(input: &mut dyn Read, keys: bool) -> io::Result<Option<Passphrase>> {
     let mut line = Passphrase::new(Vec::with_capacity(MAX_LEN));
     let mut byte = [0];

@@ -1,7 +1,7 @@
-//! `weft`: reads the command line and torrc, does what they ask, and prints the result.
+//! `weft`: reads the command line and torrc, runs the action, and prints the result.
 //!
-//! Results go to standard output; what is wrong goes to standard error, all of it at once, and the
-//! exit status is 1.
+//! Results go to standard output; errors go to standard error, all of them at once, and the exit
+//! status is 1.
 
 mod action;
 mod backup;
@@ -119,7 +119,7 @@ fn unless_read(why: anyhow::Error, logging: &Logging) -> anyhow::Result<ExitCode
     }
 }
 
-/// The errors of a report, one per line, and what that means.
+/// The errors of a report, one per line, and the consequence.
 fn as_error(report: &Report) -> anyhow::Error {
     if is_read_by_a_program() {
         log_all(report.failure_lines());

@@ -25,8 +25,8 @@ pub struct Resolve {
 }
 
 impl Resolve {
-    /// Reads the data of a RESOLVE message. As in C tor, the NUL byte after the
-    /// name may be missing, and what follows it is ignored.
+    /// Reads the data of a RESOLVE message. As in C tor, the NUL byte after the name may be
+    /// missing, and data after it is ignored.
     pub fn decode(data: &[u8]) -> Result<Self, StreamMsgError> {
         match data.split(|byte| *byte == 0).next() {
             None | Some([]) => Err(StreamMsgError::Host("RESOLVE")),
@@ -76,7 +76,7 @@ impl AnswerKind {
     }
 }
 
-/// RESOLVED: what the exit found.
+/// RESOLVED: the exit's answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// The answers in their order, without those of unknown types.
@@ -113,15 +113,15 @@ impl Resolved {
             };
             answers.push(Answer { kind, ttl });
         }
-        // One byte that is left is no answer.
+        // One remaining byte is not an answer.
         if !rest.is_empty() {
             Fields::new("RESOLVED", rest).array::<2>("length of an answer")?;
         }
         Ok(Resolved { answers })
     }
 
-    /// Removes names that are no host names: an exit may state anything, and applications believe it. If no answer is left, an
-    /// error is.
+    /// Removes names that are not host names: an exit may send anything, and applications believe
+    /// it. If no answer remains, adds an error.
     #[must_use]
     pub fn with_host_names_alone(mut self) -> Self {
         let ttl = self.answers.first().map_or(0, |answer| answer.ttl);

@@ -36,7 +36,7 @@ pub enum MapSource {
 pub struct AddressMap {
     /// From names to names.
     exact: BTreeMap<Host, (Host, MapSource)>,
-    /// From the ends of names, with their dot, to what replaces them: an end, or a whole name.
+    /// From suffixes of names, with their dot, to their replacement: a suffix, or a whole name.
     ends: BTreeMap<String, (Replacement, MapSource)>,
     /// Virtual addresses of names that were looked up.
     automapped: BTreeMap<(Host, Virtual), Automapped>,
@@ -120,8 +120,8 @@ impl AddressMap {
         self.exact.len() - self.automapped.len() + self.ends.len()
     }
 
-    /// Maps a name or an address that we choose; the one that was chosen for the same before, if
-    /// one was. `None`: there is no room, or none was found that is free.
+    /// Maps a name or an address that we choose; the previous one, if one was chosen before.
+    /// `None`: there is no room, or no free address was found.
     pub fn map_virtual(
         &mut self,
         kind: Virtual,
@@ -140,8 +140,8 @@ impl AddressMap {
         self.map(from.as_str(), to.as_str()).then_some(from)
     }
 
-    /// A virtual address for a name that is looked up; the one that it has, if it has one of this kind. `None`: there is no
-    /// room, or none was found that is free.
+    /// A virtual address for a name that is looked up; its existing one, if it has one of this
+    /// kind. `None`: there is no room, or no free address was found.
     pub fn automap(
         &mut self,
         kind: Virtual,
@@ -257,7 +257,7 @@ impl AddressMap {
         None
     }
 
-    /// All entries, in the order of their names: from what, to what, and whose.
+    /// All entries, in the order of their names: name, replacement, and source.
     pub fn entries(&self) -> Vec<(String, String, MapSource)> {
         let mut all: Vec<_> = self
             .exact

@@ -128,7 +128,8 @@ impl<G> Circuit<G> {
         matches!(self.stage, Stage::Building(_))
     }
 
-    /// True while its building is a measure of three hops. A controller can extend a circuit that is open: that is none.
+    /// True while its building is a measure of three hops. Extension of an open circuit by a
+    /// controller is not measured.
     pub(crate) fn is_timed(&self) -> bool {
         self.hops.len() == 3 && self.took.is_none()
     }

@@ -38,7 +38,7 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// A relay of which only this address is known.
+    /// A relay known only by this address.
     #[must_use]
     pub fn unknown(addr: SocketAddr) -> Self {
         Hop {
@@ -123,9 +123,9 @@ impl std::fmt::Debug for HopHandshake {
 impl HopHandshake {
     /// Begins a handshake with a hop. Returns its secrets and the request to send.
     ///
-    /// `congestion` is the consensus' cc_sendme_inc where congestion control is to be asked for.
-    /// As in C tor, ntor-v3 is spoken only then: a hop that grants nothing can as well be asked
-    /// by ntor, and both are as safe.
+    /// `congestion` is the consensus' cc_sendme_inc where congestion control is requested. As in C
+    /// tor, ntor-v3 is used only then: without extensions ntor does as well, and both are equally
+    /// safe.
     ///
     /// # Errors
     ///

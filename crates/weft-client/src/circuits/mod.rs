@@ -1,4 +1,4 @@
-//! Circuits and sets of them, as the client knows them; what it does with them is in [`crate::Client`].
+//! Circuits and sets of them, as the client knows them. [`crate::Client`] works with them.
 
 mod circuit;
 pub(crate) mod first_hops;

@@ -74,7 +74,8 @@ pub(crate) struct Set {
     pub(crate) ux: DesiredUx,
     /// By whose rules it is built.
     pub(crate) policy: SetPolicy,
-    /// Its exit joins the legs as those of a tunnel of mTor; `None`: as those of a conflux set, and what a leg loses is lost.
+    /// Its exit joins the legs as a tunnel of mTor; `None`: as a conflux set, in which bytes that a
+    /// leg loses are lost.
     pub(crate) numbered: Option<Numbered>,
     /// Its exit.
     pub(crate) exit: RsaIdentity,
@@ -199,8 +200,8 @@ impl Set {
         }
     }
 
-    /// A leg is no more. `refused`: its circuit was closed when it was to join. `alone`: no other is linked, so the exit has no such
-    /// tunnel any more.
+    /// A leg has closed. `refused`: its circuit was closed while it joined. `alone`: no other leg
+    /// is linked, so the exit has dropped the tunnel.
     pub(crate) fn note_gone(&mut self, leg: OriginId, refused: bool, alone: bool) {
         if let Some(numbered) = &mut self.numbered {
             numbered.refused += u32::from(refused && numbered.named);

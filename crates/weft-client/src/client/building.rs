@@ -440,7 +440,7 @@ impl<C: Chooser> Client<C> {
     ) -> Option<Silence> {
         let first = circuit.hops.first().map(|hop| hop.rsa);
         let first = first.filter(|_| circuit.is_building() && circuit.built == 0)?;
-        // An answer that is no proof of the relay's key is as good as none.
+        // An answer that does not prove the relay's key counts as no answer.
         let is_wrong = end.reason == EndOfCircuit::Destroy(DestroyReason::PROTOCOL);
         if end.remote.is_some() || is_wrong {
             return self.first_hops.refused(first, now.mono);

@@ -253,7 +253,8 @@ impl<C: Chooser> Client<C> {
     }
 }
 
-/// The path of another leg to this exit: its guard and its middle relay are none of those of the others' hops.
+/// The path of another leg to this exit: its guard and its middle relay differ from those of the
+/// other legs.
 fn leg_usage<H: Iterator<Item = RsaIdentity>>(
     exit: RsaIdentity,
     others: impl Iterator<Item = H>,

@@ -247,7 +247,7 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// MAPADDRESS of a name or address that we choose: which. `None`: there is none.
+    /// MAPADDRESS of a name or address that we choose: returns it. `None`: none is free.
     pub fn map_virtual_address(
         &mut self,
         kind: Virtual,

@@ -111,8 +111,8 @@ impl<C: Chooser> Client<C> {
         launched.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// Connects to a relay of which only the address is known, a bridge: the event of the link shows who it is, and the circuit
-    /// is to that relay from then on.
+    /// Connects to a bridge known only by its address. The event of the link has its identity, and
+    /// the circuit is to that relay from then on.
     ///
     /// # Errors
     ///

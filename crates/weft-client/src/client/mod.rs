@@ -187,7 +187,7 @@ impl<C: Chooser> Client<C> {
         self.dormancy.sleep();
     }
 
-    /// Looks at whether somebody uses it.
+    /// Checks whether it is in use.
     fn check_use(&mut self, now: Now) {
         let is_users = |stream: &Stream| !matches!(stream.kind, StreamKind::Directory(_));
         let has_streams = self.streams.values().any(is_users);

@@ -312,7 +312,8 @@ impl<C: Chooser> Client<C> {
             false => Duration::from_secs(15),
         };
         match purpose {
-            // A round trip over slow relays that are busy takes longer than other circuits have, and another tunnel is no faster.
+            // A round trip over slow, busy relays takes longer than other circuits have time for,
+            // and another tunnel is not faster.
             Some(CircuitPurpose::MtorTunnel) => {
                 let waited = stream.asked.saturating_duration_since(stream.created);
                 usual.max(self.tunnel_patience().saturating_sub(waited))
@@ -343,7 +344,7 @@ impl<C: Chooser> Client<C> {
         }
         let exit = match self.circuits.get_mut(&circuit) {
             Some(circuit) => {
-                // Streams that are on it may go on.
+                // Streams on it may continue.
                 circuit.unusable = true;
                 circuit.hops.last().map(|hop| hop.nickname.clone())
             }

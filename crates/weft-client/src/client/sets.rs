@@ -18,7 +18,7 @@ use crate::now::Now;
 use super::Client;
 
 impl<C: Chooser> Client<C> {
-    /// The number of a set's legs; 0: it is no set.
+    /// The number of a set's legs; 0: it is not a set.
     pub(super) fn legs_of(&self, id: OriginId) -> usize {
         self.sets.get(&id).map_or(0, |set| set.legs.len())
     }
@@ -236,9 +236,10 @@ impl<C: Chooser> Client<C> {
         }
     }
 
-    /// A circuit is no leg of its set any more (`conflux_circuit_has_closed`). Before the set is complete, another takes its
-    /// place. Afterwards the connection threads decide whether the set ends, or goes on with what it has.
-    /// `refused`: it was closed when it was to be linked.
+    /// A circuit has ceased to be a leg of its set (`conflux_circuit_has_closed`). Before the set
+    /// is complete, another takes its place. Afterwards the connection threads decide whether the
+    /// set ends, or continues with its other legs. `refused`: it was closed while it was being
+    /// linked.
     pub(super) fn on_leg_gone(&mut self, leg: Leg, circuit: OriginId, refused: bool, now: Now) {
         let set_id = leg.set;
         let Some(set) = self.sets.get_mut(&set_id) else {

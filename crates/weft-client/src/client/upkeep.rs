@@ -162,7 +162,7 @@ impl<C: Chooser> Client<C> {
             return;
         }
         if circuit.purpose == CircuitPurpose::Measure {
-            // A first hop that does not answer is no measure of circuits.
+            // A first hop that does not answer says nothing about circuit build times.
             if first_hop {
                 let began = circuit.began.unwrap_or(circuit.created);
                 self.chooser.built(BuildNews::Abandoned { began }, now);

@@ -1,8 +1,9 @@
-//! The bridges of a client: when each is asked for its descriptor, and what is known of it (C tor: bridges.c).
+//! The bridges of a client: requests for their descriptors, and their state (C tor: bridges.c).
 //!
-//! A bridge without a fingerprint in torrc is connected to first: it is the relay that answers there. Its descriptor is asked of
-//! itself, again every three hours, and after a failure by growing, randomised waits. A bridge whose descriptor is
-//! known is a guard ([`weft_path::Bridge`]).
+//! A bridge without a fingerprint in torrc is connected to first: it is the relay that answers
+//! there. Its descriptor is requested from itself, again every three hours, and after a failure
+//! with growing, randomised waits. A bridge with a known descriptor is a guard
+//! ([`weft_path::Bridge`]).
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -78,7 +79,8 @@ pub struct Bridges {
 }
 
 impl Default for Bridges {
-    /// Without any; what transports there are is not known until the first [`set_transports`](Bridges::set_transports).
+    /// Without bridges; the transports are unknown until the first
+    /// [`set_transports`](Bridges::set_transports).
     fn default() -> Self {
         Bridges {
             options: BridgeOptions::default(),
@@ -229,7 +231,8 @@ impl Bridges {
         tasks
     }
 
-    /// A link to this address proved to be to this relay. True: it is a bridge of which that was not known.
+    /// A link to this address has proved the relay's identity. True: the relay is a bridge that had
+    /// no known identity.
     pub fn met(&mut self, addr: SocketAddr, rsa: RsaIdentity, now: Instant) -> bool {
         let mut all = self.all.iter_mut();
         let Some(known) = all.find(|known| known.line.addr == addr && known.rsa.is_none()) else {
@@ -286,8 +289,9 @@ impl Bridges {
         }
     }
 
-    /// Takes descriptors that were kept in an earlier run, for bridges of which nothing is known yet: they can be used, and are
-    /// asked for new ones all the same. True: path selection has to know.
+    /// Takes descriptors that were kept in an earlier run, for bridges without one: the bridges can
+    /// be used, but are asked for new descriptors nevertheless. True: path selection must be
+    /// updated.
     pub fn restore<D: Into<DescribedBridge>>(
         &mut self,
         kept: impl Fn(SocketAddr, RsaIdentity) -> Option<D>,

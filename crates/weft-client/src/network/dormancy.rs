@@ -49,7 +49,8 @@ pub struct Remembered {
 #[derive(Clone, Debug)]
 pub(crate) struct Dormancy {
     dormant: bool,
-    /// When the client was used last. A clock that jumps, and a time that the process did not run, are no idleness.
+    /// When the client was used last. Jumps of the clock, and times when the process did not run,
+    /// do not count as idle.
     used: Instant,
     /// Idle time before `used`, from the state file.
     before: Duration,

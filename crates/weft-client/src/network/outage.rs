@@ -66,7 +66,7 @@ impl Outage {
         )))
     }
 
-    /// Nobody wants anything of the network: what failed before means nothing.
+    /// No request is waiting for the network: earlier failures mean nothing.
     pub(crate) fn forget(&mut self) {
         *self = Self {
             last_line: self.last_line,

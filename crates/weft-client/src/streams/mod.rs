@@ -1,4 +1,5 @@
-//! Streams, as the client knows them, and their destinations on the way to the network; what it does with them is in [`crate::Client`].
+//! Streams, as the client knows them, and their destinations on the way to the network.
+//! [`crate::Client`] works with them.
 
 mod predicted;
 mod refused;

@@ -34,7 +34,7 @@ impl Rewritten {
     ///
     /// # Errors
     ///
-    /// It asks for an exit by name, which only maps may, or for one that is no relay's name.
+    /// It asks for an exit by name, which only maps may, or the exit's name is malformed.
     pub(crate) fn new(
         asked: &Host,
         port: u16,

@@ -1,6 +1,6 @@
-//! The rules for a destination on its way to the network, once maps were applied ([`Rewritten`]): what they allow is [`Checked`].
-//! BEGIN and RESOLVE are made of nothing else, so no command of a controller and no map leads around a rule
-//! (C tor's `connection_ap_handshake_rewrite_and_attach`).
+//! The rules for a destination on its way to the network, after maps were applied ([`Rewritten`]).
+//! Allowed destinations are [`Checked`]. BEGIN and RESOLVE are made only from these, so no command
+//! of a controller and no map evades a rule (C tor's `connection_ap_handshake_rewrite_and_attach`).
 
 use std::net::IpAddr;
 

@@ -27,9 +27,9 @@ impl Change {
 /// Why a configuration stays as it is.
 #[derive(Clone, Debug)]
 pub enum ChangeError {
-    /// There is no such option.
+    /// The option does not exist.
     Unknown(String),
-    /// A value is none of the option's.
+    /// The value is invalid for the option.
     Value(Report),
     /// It cannot change while the node runs.
     Transition(Report),

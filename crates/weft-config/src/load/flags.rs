@@ -1,5 +1,5 @@
-//! The flags of the command line that are not torrc options: C tor's, with what `--help`, the manual page and the
-//! completions of shells print about them.
+//! The flags of the command line that are not torrc options: C tor's, with their texts in `--help`,
+//! the manual page and the completions of shells.
 
 /// One flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

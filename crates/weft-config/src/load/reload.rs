@@ -15,12 +15,12 @@ use crate::table::find;
 use crate::table::keys;
 use crate::text::lexer::{Command, Line};
 
-/// Reads the configurations of all identities of the process again. Returns them, and what changed in that of the identity
-/// `number`, whose old one is given.
+/// Reads the configurations of all identities of the process again. Returns them, and the changes
+/// of the identity `number` from its given old configuration.
 ///
 /// # Errors
-/// Everything that is wrong with any of them, changes that are not possible in a running node among it: then
-/// the old options stay in force.
+/// All errors in any of them, including changes that are not possible in a running node. The old
+/// options stay in force then.
 pub fn reload(
     command_line: &CommandLine,
     number: usize,

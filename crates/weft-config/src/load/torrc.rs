@@ -27,7 +27,7 @@ pub struct Loaded {
 /// Reads the configuration that a command line names.
 ///
 /// # Errors
-/// Everything that is wrong with it, together with what there is to warn about.
+/// All errors, together with the warnings.
 pub fn load(command_line: &CommandLine, host: &dyn Host) -> Result<Loaded, Report> {
     read(command_line, host)?.build(host)
 }
@@ -49,7 +49,7 @@ pub(crate) fn read(command_line: &CommandLine, host: &dyn Host) -> Result<Assign
     ))
 }
 
-/// A text and what to call it.
+/// A text and its name.
 pub(crate) type Named = (Arc<str>, Vec<u8>);
 
 pub(crate) fn assign_texts(
@@ -176,7 +176,7 @@ pub(crate) fn defaults_text(
             report.event(format!("Read defaults file \"{}\"", path.display()));
             (path.display().to_string().into(), text)
         }
-        // A missing defaults file is no defaults, even where it is named, as in C tor.
+        // A missing defaults file means no defaults, even where it is named, as in C tor.
         Err(why) if is_absent(&why) => ("no defaults".into(), Vec::new()),
         Err(why) => {
             report.error(
@@ -200,7 +200,7 @@ fn torrc_text(command_line: &CommandLine, host: &dyn Host, report: &mut Report) 
             report.event(format!("Read configuration file \"{name}\"."));
             (name, text)
         }
-        // C tor goes on without one that it cannot read, too: without UseBridges, for example.
+        // C tor continues without one that it cannot read, too: without UseBridges, for example.
         Err(why)
             if is_absent(&why)
                 && (command_line.torrc.is_none() || command_line.ignore_missing_torrc) =>

@@ -19,7 +19,8 @@ use crate::text::virtual_networks::{Automap, VirtualNetworks};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct AppOptions {
-    /// `SocksPort`, `HTTPTunnelPort`, `TransPort`, `NATDPort`, `DNSPort`. Empty: this node is no client.
+    /// `SocksPort`, `HTTPTunnelPort`, `TransPort`, `NATDPort`, `DNSPort`. Empty: this node is not a
+    /// client.
     pub ports: Vec<AppPort>,
     /// `SocksPolicy`: which addresses are [refused](AccessPolicy::rejects).
     pub policy: AccessPolicy,
@@ -48,7 +49,7 @@ pub struct AppOptions {
 /// Where applications find a client unless torrc has another port.
 const DEFAULT_SOCKS_PORT: u16 = 9050;
 
-/// Ports of a word list, without those that are none (C tor reads them with `atoi`-like care).
+/// Ports of a word list, without malformed ones (C tor reads them with `atoi`-like care).
 fn port_numbers(key: Key<Vec<String>>, settings: &Settings, report: &mut Report) -> Vec<u16> {
     let mut numbers = Vec::new();
     for word in settings.words(key) {
@@ -63,7 +64,7 @@ fn port_numbers(key: Key<Vec<String>>, settings: &Settings, report: &mut Report)
     numbers
 }
 
-/// `TransProxyType`: what is no use on Linux is refused, as in C tor.
+/// `TransProxyType`: types that are useless on Linux are refused, as in C tor.
 fn redirection(settings: &Settings, report: &mut Report) -> Redirection {
     let key = keys::TransProxyType;
     let text = settings.text(key).unwrap_or("default");

@@ -17,7 +17,7 @@ pub struct BandwidthOptions {
     pub rate: u64,
     /// `BandwidthBurst`.
     pub burst: u64,
-    /// `RelayBandwidthRate`: what it relays for others (`None`: only `rate` limits).
+    /// `RelayBandwidthRate`: traffic that it relays for others (`None`: only `rate` limits).
     pub relay_rate: Option<u64>,
     /// `RelayBandwidthBurst`; set exactly when `relay_rate` is.
     pub relay_burst: Option<u64>,
@@ -25,7 +25,8 @@ pub struct BandwidthOptions {
     pub max_advertised: u64,
     /// `CountPrivateBandwidth`: traffic to private addresses counts too.
     pub count_private: bool,
-    /// `PerConnBWRate`: of each connection to what is no known relay (`None`: by consensus).
+    /// `PerConnBWRate`: of each connection to a peer that is not a known relay (`None`: by
+    /// consensus).
     pub per_connection_rate: Option<u64>,
     /// `PerConnBWBurst`.
     pub per_connection_burst: Option<u64>,

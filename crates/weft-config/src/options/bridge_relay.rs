@@ -35,7 +35,7 @@ pub struct BridgeRelayOptions {
     pub listen: Vec<(String, String)>,
     /// `ServerTransportOptions`: for transports, each as `key=value`.
     pub transport_options: Vec<(String, String)>,
-    /// `OutboundBindAddressPT`, else `OutboundBindAddress`: what programs connect from.
+    /// `OutboundBindAddressPT`, else `OutboundBindAddress`: addresses that programs connect from.
     pub outbound: BindPair,
     /// `ExtORPort`, ready to bind.
     pub ext_or_ports: Vec<OrPort>,
@@ -266,7 +266,7 @@ fn listen_address(line: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), address.to_owned()))
 }
 
-/// A line of `ServerTransportOptions`: the transport, and what is set for it.
+/// A line of `ServerTransportOptions`: the transport, and its settings.
 fn transport_options(line: &str) -> Result<Vec<(String, String)>, String> {
     let mut words = line.split_ascii_whitespace();
     let name = words.next().unwrap_or_default();

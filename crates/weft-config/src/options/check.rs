@@ -18,11 +18,11 @@ use crate::table::value::Value;
 use crate::table::{self, keys};
 use crate::text::ports::OrPort;
 
-/// Checks and corrects settings; what is wrong, and what Weft does not do, is added to `report`.
-/// Returns the relay's ports, which most rules depend on.
+/// Checks and corrects settings; errors and unsupported options are added to `report`. Returns the
+/// relay's ports, which most rules depend on.
 pub(crate) fn check(settings: &mut Settings, host: &dyn Host, report: &mut Report) -> Vec<OrPort> {
     let ports = network::relay_ports(settings, host, report);
-    // An ORPort that cannot be read is still one: what else a relay needs is reported, too.
+    // A malformed ORPort still makes a relay: other errors about relays are reported, too.
     let is_relay = ports
         .as_ref()
         .is_none_or(|ports| ports.iter().any(|port| port.listen));
@@ -55,7 +55,7 @@ pub(crate) fn check(settings: &mut Settings, host: &dyn Host, report: &mut Repor
     ports.unwrap_or_default()
 }
 
-/// Reports each option that is set and not supported, once, by what ignoring it would do.
+/// Reports each option that is set and not supported, once, by the harm of ignoring it.
 fn unsupported(settings: &Settings, report: &mut Report) {
     let mut harmless = Vec::new();
     for (known, value, origin) in settings.iter() {

@@ -28,7 +28,7 @@ pub struct BridgeOptions {
     pub bridges: Vec<BridgeLine>,
     /// `ClientTransportPlugin`.
     pub plugins: Vec<ClientPlugin>,
-    /// `ReconfigDropsBridgeDescs`: what is known of bridges is dropped at each reload.
+    /// `ReconfigDropsBridgeDescs`: the descriptors of bridges are dropped at each reload.
     pub reload_drops_descriptors: bool,
     /// `TestingBridgeDownloadInitialDelay`: a descriptor is fetched again after this.
     pub refetch_after: Duration,
@@ -471,7 +471,7 @@ mod tests {
                 .to_string();
             assert!(report.contains(words), "{torrc}: {report}");
         }
-        // Alone, lines of bridges are no reason to use them; but they must be good ones.
+        // Lines of bridges alone do not cause their use; but they must be valid.
         assert!(!loaded("Bridge 192.0.2.1:1\n").in_use);
         assert!(load_text("Bridge x\n", &MemoryHost::new()).is_err());
     }

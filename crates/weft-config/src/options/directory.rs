@@ -1,4 +1,4 @@
-//! Where directory documents are from, and what is published.
+//! Sources of directory documents, and publication.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub struct BootstrapOptions {
     pub authority_only_delay: Duration,
 }
 
-/// Where the directory is, and what is published to it.
+/// Sources of the directory, and publication.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectoryOptions {
     /// `DirAuthority`, or the real network's.
@@ -65,8 +65,8 @@ pub struct DirectoryOptions {
     pub cache: bool,
     /// `DownloadExtraInfo`: the directory fetches extra-info documents, too.
     pub download_extra_info: bool,
-    /// `MaxConsensusAgeForDiffs`: the greatest age of a consensus of which a diff is made; `None`:
-    /// the consensus decides.
+    /// `MaxConsensusAgeForDiffs`: the greatest age of a consensus from which a diff is made;
+    /// `None`: the consensus decides.
     pub max_diff_age: Option<Duration>,
     /// `DirAuthorityFallbackRate`: how likely an authority is asked by a client that knows no relays yet, relative to its
     /// weight.
@@ -79,11 +79,11 @@ pub struct DirectoryOptions {
     pub fetch_early: bool,
     /// `FetchDirInfoExtraEarly`: before they do.
     pub fetch_extra_early: bool,
-    /// `DirPort` of a relay that is no authority, ready to bind; never advertised.
+    /// `DirPort` of a relay that is not an authority, ready to bind; never advertised.
     pub dir_ports: Vec<OrPort>,
     /// `DirPolicy`: which addresses are [refused](AccessPolicy::rejects) there.
     pub policy: AccessPolicy,
-    /// `DirPortFrontPage`: what it shows to people.
+    /// `DirPortFrontPage`: the page for people.
     pub front_page: Option<PathBuf>,
 }
 

@@ -11,7 +11,7 @@ use crate::table::keys;
 pub struct DosOptions {
     /// `DoSCircuitCreationEnabled`.
     pub circuit_creation_enabled: Option<bool>,
-    /// `DoSCircuitCreationMinConnections`: links from one address before it is looked at.
+    /// `DoSCircuitCreationMinConnections`: links from one address before its circuits are limited.
     pub circuit_creation_min_connections: Option<u32>,
     /// `DoSCircuitCreationRate`: circuits per second.
     pub circuit_creation_rate: Option<u32>,

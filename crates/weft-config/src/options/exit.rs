@@ -11,8 +11,8 @@ use crate::table::keys;
 /// Exit policy, and name lookups of the exit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitOptions {
-    /// The policy to publish and obey: what `ExitPolicy`, `ReducedExitPolicy`, `IPv6Exit` and the
-    /// rest ask for, but for the relay's own addresses.
+    /// The policy to publish and obey: the result of `ExitPolicy`, `ReducedExitPolicy`, `IPv6Exit`
+    /// and the other options, without the relay's own addresses.
     pub policy: ExitPolicy,
     /// `IPv6Exit`.
     pub ipv6: bool,
@@ -64,8 +64,8 @@ pub(crate) fn read(settings: &Settings, is_relay: bool, report: &mut Report) -> 
         && !policy_settings.reduced
         && !policy_settings.ipv6;
     let mut policy = ExitPolicy::reject_all();
-    // C tor does not look at the policy of a relay with `ExitRelay 0`.
-    // A bridge is no exit, which was warned of where the options were checked.
+    // C tor ignores the policy of a relay with `ExitRelay 0`. A bridge is not an exit; the check of
+    // the options warned about it.
     let may_exit = exit_relay != Some(false) && !settings.flag(keys::BridgeRelay);
     if may_exit && !untouched {
         let mut warnings = Vec::new();

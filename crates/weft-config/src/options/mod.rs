@@ -72,7 +72,7 @@ pub struct Options {
     pub identity: IdentityOptions,
     /// Where its files are.
     pub files: FileOptions,
-    /// Where it listens, and what others may connect to.
+    /// Its listeners, and the addresses that others may connect to.
     pub network: NetworkOptions,
     /// Bandwidth that it may use.
     pub bandwidth: BandwidthOptions,
@@ -80,7 +80,7 @@ pub struct Options {
     pub resources: ResourceOptions,
     /// Scheduling of cells, and padding of links.
     pub scheduling: SchedulingOptions,
-    /// Where the directory is, and what is published to it.
+    /// Sources of the directory, and publication.
     pub directory: DirectoryOptions,
     /// Exit policy, and name lookups.
     pub exit: ExitOptions,

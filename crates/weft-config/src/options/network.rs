@@ -26,7 +26,7 @@ pub struct NetworkOptions {
     pub proxy: Option<Arc<Proxy>>,
     /// `HTTPProxy`: requests to directories without encryption, which relays make, go through it.
     pub http_proxy: Option<Arc<HttpProxy>>,
-    /// `ORPort`, ready to bind and to advertise. Empty: this node is no relay.
+    /// `ORPort`, ready to bind and to advertise. Empty: this node is not a relay.
     pub or_ports: Vec<OrPort>,
     /// `Address`: the relay's own addresses or host names, as the operator gave them. Empty: to be
     /// found out.
@@ -60,7 +60,7 @@ pub struct OutboundBind {
     pub or: BindPair,
     /// `OutboundBindAddressExit`: exit traffic.
     pub exit: BindPair,
-    /// `OutboundBindAddressPT`: what programs of pluggable transports connect from.
+    /// `OutboundBindAddressPT`: addresses that programs of pluggable transports connect from.
     pub pt: BindPair,
 }
 

@@ -97,7 +97,8 @@ const ACCEPTANCES: [(&str, Acceptance); 4] = [
     ("none", Acceptance::None),
 ];
 
-/// An option that is one of these words, in upper or lower case; the first of them where it is none or not set.
+/// An option whose value is one of these words, in upper or lower case; the first word where it is
+/// unknown or not set.
 pub(crate) fn word_of<T: Copy + Default>(
     key: Key<String>,
     words: &[(&str, T)],
@@ -146,7 +147,7 @@ fn node_set(key: Key<String>, settings: &Settings, report: &mut Report) -> Optio
     (!set.is_empty()).then_some(set)
 }
 
-/// A number of which 0 means that the consensus decides.
+/// A number; 0 means that the consensus decides.
 fn count(key: Key<i64>, settings: &Settings) -> Option<usize> {
     usize::try_from(settings.number(key))
         .ok()

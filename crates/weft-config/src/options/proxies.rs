@@ -95,7 +95,8 @@ pub(crate) fn proxy(settings: &Settings, host: &dyn Host, report: &mut Report) -
     Some(Proxy { addr, protocol })
 }
 
-/// The address of a TCPProxy line, `haproxy HOST:PORT`; what is wrong with it, and C tor's words for that.
+/// The address of a TCPProxy line, `haproxy HOST:PORT`; on error the problem, and C tor's words for
+/// it.
 fn haproxy(line: &str, host: &dyn Host) -> Result<SocketAddr, (&'static str, &'static str)> {
     let line = line.trim();
     let Some((protocol, text)) = line.split_once(' ') else {
@@ -111,7 +112,7 @@ fn haproxy(line: &str, host: &dyn Host) -> Result<SocketAddr, (&'static str, &'s
              Please fix.",
         ));
     }
-    // There is no port that would be the right one.
+    // There is no default port.
     let found = address(text.trim_start(), 0, host).filter(|addr| addr.port() != 0);
     found.ok_or((
         "TCPProxy: there is no such address or host, or it has no port",

@@ -18,7 +18,8 @@ pub struct ResourceOptions {
     /// `MaxMemInQueues`, in bytes, at least [`MIN_MEM_IN_QUEUES`]; `None`: see
     /// [`max_mem_in_queues`](ResourceOptions::max_mem_in_queues).
     pub max_mem_in_queues_set: Option<u64>,
-    /// `MaxHSDirCacheBytes`: what descriptors of onion services may take (`None`: a part of the above).
+    /// `MaxHSDirCacheBytes`: memory for descriptors of onion services (`None`: a part of the
+    /// above).
     pub max_hs_dir_cache: Option<u64>,
     /// `NumCPUs`: how many threads do onionskins (`None`: as many as there are cores).
     pub num_cpus: Option<u32>,

@@ -3,7 +3,8 @@
 use crate::settings::Settings;
 use crate::table::keys;
 
-/// Switches of statistics; off where the node is no relay, as in C tor (`options_validate_relay_stats`).
+/// Switches of statistics; off where the node is not a relay, as in C tor
+/// (`options_validate_relay_stats`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatisticsOptions {
     /// `ExtraInfoStatistics`: they are published.

@@ -26,8 +26,8 @@ pub enum Kind {
     Seconds,
     /// A length of time, in milliseconds.
     Millis,
-    /// A length of time, in seconds; what follows a comma is ignored, as it has been since
-    /// download schedules became exponential.
+    /// A length of time, in seconds; text after a comma is ignored, as it has been since download
+    /// schedules became exponential.
     FirstSeconds,
     /// A decimal fraction.
     Double,
@@ -421,7 +421,7 @@ impl Known {
         )
     }
 
-    /// Who may set it, and what bounds it.
+    /// The party that may set it, and its limit.
     #[must_use]
     pub const fn trust(&self) -> Trust {
         let (sender, role) = match (self.effect, self.immutable) {

@@ -84,7 +84,7 @@ pub fn sections() -> Vec<Section> {
     sections.collect()
 }
 
-/// Who may set each option, and what bounds it.
+/// The party that may set each option, and its limit.
 pub fn trusts() -> impl Iterator<Item = (&'static str, Trust)> {
     crate::table::all().map(|known| (known.name, known.trust()))
 }

@@ -25,7 +25,7 @@ const MAX_FILES: usize = 10_000;
 /// Largest size of a file, in bytes: a larger one is not a torrc.
 pub(crate) const MAX_FILE_SIZE: u64 = 16 << 20;
 
-/// torrc and the files that it includes: who may write them, and what bounds them.
+/// torrc and the files that it includes: the party that may write them, and their limits.
 pub const TORRC: Trust = Trust::new(
     Sender::OwnerOrController,
     Role::Torrc,
@@ -173,7 +173,7 @@ fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The paths that match a pattern, sorted; the path itself where it is no pattern.
+/// The paths that match a pattern, sorted; the path itself where it is not a pattern.
 fn expand(pattern: &str, host: &dyn Host) -> io::Result<Vec<PathBuf>> {
     if !is_pattern(pattern) {
         return Ok(vec![PathBuf::from(pattern)]);

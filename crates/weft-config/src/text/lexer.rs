@@ -21,7 +21,7 @@ pub enum Command {
     /// Sets the option. The first of a file replaces what other files gave; later ones of the same
     /// file add to it, where the option is a list.
     Set,
-    /// `+Option`: adds to what other files gave.
+    /// `+Option`: adds to the values of other files.
     Append,
     /// `/Option`: forgets what was given.
     Clear,

@@ -48,7 +48,7 @@ impl Domains {
     pub const NONE: Self = Self(0);
     /// Every domain.
     pub const ALL: Self = Self((1 << DOMAIN_NAMES.len()) - 1);
-    /// `GENERAL`, the domain of what belongs to no other.
+    /// `GENERAL`, the domain of messages without another one.
     pub const GENERAL: Self = Self(1);
 
     /// The one domain with this name, in any case.

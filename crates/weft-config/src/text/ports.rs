@@ -1,5 +1,5 @@
-//! Port lines: `ORPort [address:]PORT [flags]` and what the other `…Port` options share with it
-//! (src/app/config/config.c `port_parse_config`, src/feature/relay/relay_config.c).
+//! Port lines: `ORPort [address:]PORT [flags]` and the syntax that the other `…Port` options share
+//! with it (src/app/config/config.c `port_parse_config`, src/feature/relay/relay_config.c).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

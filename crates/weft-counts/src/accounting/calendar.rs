@@ -136,7 +136,7 @@ pub(crate) fn parse_iso_time(text: &str) -> Option<i64> {
     let moment = FixedOffset(0)
         .moment(year, month, day, hour, minute)
         .saturating_add(second);
-    // A 31st of February is none.
+    // The 31st of February does not exist.
     (year >= 1970 && iso_time(moment) == text).then_some(moment)
 }
 

@@ -91,7 +91,7 @@ impl Default for Start {
     }
 }
 
-/// Why a text is no AccountingStart, in C tor's words.
+/// Reason for which a text is not an AccountingStart, in C tor's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartError(pub String);
 
@@ -112,7 +112,7 @@ impl Start {
     ///
     /// # Errors
     ///
-    /// It is none of them.
+    /// It has none of these forms.
     pub fn parse(text: &str) -> Result<Self, StartError> {
         let failed = |text: &str| Err(StartError(text.to_owned()));
         let words: Vec<&str> = text.split_ascii_whitespace().collect();

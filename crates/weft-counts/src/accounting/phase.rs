@@ -28,7 +28,7 @@ const MOST_ACTIVE: i64 = 10;
 const SET_BACK: i64 = 3600;
 /// The soft limit leaves this many bytes at most (SOFT_LIM_BYTES), …
 const SOFT_BYTES: u64 = 500 << 20;
-/// … and what is expected in this many minutes at most (SOFT_LIM_MINUTES).
+/// … and the bytes expected in this many minutes at most (SOFT_LIM_MINUTES).
 const SOFT_MINUTES: u64 = 3 * 60;
 
 /// State of hibernation.
@@ -63,11 +63,11 @@ pub enum Action {
     Enter(Phase),
     /// A line for the log.
     Log(Line),
-    /// The counts are to be saved.
+    /// Save the counts.
     Save,
 }
 
-/// The answers to what controllers ask about accounting.
+/// The answers to controllers' questions about accounting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// True if there is a limit.
@@ -108,7 +108,7 @@ pub struct Accounting {
     wake_at: i64,
     /// When bytes last moved.
     last_moved: Option<i64>,
-    /// When the counts were last noted, and what they were.
+    /// When the counts were last noted, and their values.
     noted: (i64, u64, u64),
     /// When they must be on disk.
     save_by: Option<i64>,
@@ -116,7 +116,7 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Begins with what was saved. [`set`](Self::set) must follow.
+    /// Begins with the saved state. [`set`](Self::set) must follow.
     #[must_use]
     pub fn new(saved: Saved, identity: [u8; 20]) -> Self {
         Accounting {
@@ -291,7 +291,8 @@ impl Accounting {
             let moved = start.saturating_sub(known) as f64 / to.saturating_sub(of).max(1) as f64;
             let percent = moved * 100.0;
             if (-0.5..=0.5).contains(&moved) {
-                // It begins a little earlier or later than was remembered: what moved counts.
+                // It begins a little earlier or later than remembered: the bytes counted so far
+                // stay counted.
                 self.log(Line::info(format!(
                     "Accounting interval moved by {percent:.2}%; that's fine."
                 )));

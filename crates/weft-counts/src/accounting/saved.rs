@@ -56,14 +56,14 @@ impl Saved {
             soft_at: time(SOFT_AT),
             bytes_at_soft: number(SOFT_BYTES),
         };
-        // As in C tor: what an older version left behind.
+        // As in C tor: the state of an older version.
         if saved.soft_at <= saved.interval_start {
             (saved.soft_at, saved.seconds_to_soft, saved.bytes_at_soft) = (0, 0, 0);
         }
         saved
     }
 
-    /// The lines; a key without a value has none, as C tor writes it.
+    /// The lines; a key without a value has no line, as in C tor.
     #[must_use]
     pub fn lines(&self) -> [(&'static str, Option<String>); 8] {
         let number = |number: u64| Some(number.to_string()).filter(|_| number > 0);

@@ -8,7 +8,8 @@ use rand::Rng;
 
 use crate::extrainfo::dirreq::sample;
 
-/// Circuits that are kept in a day, a sample of them where there are more; and open ones of which something is known.
+/// Circuits that are kept in a day, a sample of them where there are more; and open ones with known
+/// cells.
 const MOST: usize = 1 << 17;
 /// Groups of circuits, by how many cells they carried.
 const SHARES: usize = 10;
@@ -42,8 +43,8 @@ struct CircuitCells {
 }
 
 impl CircuitCells {
-    /// A circuit of which `processed` cells left the queues of both directions, after having waited for
-    /// `waited` in all, in an interval of `length`. `None`: none did, or it lived for no second.
+    /// A circuit with `processed` cells that left the queues of both directions, after `waited` in
+    /// all, in an interval of `length`. `None`: no cell did, or it lived for less than a second.
     fn new(processed: u64, waited: Duration, length: Duration) -> Option<Self> {
         let length = length.as_secs();
         if processed == 0 || length == 0 {
@@ -132,7 +133,7 @@ impl Cells {
         sample(&mut self.circuits, MOST, self.count, circuit, rng);
     }
 
-    /// The lines of a day that ended now; what open circuits carried in it is counted, too.
+    /// The lines of a day that ended now; cells of open circuits are counted, too.
     pub(crate) fn lines(mut self, end: &str, now: SystemTime, rng: &mut impl Rng) -> String {
         for open in std::mem::take(&mut self.open).into_values() {
             self.add(open.result(now), rng);

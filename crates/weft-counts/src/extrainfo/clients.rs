@@ -43,7 +43,7 @@ impl ByCountry {
     }
 }
 
-/// A letter of a country; tables are files, and what is in them could be anything.
+/// A letter of a country; tables are files, which could contain anything.
 fn letter(byte: u8) -> char {
     match byte {
         b'a'..=b'z' | b'0'..=b'9' => char::from(byte),
@@ -95,7 +95,7 @@ mod tests {
             IpAddr::V4(_) => *b"de",
             IpAddr::V6(_) => *b"??",
         };
-        // Nine of one country, two of another, of which only the order after rounding may be seen.
+        // Nine of one country, two of another: after rounding only their order shows.
         for number in 0..9_u8 {
             for _ in 0..3 {
                 clients.note(IpAddr::from([10, 0, 0, number]), countries);

@@ -190,8 +190,8 @@ impl DirRequests {
         }
     }
 
-    /// An answer to a client at `addr` begins, at a monotonic time. A download of a consensus is to be
-    /// followed to its end.
+    /// An answer to a client at `addr` begins, at a monotonic time. The caller must follow a
+    /// download of a consensus to its end.
     pub fn answered(
         &mut self,
         response: Response,

@@ -1,5 +1,6 @@
-//! The statistics of a relay's extra-info document (dir-spec 2.1.2): what is counted over a day, and how it is
-//! rounded and noised before it is published, as in C tor (rephist.c, geoip_stats.c, connstats.c).
+//! The statistics of a relay's extra-info document (dir-spec 2.1.2): counters of a day, and their
+//! rounding and noise before they are published, as in C tor (rephist.c, geoip_stats.c,
+//! connstats.c).
 //!
 //! - [`Statistics`]: all that the main thread counts; the lines of the document, in C tor's order
 //! - [`DirRequests`]: requests for a consensus, which the directory counts where it answers them

@@ -55,7 +55,7 @@ pub(crate) fn next_noon(time: SystemTime) -> SystemTime {
 /// Something that is counted for a day.
 #[derive(Clone, Debug)]
 pub(crate) struct Day<T> {
-    /// Since when; for what begins at a certain hour, that may be later than now.
+    /// Since when; a day that begins at a certain hour may begin later than now.
     since: SystemTime,
     pub(crate) counts: T,
 }
@@ -70,9 +70,9 @@ impl<T> Day<T> {
         self.since
     }
 
-    /// If the day is over: what was counted, with its end and length as a line of the document
-    /// has them (`2026-01-01 12:00:00 (86400 s)`); counting begins again with `fresh`. A clock that was
-    /// set back by more than a day begins it again, too, without a result.
+    /// If the day is over, returns its counters, with its end and length as in a line of the
+    /// document (`2026-01-01 12:00:00 (86400 s)`), and begins again with `fresh`. A clock set back
+    /// by more than a day begins the day again, too, without a result.
     pub(crate) fn end(&mut self, now: SystemTime, fresh: T) -> Option<(T, String)> {
         let length = match now.duration_since(self.since) {
             Ok(length) if length < PERIOD => return None,

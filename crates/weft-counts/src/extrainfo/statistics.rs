@@ -190,7 +190,8 @@ impl Statistics {
         self.bridge.as_mut().map(|day| day.counts.beat(rng))
     }
 
-    /// The users of a bridge today, as controllers get them; `None`: this node is no bridge ([`crate::extrainfo::nobody_seen`]).
+    /// The users of a bridge today, as controllers get them; `None`: this node is not a bridge
+    /// ([`crate::extrainfo::nobody_seen`]).
     #[must_use]
     pub fn clients_seen(&self) -> Option<String> {
         let day = self.bridge.as_ref()?;
@@ -212,8 +213,8 @@ impl Statistics {
         }
     }
 
-    /// Since when different onion services are to be counted: from noon to noon, so that this may be later than
-    /// now. `None`: not at all.
+    /// Beginning of the count of different onion services: from noon to noon, so it may be later
+    /// than now. `None`: not at all.
     #[must_use]
     pub fn onions_from(&self) -> Option<SystemTime> {
         self.onions.as_ref().map(Day::since)

@@ -1,4 +1,4 @@
-//! Lengths of what CGO works on.
+//! Lengths of CGO's inputs.
 
 use crate::relay_cell::BODY_LEN;
 

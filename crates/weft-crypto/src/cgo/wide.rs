@@ -31,7 +31,7 @@ use crate::relay_cell::BODY_LEN;
 
 /// Bytes of a register.
 const REGISTER: usize = 64;
-/// Registers of key stream, and of what is hashed: the tag of the cell before, the cell's command
+/// Registers of key stream, and of the hashed bytes: the tag of the cell before, the cell's command
 /// and the body after its tag.
 const REGISTERS: usize = 8;
 /// The last of them.
@@ -189,8 +189,8 @@ fn set<W: Way>(wide: &mut Wide<W>, [tag, tweak, stream, hash]: [__m128i; 4]) {
 #[target_feature(enable = "aes,vaes,vpclmulqdq,avx512f,avx512bw,avx512vl,avx512vbmi")]
 #[inline]
 fn next_key<const RCON: i32>(key: __m128i) -> __m128i {
-    // The last word, rotated, in all four places: what AES does to rows of a block then changes
-    // nothing, and its last round is the substitution and the addition of the constant.
+    // The last word, rotated, in all four places: AES's shift of rows then changes nothing, and its
+    // last round is the substitution and the addition of the constant.
     let rotated = _mm_shuffle_epi8(key, _mm_set1_epi32(0x0c0f_0e0d));
     let word = _mm_aesenclast_si128(rotated, _mm_set1_epi32(RCON));
     let mut sum = key;
@@ -216,8 +216,8 @@ fn schedule(k0: __m128i) -> [__m128i; 11] {
     [k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10]
 }
 
-/// Sums of products that are not reduced yet, lane by lane: their low and high halves, and what is
-/// to be added in the middle.
+/// Sums of products that are not reduced yet, lane by lane: their low and high halves, and the part
+/// to add in the middle.
 struct Products {
     low: __m512i,
     middle: __m512i,
@@ -277,7 +277,7 @@ fn first(lanes: __m512i) -> __m512i {
 fn powers(key: __m128i) -> [__m512i; GROUP] {
     let one = _mm512_broadcast_i32x4(key);
     let two = reduce(multiply(one, one));
-    // Below each other: 2, 2, 2, 1, of which the second power makes 4, 4, 4, 3.
+    // Powers below each other: 2, 2, 2, 1; multiplied by the second power they are 4, 4, 4, 3.
     let low = _mm512_inserti32x4::<3>(two, key);
     let high = reduce(multiply(low, two));
     let lowest = _mm512_shuffle_i64x2::<0b11_10_11_10>(high, low);
@@ -419,8 +419,8 @@ unsafe fn pass<W: Way>(wide: &Wide<W>, before: &Tag, command: u8, from: *const u
             };
             // The header stands where the tag does, and a byte before it.
             let place = from.wrapping_add(number * REGISTER).wrapping_sub(1);
-            // SAFETY: the mask leaves of the first register what is after the tag and of the last
-            // what is before the body's end. Nothing else is read.
+            // SAFETY: the mask selects the bytes of the first register after the tag and of the
+            // last before the body's end. Nothing else is read.
             let bytes = unsafe { _mm512_maskz_loadu_epi8(mask, place.cast()) };
             *block = if number == 0 {
                 _mm512_xor_si512(header, bytes)

@@ -9,7 +9,7 @@ use zeroize::{ZeroizeOnDrop, Zeroizing};
 use super::error::HandshakeError;
 use crate::keys::Tor1Keys;
 
-/// KDF-TOR's blocks for one hop: 100 bytes, of which 92 are used.
+/// KDF-TOR's blocks for one hop: 100 bytes, 92 of them used.
 const KDF_BLOCKS: u8 = 5;
 
 /// The relay's answer to a CREATE_FAST.

@@ -40,7 +40,7 @@ pub struct Answer {
     pub sendme_inc: Option<u8>,
 }
 
-/// A request for a circuit, and what a relay answers it with.
+/// A request for a circuit, and the keys and parameters to answer it with.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The client's message.
@@ -299,9 +299,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Onionskins of all kinds, good and bad: what is answered at once is what
-    /// each client expects, and what is refused is refused for the same reason
-    /// as by itself.
+    /// Onionskins of all kinds, good and bad: answers to several at once are what each client
+    /// expects, and refusals have the same reason as alone.
     #[test]
     fn requests_at_once_are_answered_as_each_by_itself() {
         let mut rng = ChaCha8Rng::seed_from_u64(4);

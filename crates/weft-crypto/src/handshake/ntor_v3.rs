@@ -31,8 +31,7 @@ const REPLY_OVERHEAD: usize = 32 * 2;
 /// This handshake in error messages.
 const NAME: &str = "ntor-v3";
 
-/// VER: what the two sides use the handshake for (proposal 332, "extending
-/// circuits").
+/// VER: the use of the handshake (proposal 332, "extending circuits").
 const VERIFICATION: &[u8] = b"circuit extend";
 
 /// The relay's answer to an ntor-v3 onionskin.
@@ -101,7 +100,7 @@ fn negotiate(requests: &[CircRequestExt], params: &ReplyParams) -> Result<Grante
     Ok(Granted { sendme_inc, cgo })
 }
 
-/// The subprotocols that are to be switched on.
+/// The subprotocols that the client requests.
 fn subprotocols(requests: &[CircRequestExt]) -> Option<&SubprotocolRequest> {
     requests.iter().find_map(|request| match request {
         CircRequestExt::SubprotocolRequest(subprotocols) => Some(subprotocols),
@@ -431,7 +430,7 @@ mod tests {
         }
     }
 
-    /// A client's handshake with a relay of `params`: what the client learns.
+    /// A client's handshake with a relay of `params`: the client's result.
     fn handshake(message: &[u8], params: &ReplyParams) -> Result<Reply, HandshakeError> {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let keys = onion_keys();

@@ -318,7 +318,7 @@ fn fold<L: Lanes>(columns: [L; 5], upper: [L; 5]) -> Loose<L> {
 // Inlined without exception, as above.
 #[allow(clippy::inline_always)]
 impl<L: Lanes> Tight<L> {
-    /// Eight elements from their bytes. The top bit does not count, and what is not less than p is
+    /// Eight elements from their bytes. The top bit does not count, and values of p or more are
     /// taken modulo p (RFC 7748 5).
     #[inline(always)]
     pub(super) fn decode(can: L::Can, elements: &[[u8; 32]; 8]) -> Self {

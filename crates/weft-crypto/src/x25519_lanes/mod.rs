@@ -56,7 +56,7 @@ impl Multiplier {
         products
     }
 
-    /// [`Self::multiply`] of what fits into `N` groups.
+    /// [`Self::multiply`] for factors that fit into `N` groups.
     fn groups<const N: usize>(self, factors: &[Factors], products: &mut Vec<Zeroizing<[u8; 32]>>) {
         let mut groups = [const { [const { Factors::NONE }; LANES] }; N];
         for (to, factors) in groups.as_flattened_mut().iter_mut().zip(factors) {

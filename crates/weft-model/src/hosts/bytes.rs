@@ -97,7 +97,7 @@ impl Bytes {
         }
     }
 
-    /// Hands the first `count` bytes that are held to `take`, piece by piece, and lets go of them.
+    /// Hands the first `count` held bytes to `take`, piece by piece, and releases them.
     pub(crate) fn take(&mut self, count: usize, mut take: impl FnMut(&[u8])) {
         let mut left = count.min(self.held);
         for piece in &self.pieces {
@@ -125,7 +125,7 @@ mod tests {
         for seed in 0..50 {
             let mut rng = ChaCha12Rng::seed_from_u64(seed);
             let mut bytes = Bytes::default();
-            // All that was written, how much was read, how much was let go.
+            // All written bytes, and the numbers of read and of released ones.
             let (mut written, mut read, mut gone) = (Vec::new(), 0, 0);
             for _ in 0..500 {
                 match rng.random_range(0..5) {

@@ -97,15 +97,15 @@ impl Net {
         }
     }
 
-    /// An end lets go of the first `count` bytes that it holds.
+    /// An end releases the first `count` bytes that it holds.
     pub fn release(&mut self, conn: ConnId, end: End, count: usize) {
         if let Some(direction) = self.direction(conn, end.other()) {
             direction.bytes.release(count);
         }
     }
 
-    /// An end writes no more, and wants to hear no more: what it wrote still goes out. The connection is gone when
-    /// both have closed.
+    /// An end closes: it writes and reads no more, but bytes that it wrote are still sent. The
+    /// connection is freed when both have closed.
     pub fn close(&mut self, conn: ConnId, end: End) {
         let now = self.now().nanos();
         let Some(connection) = self.connection(conn) else {
@@ -121,7 +121,7 @@ impl Net {
         self.forget_if_done(conn);
     }
 
-    /// An end is gone without a word to what was under way; the other one hears of it.
+    /// An end drops the connection and all bytes under way; the other end gets a reset.
     pub fn reset(&mut self, conn: ConnId, end: End) {
         if self.connection(conn).is_some() {
             self.send_reset(conn, end);

@@ -117,6 +117,7 @@ pub(crate) struct Connection {
     pub(crate) is_open: Ends<bool>,
     /// The end has closed: no happenings go to it.
     pub(crate) is_closed: Ends<bool>,
-    /// The end's host knows nothing of the connection any more: what arrives there is answered by a reset.
+    /// The end's host has forgotten the connection: packets that arrive there are answered by a
+    /// reset.
     pub(crate) is_gone: Ends<bool>,
 }

@@ -33,11 +33,11 @@ struct Entry {
 pub(crate) struct Events<T> {
     /// By place.
     entries: Vec<Entry>,
-    /// By place, apart from what is looked at more than once.
+    /// By place, separate from the data that is read more than once.
     values: Vec<T>,
     /// The chain of free places.
     free: u32,
-    /// Places of what is due in the slot of `tick` and before, the last first.
+    /// Places of the events due in the slot of `tick` and before, the last first.
     due: Vec<(Key, u32)>,
     /// The slot that `due` is of: everything in `slots` is later.
     tick: u64,

@@ -101,8 +101,9 @@ impl Net {
         }
     }
 
-    /// A network of a topology's hosts, in their order, which no others join: each packet crosses the links on its way one
-    /// after the other, with what they do to it. Links' background streams are the caller's.
+    /// A network of a topology's hosts, in their order, which no others join: each packet crosses
+    /// the links on its way one after the other, with their delays and losses. The caller runs the
+    /// links' background streams.
     #[must_use]
     pub fn of_topology(topology: &Topology, algorithm: Algorithm, seed: u64) -> Net {
         Net {
@@ -560,7 +561,7 @@ impl Net {
     }
 }
 
-/// The deadline, if it is to be armed: no earlier one is.
+/// The deadline, unless an earlier one is armed already.
 fn sooner(deadline: Option<u64>, armed: &mut Option<u64>) -> Option<u64> {
     let at = deadline?;
     if armed.is_some_and(|armed| armed <= at) {

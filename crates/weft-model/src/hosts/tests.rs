@@ -263,7 +263,7 @@ fn packets_cross_the_links_of_a_topology_one_after_the_other() {
     // Over one link each: 0.42 s on the line, and its slow start.
     let (near, _) = run(1, &[(0, 1)]);
     assert!(near[0] > 0.45 && near[0] < 1.0, "{near:?}");
-    // All of them, of which one is slow: as a line of 10 Mbit/s with 50 ms.
+    // All clients, one of which is slow: as on a line of 10 Mbit/s with 50 ms.
     let (far, hash) = run(1, &[(0, 2)]);
     assert!(far[0] > 4.3 && far[0] < 5.0, "{far:?}");
     assert_eq!(run(1, &[(0, 2)]), (far, hash));

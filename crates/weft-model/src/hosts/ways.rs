@@ -34,8 +34,8 @@ impl Ways {
         }
     }
 
-    /// Offers a packet that is at a node to the next link on its way to a host: when it arrives at the other end, and
-    /// which node that is. None: there is no way, or the link drops it.
+    /// Offers a packet at a node to the next link on its way to a host. Returns when it arrives at
+    /// the other end, and that node. `None`: there is no route, or the link drops it.
     pub(crate) fn forward(
         &mut self,
         now: Moment,

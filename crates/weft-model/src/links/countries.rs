@@ -1,4 +1,4 @@
-//! Countries with their access rates, and what packets meet between any two of them.
+//! Countries with their access rates, and the paths between any two of them.
 //!
 //! The format is the `GraphML` of Shadow 1, in which its topology of 2018 comes. A node is a country, with
 //! `countrycode`, `bandwidthdown` and `bandwidthup` in KiB/s, and perhaps `packetloss`, a fraction. An edge
@@ -37,7 +37,7 @@ pub(crate) struct Crossing {
     pub(crate) loss: Loss,
 }
 
-/// Countries, and what is between them.
+/// Countries, and the paths between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Countries {
     countries: Vec<Country>,

@@ -51,7 +51,7 @@ pub enum DrawError {
         /// The code of a country, perhaps the same.
         to: String,
     },
-    /// A name that is none, or there twice.
+    /// An invalid name, or one that exists already.
     #[error("\"{0}\" is no name, or that of two hosts or switches")]
     Name(String),
 }

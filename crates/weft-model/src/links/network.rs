@@ -157,7 +157,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// It will not arrive; what the reason is counted as is in [`Totals`] and [`Counters`].
+    /// It will not arrive. [`Totals`] and [`Counters`] count the reasons.
     pub fn send(&mut self, now: Moment, from: HostId, packet: &[u8]) -> Result<(), Refusal> {
         self.totals.sent += 1;
         self.release_delivered();
@@ -224,7 +224,8 @@ impl Network {
         self.totals
     }
 
-    /// Each direction of each link, in the order of the topology's links, with its ends and what it did.
+    /// Each direction of each link, in the order of the topology's links, with its ends and its
+    /// counters.
     pub fn counters(&self) -> impl Iterator<Item = ([NodeId; 2], Counters)> {
         let directions = self.directions.iter();
         directions.map(|direction| (direction.ends, direction.link.counters()))

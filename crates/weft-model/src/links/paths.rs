@@ -33,7 +33,8 @@ impl Paths<'_> {
         }
     }
 
-    /// The path from one host to another; `None` if there is none. That from a host to itself does nothing.
+    /// The path from one host to another; `None` if there is none. The path from a host to itself
+    /// has no delay and no loss.
     #[must_use]
     pub fn between(&self, from: HostId, to: HostId) -> Option<Path> {
         let mut path = Path::default();

@@ -203,7 +203,7 @@ pub(crate) fn parse_delay(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 ///
-/// The text is no number with a unit of time, or it is longer.
+/// The text is not a number with a unit of time, or the time is longer.
 pub fn parse_time(text: &str, most: Duration) -> Result<Duration, String> {
     let nanos = parse(text, LONG_TIMES, "a time such as \"50 ms\"")?.0;
     let time = Duration::from_nanos(nanos);
@@ -216,7 +216,7 @@ pub fn parse_time(text: &str, most: Duration) -> Result<Duration, String> {
     }
 }
 
-/// So many bytes, such as `320 kB` or `5 MB`.
+/// A number of bytes, such as `320 kB` or `5 MB`.
 ///
 /// # Errors
 ///
@@ -274,7 +274,7 @@ fn parse(text: &str, units: &'static Units, expected: &str) -> Result<(u64, &'st
     Ok((amount, unit))
 }
 
-/// A decimal number times `size`, exact but for what is below one.
+/// A decimal number times `size`, exact up to fractions of one.
 fn scale(number: &str, size: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let whole: u64 = whole.parse().ok()?;

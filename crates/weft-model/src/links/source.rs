@@ -1,4 +1,4 @@
-//! TOML with places: what the readers of topologies and of scenarios share.
+//! TOML with file and line numbers, for topologies and scenarios.
 //!
 //! A [`Source`] is a text and its file's name. Its methods take values apart, and their errors name file and line, and for a
 //! word that is unknown the nearest known one.
@@ -75,7 +75,7 @@ impl<'t> Source<'t> {
     ///
     /// # Errors
     ///
-    /// It is no TOML.
+    /// It is not valid TOML.
     pub fn document(&self) -> Result<Spanned<DeTable<'t>>> {
         DeTable::parse(self.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -110,7 +110,7 @@ impl<'t> Source<'t> {
     ///
     /// # Errors
     ///
-    /// It is no string, or what `parse` returns.
+    /// It is not a string, or `parse` fails.
     pub fn read<T>(
         &self,
         value: &Value<'_>,
@@ -127,7 +127,7 @@ impl<'t> Source<'t> {
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// It is not a string.
     pub fn string<'v>(&self, value: &'v Value<'_>) -> Result<&'v str> {
         match value.get_ref() {
             DeValue::String(text) => Ok(text),
@@ -139,7 +139,7 @@ impl<'t> Source<'t> {
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// It is not a list.
     pub fn array<'v, 'i>(&self, value: &'v Value<'i>) -> Result<&'v [Value<'i>]> {
         match value.get_ref() {
             DeValue::Array(values) => Ok(values),
@@ -151,7 +151,7 @@ impl<'t> Source<'t> {
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// It is not a table.
     pub fn table<'v, 'i>(&self, value: &'v Value<'i>) -> Result<&'v DeTable<'i>> {
         match value.get_ref() {
             DeValue::Table(table) => Ok(table),
@@ -175,7 +175,7 @@ impl<'t> Source<'t> {
     ///
     /// # Errors
     ///
-    /// It is no number, or not in the range.
+    /// It is not a whole number, or not in the range.
     pub fn integer(
         &self,
         value: &Value<'_>,
@@ -198,7 +198,7 @@ impl<'t> Source<'t> {
     ///
     /// # Errors
     ///
-    /// It is no number, or not in the range.
+    /// It is not a number, or not in the range.
     pub fn number(&self, value: &Value<'_>, what: &str, range: RangeInclusive<f64>) -> Result<f64> {
         let number: Option<f64> = match value.get_ref() {
             DeValue::Integer(number) if number.radix() == 10 => number.as_str().parse().ok(),

@@ -146,7 +146,7 @@ pub enum RouteRule {
     /// The links have no cycle, so that there is one way.
     #[default]
     Tree,
-    /// The way with the fewest links, of which there must be only one between two hosts.
+    /// The route with the fewest links, which must be unique between two hosts.
     FewestLinks,
 }
 

@@ -12,7 +12,7 @@ use crate::links::Moment;
 
 /// A slot covers 2^16 ns.
 const SLOT_BITS: u32 = 16;
-/// One turn of the wheel is 268 ms; what is due later waits for more turns in its slot.
+/// One turn of the wheel is 268 ms; later packets wait for more turns in their slot.
 const SLOTS: usize = 4096;
 /// The end of a list.
 const NONE: u32 = u32::MAX;

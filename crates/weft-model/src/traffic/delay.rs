@@ -18,7 +18,7 @@ pub enum Delay {
         /// The most.
         high: f64,
     },
-    /// Normal; what is drawn below 0 is 0.
+    /// Normal; values below 0 are set to 0.
     Normal {
         /// Mean.
         location: f64,

@@ -1,4 +1,4 @@
-//! Traffic for testbeds: what users do, the two ends of their streams, and records of how these went.
+//! Traffic for testbeds: users, the two ends of their streams, and records of the results.
 //!
 //! A [`User`] follows a [`Model`] (bulk, web, audio, video, performance client, PrivCount's Markov models)
 //! and returns what it does next: open a stream by a [`Plan`], or wait. [`ClientStream`] and
@@ -36,7 +36,7 @@ mod seconds;
 mod stream;
 mod user;
 
-/// A text that is no traffic model, with the place.
+/// A text that is not a traffic model, with the place.
 pub use crate::graphs::GraphError as ModelError;
 pub use delay::Delay;
 pub use markov::{MarkovModel, Observation, Step, Walk};

@@ -11,7 +11,7 @@ pub(crate) fn of(time: Duration) -> f64 {
 
 fn to_duration<E: serde::de::Error>(seconds: f64) -> Result<Duration, E> {
     let time = Duration::try_from_secs_f64(seconds).map_err(E::custom)?;
-    // A microsecond is not always a multiple of what a double can hold.
+    // Not every double is a multiple of a microsecond.
     let micros = time.as_nanos().saturating_add(500) / 1000;
     u64::try_from(micros)
         .map(Duration::from_micros)

@@ -85,7 +85,7 @@ struct Flows {
 struct Flow {
     isolation: u32,
     walk: Walk,
-    /// When its walk goes on.
+    /// When its walk continues.
     at: Duration,
 }
 

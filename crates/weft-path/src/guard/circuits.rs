@@ -242,8 +242,8 @@ impl Guards {
         if blocked {
             return Vec::new();
         }
-        // All that are as good as the best; but where its guard was restricted, it alone: what
-        // blocks the others was not looked at.
+        // All circuits that are as good as the best; but where its guard was restricted, it alone,
+        // as the other guards were not checked.
         let mut over = Vec::new();
         for (ticket, circuit) in &mut self.circuits {
             let as_good = *ticket == best_ticket

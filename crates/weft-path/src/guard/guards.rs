@@ -62,7 +62,7 @@ impl Guards {
         guards
     }
 
-    /// These are the first options: what they select is no change.
+    /// Sets the first options: their choice of a sample is not a change.
     pub(crate) fn begin(&mut self, options: &PathOptions) {
         if options.use_bridges {
             self.current = sample::OF_BRIDGES;
@@ -116,8 +116,9 @@ impl Guards {
         switched
     }
 
-    /// A ticket for a circuit to this guard that is made for another reason than that it was chosen: a bridge is asked for its
-    /// descriptor (entrynodes.c, `get_guard_state_for_bridge_desc_fetch`). `None`: it is no guard in use.
+    /// A ticket for a circuit to this guard that path selection did not choose: a bridge is asked
+    /// for its descriptor (entrynodes.c, `get_guard_state_for_bridge_desc_fetch`). `None`: it is
+    /// not a guard in use.
     pub(crate) fn ticket_of(&mut self, rsa: &RsaIdentity, now: SystemTime) -> Option<GuardTicket> {
         let guard = self.samples.get_mut(self.current)?.find_mut(rsa)?;
         guard.last_tried = Some(now);

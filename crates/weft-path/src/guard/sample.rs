@@ -483,8 +483,7 @@ impl Sample {
             return Some((id, CircuitState::UsableOnCompletion));
         }
         self.consider_retries(env.now);
-        // Any guard of which no microdescriptor is known leads nowhere: not even its address is
-        // known.
+        // A guard without a microdescriptor is of no use: not even its address is known.
         let confirmed = self.guards.iter().find(|guard| {
             guard.confirmed.is_some()
                 && !self.primary.contains(&guard.rsa)

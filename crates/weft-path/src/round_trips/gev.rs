@@ -23,17 +23,18 @@ pub struct Gev {
 }
 
 impl Gev {
-    /// The distribution that these samples are most likely of. `None`: they are fewer than 5, all alike, or not all finite.
+    /// The maximum likelihood estimate for these samples. `None`: they are fewer than 5, all equal,
+    /// or not all finite.
     ///
-    /// Probability-weighted moments (Hosking, Wallis and Wood 1985) give a first one, which is made more likely until nothing
-    /// near it is.
+    /// Probability-weighted moments (Hosking, Wallis and Wood 1985) give a first estimate, whose
+    /// likelihood is then increased to a local maximum.
     #[must_use]
     pub fn fit(samples: &[f64]) -> Option<Gev> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (first, last) = (*sorted.first()?, *sorted.last()?);
         let spread = last - first;
-        // Not a number, too, is no spread.
+        // NaN has no spread either.
         let is_spread = spread.is_finite() && spread > first.abs().max(last.abs()) * 1e-12;
         if sorted.len() < 5 || !is_spread {
             return None;
@@ -121,7 +122,7 @@ impl Gev {
         sum + n * scale.ln()
     }
 
-    /// The share of times that are no longer.
+    /// The share of times that are at most `time`.
     #[must_use]
     pub fn cdf(&self, time: f64) -> f64 {
         let z = (time - self.location) / self.scale;
@@ -136,7 +137,7 @@ impl Gev {
         (-base.powf(1.0 / self.shape)).exp()
     }
 
-    /// The time that this share of the times is no longer than. The share is taken between 0 and 1.
+    /// The time that this share of the times does not exceed. The share is clamped to 0 to 1.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let hidden = -share.clamp(f64::MIN_POSITIVE, 1.0 - f64::EPSILON).ln();

@@ -71,7 +71,7 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Without experience. So large a share of circuits, from 0 to 1, is to be used.
+    /// Starts without measurements. `quantile`: the share of circuits to use, from 0 to 1.
     #[must_use]
     pub fn new(quantile: f64) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl RoundTrips {
         }
     }
 
-    /// Another share of circuits is to be used.
+    /// Sets the share of circuits to use.
     pub fn set_quantile(&mut self, quantile: f64) {
         if self.quantile.to_bits() != quantile.to_bits() {
             self.quantile = quantile;

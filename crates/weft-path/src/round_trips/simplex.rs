@@ -1,6 +1,6 @@
 //! The minimum of a function of three numbers without derivatives (Nelder and Mead 1965).
 
-/// Rounds at most; some sixty are enough for what is fitted here.
+/// Most rounds; about sixty are enough for these fits.
 const ROUNDS: usize = 400;
 /// The function's values differ by no more than this part of them: it is found.
 const CLOSE: f64 = 1e-9;

@@ -1,4 +1,4 @@
-//! Fits against SciPy's, against distributions that are known, and what a client keeps of them.
+//! Fits against SciPy's and against known distributions, and the state that a client keeps of them.
 
 use proptest::prelude::*;
 use rand::SeedableRng as _;

@@ -23,7 +23,7 @@ use crate::ticket::GuardTicket;
 
 /// Hops of a path (DEFAULT_ROUTE_LEN).
 const HOPS: usize = 3;
-/// The most hops of a path that a controller names: what RELAY_EARLY cells allow (tor-spec 5.6).
+/// The most hops of a path that a controller names: the limit of RELAY_EARLY cells (tor-spec 5.6).
 const MOST_HOPS: usize = 8;
 
 /// Chooses paths. Not `Sync`: it belongs to one thread.
@@ -97,7 +97,8 @@ impl Selector {
         }
     }
 
-    /// A ticket for a circuit to this guard, to ask it for its descriptor. `None`: it is no guard in use.
+    /// A ticket for a circuit to this guard, to ask it for its descriptor. `None`: it is not a
+    /// guard in use.
     pub fn ticket_of(&mut self, rsa: &RsaIdentity, now: SystemTime) -> Option<GuardTicket> {
         self.guards.ticket_of(rsa, now)
     }
@@ -137,7 +138,7 @@ impl Selector {
         }
     }
 
-    /// Sets the consensus's parameters of path bias; what torrc sets comes first.
+    /// Sets the consensus's parameters of path bias; torrc's settings have precedence.
     pub fn set_path_bias(&mut self, consensus: &PathBiasOptions) {
         self.options.path_bias = self.options.path_bias_set.over(consensus);
     }
@@ -351,8 +352,9 @@ impl Pick<'_> {
         if weighted.iter().any(|&(_, weight)| weight > 0) {
             return draw(&weighted, rng);
         }
-        // A consensus without bandwidth-weights, as in small networks, or one that gives this
-        // position nothing: bandwidths alone count, and where there are none, all are alike.
+        // A consensus without bandwidth-weights, as in small networks, or one with zero weights for
+        // this position: bandwidths alone count, and without bandwidths all relays are equally
+        // likely.
         let bare: Vec<(usize, u64)> = fitting()
             .map(|(index, row)| (index, row.hop.bandwidth))
             .collect();
@@ -429,7 +431,7 @@ impl Pick<'_> {
         self.is_allowed(row) && chosen && so_far.iter().all(|&other| !self.related(index, other))
     }
 
-    /// A relay that is none of `so_far` nor related to them, and `fits`.
+    /// A relay that fits, is not in `so_far` and not related to these.
     fn middle(
         &self,
         so_far: &[usize],

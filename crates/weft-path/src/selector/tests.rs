@@ -197,7 +197,7 @@ fn documents_arrive_whole() {
     let v6 = |port| TargetPort { ipv6: true, port };
     assert!(first.allows(v6(443)) && !first.allows(v6(80)));
     assert!(!hop(1).supports_cc && !hop(1).supports_ntor_v3);
-    // A bad exit is no exit, whatever it allows; nor is a relay for the middle only.
+    // A bad exit is not an exit, whatever it allows; nor is a relay with `MiddleOnly`.
     assert!(!hop(2).is_exit && !hop(2).allows(port(80)) && !hop(2).is_dir_cache);
     assert!(!hop(3).allows(port(80)));
     // By other names.

@@ -206,7 +206,7 @@ fn an_entry_that_cannot_be_used_is_named_in_the_error() {
         entry: Some(entry),
         ..leg(&first)
     };
-    // The exit itself, a relay that is unknown, one that is no guard of this client.
+    // The exit itself, an unknown relay, and one that is not a guard of this client.
     let exit = first[0].hops[2].rsa;
     let guards: Vec<RsaIdentity> = of.guards().iter().map(|guard| guard.rsa).collect();
     let other = (4..40).map(rsa).find(|id| !guards.contains(id)).unwrap();

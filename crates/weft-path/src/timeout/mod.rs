@@ -327,7 +327,7 @@ impl BuildTimes {
         if self.last_live.is_none_or(|live| live < started) {
             self.nonlive = self.nonlive.saturating_add(1);
         }
-        // While the network is down, circuits are no measure of it.
+        // While the network is down, circuits say nothing about build times.
         if self.nonlive == 0 {
             self.remember(Took::Abandoned);
             if self.is_abandoned() {

@@ -324,11 +324,11 @@ fn circuits_that_are_extremely_old_are_no_measure_of_the_network() {
 fn what_is_counted_by_the_first_hop_only_ages_by_what_passed_it() {
     let mut pair = Pair::new();
     pair.all([Event::TimedOut(true); MAX_TIMEOUTS - 1]);
-    // A guard that does not answer is no other network.
+    // A guard that does not answer is not a sign of another network.
     for _ in 0..1_000 {
         assert!(!pair.happens(Event::TimedOut(false)));
     }
-    // Circuits that were given up and got their third hop later are no success.
+    // Circuits that were given up and got their third hop later do not count as successes.
     pair.all([Event::Built(900, false); 40]);
     assert!(pair.happens(Event::TimedOut(true)));
     // Circuits that got their first hop in time are, and push timeouts out of the recent ones.

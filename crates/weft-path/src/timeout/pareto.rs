@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::took::{BIN, Took};
 
-/// Times of which the quantile `q` is `xm / (1 - q)^(1 / alpha)`.
+/// Times whose quantile `q` is `xm / (1 - q)^(1 / alpha)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pareto {
     /// The scale, in milliseconds.
@@ -34,9 +34,9 @@ pub(super) fn middle(bin: u32) -> u32 {
 }
 
 impl Pareto {
-    /// The distribution that the times are most likely of. Xm is not the shortest time but the
-    /// average of the middles of the `modes` fullest bins: build times have a hump, of which only
-    /// the slope behind it is Pareto's. `None`: no circuit was built.
+    /// The maximum likelihood estimate for the times. Xm is not the shortest time but the average
+    /// of the middles of the `modes` fullest bins: build times have a hump, and only the slope
+    /// behind it is Pareto's. `None`: no circuit was built.
     pub(super) fn estimate(times: &VecDeque<Took>, modes: usize) -> Option<Self> {
         let mut bins: Vec<(u32, u32)> = histogram(times).into_iter().collect();
         // Fullest first; of equally full ones, the shortest time first.

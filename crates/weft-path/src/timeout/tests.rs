@@ -52,7 +52,8 @@ fn the_estimate_is_the_specifications_formula() {
     within(pareto.quantile(0.8), 145.0 / 0.2_f64.powf(sum / 7.0), 1e-9);
 }
 
-/// A state file that C tor 0.4.9.11 wrote (`c_tor/make.py`), and what it estimates from it, by its log.
+/// A state file that C tor 0.4.9.11 wrote (`c_tor/make.py`), and C tor's estimates from it, by its
+/// log.
 struct CTor {
     state: &'static str,
     timeout: f64,

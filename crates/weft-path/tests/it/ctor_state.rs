@@ -203,7 +203,7 @@ fn c_tor_keeps_our_guards_and_build_times_and_we_keep_its() {
         assert!(!lines(&after, key).is_empty(), "{key}");
     }
 
-    // And back: what C tor wrote is what we had.
+    // And back: C tor wrote our values.
     let values = |key: &'static str| {
         let found = lines(&after, key).into_iter();
         found.map(|line| line.split_once(' ').unwrap())

@@ -125,7 +125,7 @@ fn paths_through_the_real_network_keep_to_its_weights_and_rules() {
             }
         }
     }
-    // Nearly all relays are fast and have a microdescriptor; what the rest weighs is less than
+    // Nearly all relays are fast and have a microdescriptor; the weight of the rest is less than
     // these few draws can show.
     let expected = kinds.map(|kind| {
         let weight = weights[&format!("Wm{kind}")];

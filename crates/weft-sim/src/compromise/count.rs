@@ -63,11 +63,11 @@ pub struct Counted {
 struct Group {
     /// By grant, entry and circuits: the share of the clients that is compromised.
     shares: Vec<f64>,
-    /// By grant: what its adversaries have of guards and exits.
+    /// By grant: its adversaries' shares of guards and exits.
     adversaries: Vec<Vec<Adversary>>,
 }
 
-/// A share with what is known of its error.
+/// A share with its error, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
     /// Of the clients, 0 to 1.

@@ -220,7 +220,7 @@ fn entry_of(guards: Guards) -> Entry {
     }
 }
 
-/// Rows of what was counted.
+/// Rows for the counted clients.
 struct Rows<'a> {
     counted: Counted,
     grants: Vec<Grant>,

@@ -1,9 +1,9 @@
-//! Families: relays of one operator, of which no circuit has two (path-spec 2.2).
+//! Families: relays of one operator. No circuit has two of them (path-spec 2.2).
 //!
-//! Two relays are in one family when each names the other on its `family` line, or when both have the
-//! same word on their `family-ids` lines (proposal 321). The first is no equivalence: A may be of one
-//! family with B, and B with C, without A and C knowing each other. So the question is put to each pair;
-//! that two relays are far apart is seen at once, because relays that any chain of names can join have a
+//! Two relays are in one family when each names the other on its `family` line, or when both have
+//! the same word on their `family-ids` lines (proposal 321). The first is not an equivalence: A may
+//! be in one family with B, and B with C, while A and C do not name each other. So each pair is
+//! checked. Unrelated relays are recognized at once: relays that a chain of names can join have a
 //! number in common.
 
 use std::collections::HashMap;

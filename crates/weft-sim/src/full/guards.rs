@@ -105,7 +105,7 @@ impl Guards {
         }
     }
 
-    /// C tor's `select_primary_guard_for_circuit`, and what comes after it.
+    /// C tor's `select_primary_guard_for_circuit`, and the choice among other guards after it.
     fn first_suitable(
         &self,
         client: &mut Client,
@@ -125,7 +125,7 @@ impl Guards {
                 *slot = guard;
                 count += 1;
             }
-            // One that does not suit counts as looked at, too.
+            // Guards that do not suit count as tried, too.
             if place + 1 >= used && count > 0 {
                 break;
             }

@@ -82,7 +82,7 @@ impl Default for ModelOptions {
 /// Why there are no paths through a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPaths {
-    /// There are no ports, or their weights are no weights.
+    /// There are no ports, or their weights are not positive numbers.
     #[error("no port has a weight above zero, or one is negative or no number")]
     NoPorts,
     /// No relay may be a guard.
@@ -301,7 +301,7 @@ impl Model {
     }
 }
 
-/// A circuit of which only the end is known.
+/// A circuit whose other relays are still to be chosen.
 struct Circuit<'a> {
     model: &'a Model,
     exit: u32,

@@ -47,11 +47,11 @@ impl Table {
         self.candidates.relays.len()
     }
 
-    /// One that is not refused, each with the probability of its weight over the weights of those that
-    /// are not refused. None if all are.
+    /// A relay that is not refused, each with the probability of its weight over the sum of these
+    /// relays' weights. `None` if all are refused.
     ///
-    /// C tor removes the refused ones from the list and draws from what remains. To draw again until one
-    /// is not refused comes to the same probabilities, and few are refused.
+    /// C tor removes refused relays from the list and draws from the rest. Drawing again until a
+    /// relay is not refused gives the same probabilities, and few are refused.
     #[inline]
     pub(super) fn draw(&self, rng: &mut impl Rng, refused: impl Fn(u32) -> bool) -> Option<u32> {
         if let Some(alias) = &self.alias {

@@ -408,7 +408,7 @@ fn a_client_keeps_to_one_guard_to_two_or_to_three_by_the_rule() {
 #[test]
 fn another_guard_serves_only_where_the_first_is_of_the_exits_family() {
     let mut drafts = wide();
-    // A second exit, in the network of guards 0 to 4, each of which is its family.
+    // A second exit, in the network of guards 0 to 4, which are its family.
     let last = drafts.len();
     drafts.push(exit([11, 1, 0, 1], EXIT, 100));
     drafts[last].family = (0..5).map(identity).collect::<Vec<_>>().join(" ");

@@ -97,7 +97,7 @@ pub struct Point {
     pub most: Option<u64>,
 }
 
-/// Simulates. `done` is called for each chunk of circuits, of which there are [`chunks`].
+/// Simulates. `done` is called for each of the [`chunks`] of circuits.
 ///
 /// # Errors
 ///

@@ -30,7 +30,7 @@ impl Exits {
     pub const MEASURED: Exits = Exits::Mixture([1.0, 0.425, 0.425, 0.425, 0.425]);
 }
 
-/// Weights of all relays as exits of a class: 0 for what is none. A `BadExit` is none.
+/// Weights of all relays as exits of a class: 0 for other relays, and for a `BadExit`.
 pub(super) fn weights(network: &Network, class: Class) -> Result<Vec<f64>, LinksError> {
     let is_exit = |relay: &Relay| relay.flags.has(Flags::EXIT) && !relay.flags.has(Flags::BAD_EXIT);
     if class != Class::All

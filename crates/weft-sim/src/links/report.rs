@@ -387,7 +387,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// A row for each document, with what its repetitions say of it.
+    /// A row for each document, with statistics of its repetitions.
     fn by_document(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.documents.iter().map(|one| one.name.chars().count());
         let wide = names.max().unwrap_or(0).max("document".len());

@@ -1,7 +1,7 @@
 //! The simple model of paths: Algorithm 1 of Pahl et al. 2023.
 //!
-//! Each position is drawn by bandwidth times the weight of the position, independently of the others.
-//! One relay may be twice in a circuit; families, subnets and most flags are not looked at.
+//! Each position is drawn by bandwidth times the weight of the position, independently of the
+//! others. One relay may be twice in a circuit; families, subnets and most flags are ignored.
 //!
 //! Line 6 of Algorithm 1 admits relays with the flag Guard *or Exit* to the first position; by 3.1.4
 //! only those with the flag Guard are chosen. Both have the same effect: an exit that is no guard has

@@ -66,7 +66,7 @@ pub fn file(path: &Path) -> Result<Document, ReadError> {
     unpacked(&name, opened(path)?)?.whole()
 }
 
-/// A file, open. A folder is none.
+/// Opens a file. A folder is an error.
 fn opened(path: &Path) -> Result<BufReader<File>, ReadError> {
     let file = File::open(path).map_err(failed(&path.display().to_string(), "open it"))?;
     Ok(BufReader::new(file))

@@ -41,11 +41,11 @@ pub(super) fn read<'a>(
     })
 }
 
-/// Weights for a network whose document has none, by the rules of this consensus method, 10 or later. `None` where a
-/// class that must be divided by has no bandwidth. Where they cannot be balanced, as of a few exits among many middles,
-/// each is cut to 0 to 1.
+/// Weights for a network whose document has none, by the rules of this consensus method, 10 or
+/// later. `None` where a class that must be divided by has no bandwidth. Where they cannot be
+/// balanced, for example with a few exits among many middles, each is clamped to 0 to 1.
 ///
-/// As for authorities, an exit that is a `BadExit` is none.
+/// A `BadExit` does not count as an exit, as for authorities.
 pub fn computed_weights(relays: &[Relay], method: u32, scale: u32) -> Option<Weights> {
     let mut totals = BandwidthTotals::of_method(method);
     for relay in relays {

@@ -65,7 +65,8 @@ struct Cell {
     scale: f64,
 }
 
-/// Runs all figures over all documents. `progress` is called with the part of all that is done, and what is next.
+/// Runs all figures over all documents. `progress` is called with the completed share of the work,
+/// and the next step.
 ///
 /// # Errors
 ///

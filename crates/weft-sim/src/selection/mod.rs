@@ -1,5 +1,5 @@
-//! Circuits that a client uses by their build time, by their round trip, or by both: what that is worth in latency and bandwidth
-//! (Schrock 2017, 4, Tables 1 and 2; Annessi and Schmiedecker 2016).
+//! Circuits that a client uses by their build time, by their round trip, or by both, and the gains
+//! in latency and bandwidth (Schrock 2017, 4, Tables 1 and 2; Annessi and Schmiedecker 2016).
 
 mod figure;
 mod rules;
@@ -34,7 +34,7 @@ pub mod paper {
 
 /// Circuits of a synthetic network.
 pub const CIRCUITS: Bounds<usize> = Bounds::new(100, 5_000_000);
-/// The share of circuits that is to be used.
+/// The share of circuits to use.
 pub const QUANTILE: Bounds<f64> = Bounds::new(0.01, 0.99);
 /// Samples of the bootstrap.
 pub const RESAMPLES: Bounds<usize> = Bounds::new(40, 100_000);
@@ -42,7 +42,7 @@ pub const RESAMPLES: Bounds<usize> = Bounds::new(40, 100_000);
 /// Options of [`compare`].
 #[derive(Clone, Debug, Serialize)]
 pub struct Options {
-    /// The share of circuits that is to be used, from 0 to 1.
+    /// The share of circuits to use, from 0 to 1.
     pub quantile: f64,
     /// Method that finds the limit.
     pub limit: Limit,
@@ -162,7 +162,7 @@ pub struct Report {
     pub both: OfRule,
     /// Without a rule.
     pub none: OfRule,
-    /// Of all round trips; `None`: they are all alike.
+    /// Of all round trips; `None`: they are all equal.
     pub gev: Option<GevFit>,
     /// Of the circuits that each rule uses, in the order above: for the figure.
     #[serde(skip)]

@@ -25,7 +25,7 @@ pub struct Tuple {
     pub build_ms: f64,
     /// The round trip of a request that its last relay refused.
     pub rtt_ms: f64,
-    /// Until the first byte of what a user wanted.
+    /// Time until the first byte of the requested data.
     pub latency_ms: f64,
     /// Of a download.
     pub bandwidth_mbit: f64,
@@ -41,7 +41,7 @@ pub enum TuplesError {
         "line 1: there is no column `{0}`; the first line names the columns: build_ms,rtt_ms,latency_ms,bandwidth_mbit"
     )]
     NoColumn(&'static str),
-    /// A field is missing, or is no such number.
+    /// A field is missing, or not a number in the range.
     #[error("line {line}: {column} is '{found}', and must be a number above 0, at most 1e10")]
     Number {
         /// From 1.
@@ -75,7 +75,7 @@ pub enum TuplesError {
 ///
 /// # Errors
 ///
-/// It is none, with the line.
+/// A line is malformed: the error names it.
 pub fn read(mut from: impl BufRead) -> Result<Vec<Tuple>, TuplesError> {
     let mut number = 1;
     let header = next_line(&mut from, number)?.unwrap_or_default();

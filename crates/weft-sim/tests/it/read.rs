@@ -1,5 +1,5 @@
-//! Reading documents: what is written is read again, all years are read, and what is damaged is refused
-//! by line.
+//! Reading documents: written ones are read again, documents of all years are read, and errors in
+//! damaged ones name the line.
 
 use std::io::Write as _;
 
@@ -351,7 +351,8 @@ fn packed_documents_are_unpacked_and_damaged_ones_refused() {
 }
 
 proptest! {
-    /// Total: no bytes make the reader panic; and what it takes, it takes again when written.
+    /// Total: no bytes make the reader panic, and a document that it accepts is accepted again when
+    /// written.
     #[test]
     fn damage_is_an_error_or_another_network(
         at in 0_usize..4000,

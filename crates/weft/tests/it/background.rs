@@ -63,7 +63,7 @@ fn a_daemon_is_up_when_its_start_returns_and_has_no_terminal() {
         bench.path("pid").display(),
         bench.log_line("log")
     ));
-    // Ends only when nobody has the pipes any more: the daemon has let go of them.
+    // Ends only when no process has the pipes any more: the daemon has closed them.
     let Output { status, stderr, .. } = weft(&bench).output().expect("weft");
     assert_eq!(
         (status.code(), String::from_utf8_lossy(&stderr).as_ref()),

@@ -1,8 +1,8 @@
 //! A running relay among peers that break the protocol, the connection or their word.
 //!
 //! Each test starts the built `weft` on loopback, with one and with two connection threads, and
-//! plays everybody else over real sockets. Beside what the misdeed itself must lead to, each sees
-//! a bystander's circuit go on, and a relay that neither panics nor lets a peer fill its log.
+//! plays all peers over real sockets. Besides the effect of the misdeed itself, each checks that a
+//! bystander's circuit continues, and that the relay neither panics nor lets a peer fill its log.
 
 mod cells;
 mod circuit;

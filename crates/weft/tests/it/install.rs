@@ -152,7 +152,7 @@ fn every_command_has_a_manual_page_in_which_mandoc_finds_no_fault() {
     assert!(lint.status.success(), "{text}");
 }
 
-/// The script for a shell, in a folder that lives as long as what is returned.
+/// The script for a shell, in a folder that lives as long as the returned guard.
 fn script(shell: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("weft");

@@ -1,4 +1,4 @@
-//! The program that was built, from outside: what it prints, what it refuses, what it survives.
+//! The program that was built, from outside: its output, its refusals, and its robustness.
 //!
 //! One program, so that this crate is linked once for all of its integration tests; a new file is a
 //! module here.

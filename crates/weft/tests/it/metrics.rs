@@ -1,5 +1,5 @@
-//! The MetricsPort of a running relay: what it sends, to which addresses, and what it refuses. Its families are
-//! held against those of a real `tor`, which must be installed.
+//! The MetricsPort of a running relay: its answers, the addresses that get them, and its refusals.
+//! Its families are compared with those of a real `tor`, which must be installed.
 
 use std::collections::BTreeMap;
 use std::fs;

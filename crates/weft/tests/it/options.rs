@@ -1,5 +1,5 @@
-//! Options that only a running relay shows: what SIGHUP puts into force and what it refuses, files
-//! and directories that the process makes, how it waits before it ends.
+//! Options that only a running relay shows: changes that SIGHUP makes or refuses, files and
+//! directories that the process makes, and its wait before it ends.
 
 use std::fs;
 use std::io::Read as _;
@@ -196,7 +196,7 @@ fn files_are_where_torrc_has_them_and_private() {
     assert_eq!(mode(bench.path("data")), 0o700);
     assert_eq!(mode(keys.clone()), 0o700);
     assert!(keys.join("secret_id_key").exists());
-    // They are looked at again on SIGHUP.
+    // SIGHUP checks them again.
     fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
     weft.signal(Signal::SIGHUP);
     weft.wait_for("Fixing permissions on directory");

@@ -1,5 +1,5 @@
-//! Where a node connects to: through a proxy or not at all, to what it can reach or not at all, never
-//! directly where a bridge was asked for. The test owns every address that the node knows.
+//! A node's connections: through a proxy or not at all, to reachable addresses or not at all, never
+//! directly where a bridge is configured. The test owns every address that the node knows.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};

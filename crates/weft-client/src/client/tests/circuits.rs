@@ -48,7 +48,7 @@ fn nothing_is_begun_ahead_of_need_when_nothing_was_needed_for_an_hour() {
     let launches = world.launches;
     world.wait(600);
     assert_eq!(world.launches, launches);
-    // Until somebody asks.
+    // Until it is requested.
     let stream = world.connect("example.com", 443, None);
     assert!(world.connected.contains(&stream));
 }
@@ -336,7 +336,8 @@ fn a_controller_makes_extends_and_closes_circuits() {
     );
 }
 
-/// The time of the new hop runs from its EXTEND, not from the CREATE of the first; and it is no measure of three hops.
+/// The time of the new hop runs from its EXTEND, not from the CREATE of the first; and it is not
+/// measured as three hops.
 #[test]
 fn a_circuit_that_a_controller_extends_late_has_time_for_it() {
     for (purpose, answers) in [

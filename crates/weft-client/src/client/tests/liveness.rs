@@ -26,7 +26,7 @@ impl World {
 fn whatever_the_network_sends_shows_that_it_is_live_and_nothing_else_does() {
     let mut world = World::new(1, 3, "accept 80,443");
     world.ready();
-    // Of circuits and streams that are gone: what came last is a sign, too.
+    // Signs from circuits and streams that have ended count, too.
     let (circuit, stream) = (OriginId(9_999), ConnectionId(77));
     let link = |state| OriginEvent::Link {
         connection: ConnectionId(1),

@@ -209,7 +209,7 @@ fn maps_apply_however_a_stream_gets_to_an_exit() {
             let remaps = remapped
                 .iter()
                 .filter(|news| matches!(news, StreamNews::Remap(_)));
-            // That a controller redirects it is no event, as in C tor.
+            // A redirection by a controller is not an event, as in C tor.
             assert_eq!(remaps.count(), usize::from(mapped), "{way:?} {host}");
         }
     }
@@ -256,7 +256,8 @@ fn a_rule_that_is_new_holds_for_streams_that_wait() {
     assert!(world.openings.is_empty());
 }
 
-/// A lookup is no connection: names of this machine may be looked up, as in C tor, but no onion service.
+/// A lookup is not a connection: names of this machine may be looked up, as in C tor, but not onion
+/// services.
 #[test]
 fn lookups_obey_the_rules_in_every_spelling() {
     for way in [Way::Attached, Way::Released, Way::None] {

@@ -118,8 +118,9 @@ fn a_circuits_weight_is_the_sum_over_its_relays_that_state_one() {
     assert_eq!(world.weights()[0], 0.0);
 }
 
-/// Ten exits, of which two state something: 20, an adversary's, that it has no bottleneck, and 19, which lies if it is to. The
-/// guard states that it has none, the middle relay nothing. Of 3,000 streams, how many get a circuit to exit 20?
+/// Ten exits, two of which state weights: 20, an adversary's, states that it has no bottleneck, and
+/// 19 states `lie`, if there is one. The guard states that it has none, the middle relay nothing.
+/// Returns how many of 3,000 streams get a circuit to exit 20.
 fn streams_to_the_liar(lie: Option<f64>) -> usize {
     let mut world = World::new(0, 10, "accept 80,443");
     for hop in &mut world.client.chooser().relays {

@@ -319,7 +319,7 @@ pub(super) struct World {
     pub(super) tunnels: BTreeMap<OriginId, Tunnel>,
     /// Legs that were given up.
     pub(super) dropped: Vec<OriginId>,
-    /// Answers to CONFLUX_LINK are kept here until somebody lets them go.
+    /// Answers to CONFLUX_LINK are kept here until a test releases them.
     pub(super) held: Option<Vec<OriginEvent>>,
     pub(super) attached: BTreeMap<ConnectionId, OriginId>,
     pub(super) refused: BTreeMap<ConnectionId, AppRefusal>,

@@ -135,7 +135,7 @@ impl KeyStream {
         key
     }
 
-    /// The circuit's keys, of which one kind can be taken.
+    /// The circuit's keys; only one kind can be taken.
     pub(super) fn keys(&mut self, cgo: bool) -> HopKeys {
         if !cgo {
             return self.tor1_keys().into();

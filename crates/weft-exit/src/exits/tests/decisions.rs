@@ -368,7 +368,7 @@ fn name_servers_that_lie_are_detected() {
         start,
     );
     assert_eq!(done, ["1 end RESOLVEFAILED"]);
-    // Nor are well-known names: then the relay is no exit any more.
+    // Nor are well-known names: then the relay is no longer an exit.
     exits.tick(start + 211 * SEC);
     assert_eq!(
         actions(&mut exits),

@@ -137,7 +137,8 @@ impl Window {
         self.cwnd = grown * self.mss;
     }
 
-    /// A round trip was measured; `sent` is the end of what was sent so far, `acknowledged` that of what has arrived.
+    /// A round trip was measured; `sent` is the end of the bytes sent so far, `acknowledged` the
+    /// end of those that have arrived.
     pub fn measured(&mut self, rtt: u64, least: u64, sent: u64, acknowledged: u64) {
         let is_early = self.cwnd < HYSTART_LEAST * self.mss;
         if !self.is_slow_start() || is_early || self.hystart.found {

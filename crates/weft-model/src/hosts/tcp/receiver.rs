@@ -1,4 +1,4 @@
-//! The receiving end: what has come in order, what has not, acknowledgements, and how much the buffer takes.
+//! The receiving end: bytes in order, bytes out of order, acknowledgements, and the receive window.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +116,7 @@ impl Receiver {
         }
     }
 
-    /// When [`timeout`](Self::timeout) is to be called.
+    /// When to call [`timeout`](Self::timeout).
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.delayed

@@ -1,8 +1,10 @@
-//! The sending end of one direction of a TCP connection: what is on its way, what was lost, and when to send it again.
+//! The sending end of one direction of a TCP connection: bytes in flight, losses, and
+//! retransmissions.
 //!
-//! Loss is detected by selective acknowledgements and times of transmission (RFC 8985, RACK): what was sent before
-//! something that has arrived is lost, as nothing overtakes in these networks, once three segments have arrived out
-//! of order (RFC 6675). A probe of the tail comes after two round trips (RFC 8985, 7), the timeout last.
+//! Loss is detected by selective acknowledgements and times of transmission (RFC 8985, RACK): a
+//! segment sent before one that has arrived is lost, as packets do not overtake in these networks,
+//! once three segments have arrived out of order (RFC 6675). A probe of the tail comes after two
+//! round trips (RFC 8985, 7), the timeout last.
 
 use std::collections::VecDeque;
 
@@ -90,7 +92,7 @@ pub struct Sender {
     acknowledged: u64,
     /// The first byte that was never sent.
     next: u64,
-    /// The end of what was written.
+    /// The end of the written bytes.
     written: u64,
     /// The receiver takes no byte from here on.
     allowed: u64,
@@ -98,10 +100,10 @@ pub struct Sender {
     pipe: u64,
     /// Segments that arrived behind a hole.
     out_of_order: u32,
-    /// Segments that are to be sent again.
+    /// Segments to retransmit.
     lost: u32,
     order: u64,
-    /// The last transmission of what has arrived.
+    /// The last transmission of a segment that has arrived.
     newest: u64,
     recovery: Recovery,
     /// The tail was probed since the last acknowledgement.
@@ -356,7 +358,7 @@ impl Sender {
         }
     }
 
-    /// When [`timeout`](Self::timeout) is to be called.
+    /// When to call [`timeout`](Self::timeout).
     #[must_use]
     pub fn deadline(&self) -> Option<u64> {
         self.timer

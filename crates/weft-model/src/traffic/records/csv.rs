@@ -8,8 +8,9 @@ use crate::traffic::seconds;
 const HEAD: &str = "client,model,stream,isolation,started_s,opened_s,rtt_s,ttfb_s,ttlb_s,ended_s,\
     down_wanted,down_bytes,up_wanted,up_bytes,goodput_mbit,longest_gap_s,outcome,message\n";
 
-/// A header and a line for each record (RFC 4180 with bare line feeds). Times are seconds since the stream
-/// began, but for `started_s`, which is since the experiment began; what is not known is empty.
+/// A header and a line for each record (RFC 4180 with bare line feeds). Times are seconds since the
+/// stream began, but for `started_s`, which is since the experiment began; unknown values are
+/// empty.
 #[must_use]
 pub fn csv(records: &[Record]) -> String {
     let mut text = HEAD.to_owned();

@@ -27,11 +27,11 @@ pub fn json_lines(records: &[Record]) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// Reads what [`json_lines`] wrote.
+/// Reads the output of [`json_lines`].
 ///
 /// # Errors
 ///
-/// A line is no record.
+/// A line is not a record.
 pub fn from_json_lines(text: &str) -> Result<Vec<Record>, serde_json::Error> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines.map(serde_json::from_str).collect()

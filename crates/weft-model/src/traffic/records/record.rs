@@ -60,8 +60,8 @@ impl Record {
         }
     }
 
-    /// From the beginning of the connection to the last byte: of the download, or of what confirms the
-    /// upload where that is all there is. `None` unless the stream is complete.
+    /// From the beginning of the connection to the last byte: of the download, or of the receipt
+    /// for the upload where there is no download. `None` unless the stream is complete.
     #[must_use]
     pub fn time_to_last_byte(&self) -> Option<Duration> {
         if !self.is_complete() {
@@ -79,8 +79,8 @@ impl Record {
         self.times.answered?.checked_sub(self.times.opened?)
     }
 
-    /// Payload megabits (10⁶) per second from the request to the end, both ways together; of a stream that
-    /// did not complete, of what arrived until then.
+    /// Payload megabits (10⁶) per second from the request to the end, in both directions together;
+    /// for an incomplete stream, of the bytes that arrived.
     #[must_use]
     pub fn goodput_mbit(&self) -> Option<f64> {
         let opened = self.times.opened?;

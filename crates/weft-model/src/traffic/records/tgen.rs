@@ -19,7 +19,7 @@ pub const EPOCH: u64 = 946_684_800;
 /// The version of `TGen` whose layout this is; tgentools refuses others.
 const VERSION: &str = "1.1.2";
 
-/// The names of quantities in a summary, with what they are of a stream.
+/// The names of quantities in a summary, with their value for a stream.
 type Quantity = fn(&Record) -> Option<(u64, Duration)>;
 const QUANTITIES: [(&str, Quantity); 4] = [
     ("time_to_first_byte_recv", |record| {
@@ -230,7 +230,7 @@ fn partials(way: &Way) -> Map<String, Value> {
         .collect()
 }
 
-/// When each tenth had moved; what there is nothing of has moved when the stream opens.
+/// When each tenth had moved; an empty direction is complete when the stream opens.
 fn tenths(way: &Way, opened: Option<Duration>) -> Map<String, Value> {
     let mut all = Map::new();
     for tenth in 0..=10 {

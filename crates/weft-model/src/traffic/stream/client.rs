@@ -224,7 +224,7 @@ impl ClientStream {
         matches!(self.state, State::Complete)
     }
 
-    /// When it began, and what it measured.
+    /// When it began, and its measurements.
     #[must_use]
     pub fn into_times(self) -> (Duration, Times) {
         (self.started, self.times)

@@ -1,8 +1,8 @@
 //! Payload: bytes that are a function of a seed and of their place.
 //!
-//! Every eight bytes are an output of SplitMix64 (Steele, Lea and Flood 2014) for their number, so that any
-//! place can be made or checked without what comes before, at several GB/s. They do not repeat, and a stream
-//! with another seed or direction has others: bytes that are lost, doubled or swapped between streams are
+//! Every eight bytes are an output of SplitMix64 (Steele, Lea and Flood 2014) for their number, so
+//! that any place can be made or checked without the bytes before it, at several GB/s. They do not
+//! repeat, and differ between seeds and directions, so that lost, doubled or swapped bytes are
 //! found.
 
 /// Bytes of payload that are generated at a time.
@@ -58,7 +58,7 @@ impl Pattern {
         let mut place = place;
         while !rest.is_empty() {
             if skip(place) == 0 {
-                // Whole words first: nearly all of what there is.
+                // Whole words first: nearly all of the bytes.
                 let (words, _) = rest.as_chunks();
                 let same = words.iter().zip(0..).take_while(|(word, number)| {
                     let place = place.wrapping_add(8 * number);

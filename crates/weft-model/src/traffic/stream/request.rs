@@ -31,7 +31,7 @@ pub(super) enum Parsed {
     Incomplete,
     /// A complete request, and its length.
     Whole(Request, usize),
-    /// It is none, or beyond the bounds.
+    /// It is not a request, or beyond the bounds.
     Wrong,
 }
 

@@ -8,7 +8,7 @@ use super::pattern::{CHUNK, Pattern};
 use super::request::{Parsed, Request};
 use crate::traffic::plan::Pacer;
 
-/// The longest request: what a whole one may need.
+/// The longest complete request.
 const MAX_REQUEST: usize = 64 + 8 * crate::traffic::plan::MAX_BURSTS;
 
 /// The server's end of a stream.
@@ -42,7 +42,7 @@ impl ServerStream {
     ///
     /// # Errors
     ///
-    /// They are no request, or more than it has; the connection is of no use any more.
+    /// They are not a request, or longer than it. The connection is useless then.
     pub fn receive(&mut self, bytes: &[u8], now: Duration) -> Result<(), Failure> {
         let Some(serving) = &mut self.serving else {
             self.request.extend_from_slice(bytes);

@@ -37,7 +37,7 @@ pub struct Way {
     /// The longest time between two moments at which bytes moved.
     #[serde(rename = "longest_gap_s", with = "seconds")]
     pub longest_gap: Duration,
-    /// When each tenth of what is wanted had moved, and each of the sizes that tornettools plots.
+    /// When each tenth of the wanted bytes had moved, and each of the sizes that tornettools plots.
     pub marks: Vec<Mark>,
 }
 

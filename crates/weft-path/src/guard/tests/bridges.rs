@@ -114,7 +114,7 @@ fn the_state_file_has_bridges_as_c_tor_writes_them() {
     let v6 = "in=bridges rsa_id=00CA111111111111111111111111111111111111 \
         bridge_addr=[2001:db8::1]:443 sampled_on=2026-11-12T03:04:05 sampled_idx=1 listed=1";
     let mut world = world(&[bridge(201, true)], &[line, v6]);
-    // It is confirmed already; the other is none of torrc's.
+    // It is confirmed already; the other is not in torrc.
     assert_eq!(world.primary(), [201]);
     assert_eq!(id_of(&world.guards.infos()[0].rsa), 201);
     let lines = world.guards.lines();

@@ -157,7 +157,7 @@ fn a_circuit_that_waits_too_long_ends() {
     world.confirm_three();
     let (_, waiting) = world.select();
     assert_eq!(world.outcome(waiting, Outcome::Built), GuardUse::Later);
-    // Primary guards may be up again by now: the circuit goes on waiting, but not forever.
+    // Primary guards may be up again by now: the circuit keeps waiting, but not forever.
     world.wait(600);
     assert_eq!(world.poll(), []);
     world.wait(1);

@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_bottleneck_is_shared_and_the_rest_goes_to_others() {
         let mut shares = Shares::default();
-        // Relay 0 is shared by two, of which one has less at relay 3.
+        // Two flows share relay 0; one of them has less bandwidth at relay 3.
         shares.find(
             &[30.0, 100.0, 100.0, 5.0, 100.0],
             &[[0, 1, 2], [0, 3, 4], [1, 2, 4]],

@@ -1,5 +1,5 @@
-//! Choices that the clients of a virtual network made, recorded: of each, the circuits that the client could have chosen, with their
-//! relays and what it knew of the weights of these.
+//! Choices that the clients of a virtual network made, recorded: for each, the circuits that the
+//! client could have chosen, with their relays and the weights that it knew of them.
 //!
 //! A file has a JSON object in each line: a [`Network`], and after it the [`Choice`]s that were made in it; then perhaps another
 //! network.
@@ -118,7 +118,7 @@ pub enum PoolsError {
 ///
 /// # Errors
 ///
-/// It is none, with the line.
+/// A line is malformed: the error names it.
 pub fn read(mut from: impl BufRead) -> Result<Vec<Pools>, PoolsError> {
     let mut all: Vec<Pools> = Vec::new();
     let (mut line, mut count) = (0, 0);
@@ -165,7 +165,7 @@ pub fn read(mut from: impl BufRead) -> Result<Vec<Pools>, PoolsError> {
     }
 }
 
-/// Why this is no choice in that network.
+/// Returns the reason for which this choice cannot be in that network.
 fn check(choice: &Choice, network: &Network) -> Result<(), String> {
     let count = choice.circuits.len();
     if count == 0 || count > MOST_CIRCUITS {
@@ -209,7 +209,7 @@ fn check(choice: &Choice, network: &Network) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// A number is none, which no run records.
+/// A number is not finite, which no run records.
 pub fn text(all: &[Pools]) -> Result<String, serde_json::Error> {
     let mut text = String::new();
     for pools in all {
@@ -223,7 +223,7 @@ pub fn text(all: &[Pools]) -> Result<String, serde_json::Error> {
     Ok(text)
 }
 
-/// An adversary's success by what it has, in percent of choices, over adversaries and networks.
+/// Success of an adversary with this share, in percent of choices, over adversaries and networks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PoolPoint {
     /// Share of the network that the adversary owns, 0 to 1; `None`: the adversary is the one that
@@ -233,7 +233,7 @@ pub struct PoolPoint {
     pub honest: Quantiles,
     /// If its relays had stated 0.
     pub lying: Quantiles,
-    /// Lying relays of which the smallest reports [`TINY`](super::TINY) instead of 0.
+    /// Lying relays, the smallest of which reports [`TINY`](super::TINY) instead of 0.
     pub tiny: Quantiles,
     /// Where clients choose any circuit of their pools.
     pub blind: Quantiles,

@@ -23,7 +23,7 @@ pub enum Grant {
     Relays,
 }
 
-/// An adversary's success by what it has, over many adversaries. All in percent of choices.
+/// Success of an adversary with this share, over many adversaries. All in percent of choices.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Share of the network that the adversary owns, 0 to 1.
@@ -32,8 +32,8 @@ pub struct Point {
     pub honest: Quantiles,
     /// Circuits compromised where they report 0.
     pub lying: Quantiles,
-    /// Lying relays of which the smallest reports [`TINY`], to change the clients' estimates of the
-    /// others.
+    /// Lying relays, the smallest of which reports [`TINY`], to change the clients' estimates of
+    /// the others.
     pub tiny: Quantiles,
     /// Where clients choose any circuit of their pools, without ABRA.
     pub blind: Quantiles,
@@ -322,7 +322,7 @@ mod tests {
     fn blind_choices_agree_with_the_formula() {
         let network = mixed(60);
         let triples = triples(&network).expect("circuits");
-        // Every client has one circuit: what it has been through is independent of others.
+        // Every client has one circuit, so its past is independent of the others'.
         let options = AbraOptions {
             web_clients: 3000,
             bulk_clients: 0,

@@ -124,7 +124,7 @@ fn a_peer_that_does_not_read_loses_its_circuit_and_nobody_else_anything() {
                 .any(|line| line.contains("Circuits closed: 1 by full queues"))
         });
         assert!(weft.memory() < before + MEMORY_LEFT);
-        // Now it reads: what was on its way, then why there is no more.
+        // Now it reads: the answers on their way, then the reason for the end.
         let mut answers = 0;
         loop {
             let cell = peer.next().unwrap();

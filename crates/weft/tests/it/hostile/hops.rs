@@ -1,4 +1,4 @@
-//! Next hops that vanish, are somebody else, or answer nonsense.
+//! Next hops that vanish, have another identity, or answer nonsense.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -259,7 +259,7 @@ fn a_second_created_ends_the_circuit() {
     });
 }
 
-/// The class of CVE-2011-2769: what a relay asks for on a link that a bridge opened to it.
+/// The class of CVE-2011-2769: a relay's requests on a link that a bridge opened to it.
 #[test]
 fn a_relay_does_not_learn_that_a_bridge_has_connected_to_it() {
     let mut weft = Weft::start_with(1, "BridgeRelay 1");

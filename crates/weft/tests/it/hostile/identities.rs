@@ -68,7 +68,7 @@ impl Controller {
     }
 }
 
-/// A client gets a circuit, and what it sends on it an answer.
+/// A client gets a circuit, and an answer on it.
 fn serves(at: SocketAddr) {
     let mut client = Peer::client(at);
     let mut circuit = Circuit::create(&mut client, FIRST);

@@ -10,7 +10,7 @@ use crate::hostile::process::Weft;
 
 #[test]
 fn whatever_the_limit_everything_arrives() {
-    // A full bucket is less than a handshake takes; what follows comes in drops. TestingTorNetwork
+    // A full bucket is less than a handshake takes; the rest arrives in drops. TestingTorNetwork
     // makes private addresses count.
     let limits = [
         "BandwidthRate 76 KB\nBandwidthBurst 76 KB\n",
@@ -71,7 +71,7 @@ fn a_rendezvous_point_is_silent_to_clients_that_come_directly_if_torrc_sets_it()
     let mut client = Peer::client(weft.or_port);
     let mut circuit = Circuit::create(&mut client, FIRST);
     circuit.send(&mut client, RelayCmd::ESTABLISH_RENDEZVOUS, &[7; 20]);
-    // The next answer is to what comes after.
+    // The next answer is to the next request.
     circuit.answers(&mut client);
     weft.terminate();
 }

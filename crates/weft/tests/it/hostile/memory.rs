@@ -15,7 +15,7 @@ use crate::hostile::with_hostile_peers_and;
 
 /// Circuits to a next hop that does not read.
 const CIRCUITS: u32 = 64;
-/// Cells for each: what a circuit's queue may hold, nearly. All of them are some 80 MB.
+/// Cells for each: nearly the limit of a circuit's queue. All of them are about 80 MB.
 const CELLS: usize = 2400;
 /// The first ones, whose cells the sockets may take.
 const IN_SOCKETS: u32 = 4;

@@ -197,7 +197,7 @@ impl Peer {
         }
     }
 
-    /// Sends bytes inside TLS. That the relay has closed is no error.
+    /// Sends bytes inside TLS. A closed link is not an error.
     pub(crate) fn send_raw(&mut self, bytes: &[u8]) {
         let at_once = if self.byte_by_byte {
             1
@@ -312,7 +312,7 @@ impl Peer {
         }
     }
 
-    /// Writes all that TLS holds. A relay that has closed is no failure: reading shows it.
+    /// Writes all that TLS holds. A closed link is not an error here: reading shows it.
     fn flush(&mut self) {
         while self.session.tls().wants_write() {
             match self.session.tls().write_tls(&mut self.socket) {

@@ -16,7 +16,7 @@ use crate::hostile::{process::Weft, with_hostile_peers_and};
 /// Number of rounds: many more than the files that a relay has open by itself.
 const ROUNDS: usize = 200;
 
-/// Files that may be open besides at any moment: what closes a stream's socket is on other threads.
+/// Additional files that may be open at any moment: other threads close the sockets of streams.
 const UNDER_WAY: usize = 50;
 
 /// An exit to destinations on this machine, for relays that no consensus lists.
@@ -175,7 +175,7 @@ fn a_directory_stream_that_is_ended_and_begun_anew_leaks_no_socket() {
     });
 }
 
-/// Files that a relay may open in the tests of what happens when they are used up.
+/// Files that a relay may open in the tests of exhausted file descriptors.
 const FILES: usize = 400;
 
 /// Streams that one circuit asks for there, each for a socket.
@@ -271,7 +271,7 @@ fn a_flood_of_the_directory_s_port_leaves_files_for_links() {
         files <= without + most + UNDER_WAY,
         "{files}, and {without} before"
     );
-    // Even in the midst of it somebody is answered.
+    // Even in the midst of it a request is answered.
     eventually("the directory answers", || {
         let mut stream = TcpStream::connect(at).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
