@@ -2,14 +2,17 @@
 //!
 //! Format: <http://graphml.graphdrawing.org/primer/graphml-primer.html>.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use roxmltree::{Document, ParsingOptions};
+
 use crate::graphs::error::GraphError;
-use crate::graphs::xml::{Event, Reader};
 
 /// The longest text that is read, in bytes; Shadow's topology of 2018 has 2.8 MB.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
+
+/// Most elements and texts that are read: each takes some hundred bytes.
+const MAX_ELEMENTS: u32 = 1_000_000;
 
 /// Data of one element, by the names of its keys.
 pub type Data = BTreeMap<String, String>;
@@ -70,44 +73,37 @@ impl Graph {
             let problem = format!("more than {MAX_TEXT} bytes are not read");
             return Err(GraphError::new(1, "the document", problem));
         }
-        let mut reader = Reader::new(text);
+        let options = ParsingOptions {
+            nodes_limit: MAX_ELEMENTS,
+            ..ParsingOptions::default()
+        };
+        let document = Document::parse_with_options(text, options)
+            .map_err(|error| GraphError::new(error.pos().row, "the document", error.to_string()))?;
+        let lines = Lines::of(text);
+        let root = Element::new(document.root_element(), &lines);
+        if root.name() != "graphml" {
+            return Err(root.error("the outermost element must be <graphml>"));
+        }
         let mut keys = BTreeMap::new();
         let mut graph = None;
-        let mut is_first = true;
-        while let Some((line, event)) = reader.next()? {
-            let Event::Start { name, attributes } = event else {
-                continue;
-            };
-            match name {
-                "graphml" if is_first => {}
-                _ if is_first => {
-                    let element = format!("<{}>", shown(name));
-                    return Err(GraphError::new(
-                        line,
-                        element,
-                        "the outermost element must be <graphml>",
-                    ));
-                }
+        for element in root.children() {
+            match element.name() {
                 "key" => {
-                    let id = required(&attributes, "id", line, "<key>")?.to_owned();
-                    let title = required(&attributes, "attr.name", line, "<key>")?.to_owned();
-                    keys.insert(id, title);
-                    reader.skip()?;
+                    keys.insert(element.required("id")?, element.required("attr.name")?);
                 }
                 "graph" if graph.is_none() => {
-                    let is_directed = attribute(&attributes, "edgedefault") != Some("undirected");
-                    let (nodes, edges) = read_graph(&mut reader, &keys)?;
+                    let is_directed = element.attribute("edgedefault") != Some("undirected");
+                    let (nodes, edges) = read_graph(&element, &keys)?;
                     graph = Some(Graph {
-                        line,
+                        line: element.line,
                         is_directed,
                         nodes,
                         edges,
                     });
                 }
-                "graph" => return Err(GraphError::new(line, "<graph>", "there is a second one")),
-                _ => reader.skip()?,
+                "graph" => return Err(element.error("there is a second one")),
+                _ => {}
             }
-            is_first = false;
         }
         graph.ok_or_else(|| GraphError::new(1, "the document", "there is no <graph>"))
     }
@@ -147,110 +143,190 @@ pub fn number(data: &Data, name: &str) -> Result<Option<f64>, String> {
     }
 }
 
-type Attributes<'a> = Vec<(&'a str, Cow<'a, str>)>;
+/// The bytes at which lines end, in order.
+struct Lines(Vec<usize>);
 
-fn attribute<'b>(attributes: &'b Attributes<'_>, name: &str) -> Option<&'b str> {
-    attributes
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, value)| value.as_ref())
+impl Lines {
+    fn of(text: &str) -> Self {
+        Self(text.match_indices('\n').map(|(at, _)| at).collect())
+    }
+
+    /// The line that has this byte, from 1.
+    fn line(&self, byte: usize) -> u32 {
+        let before = self.0.partition_point(|end| *end < byte);
+        u32::try_from(before).unwrap_or(u32::MAX).saturating_add(1)
+    }
 }
 
-fn required<'b>(
-    attributes: &'b Attributes<'_>,
-    name: &str,
+/// An element of the document, and the line on which it begins.
+struct Element<'a> {
+    node: roxmltree::Node<'a, 'a>,
     line: u32,
-    element: &str,
-) -> Result<&'b str, GraphError> {
-    attribute(attributes, name)
-        .ok_or_else(|| GraphError::new(line, element, format!("{name} is missing")))
+    lines: &'a Lines,
 }
 
-/// Reads to the end of the graph.
-fn read_graph(
-    reader: &mut Reader<'_>,
-    keys: &BTreeMap<String, String>,
-) -> Result<(Vec<Node>, Vec<Edge>), GraphError> {
+impl<'a> Element<'a> {
+    fn new(node: roxmltree::Node<'a, 'a>, lines: &'a Lines) -> Self {
+        let line = lines.line(node.range().start);
+        Self { node, line, lines }
+    }
+
+    fn name(&self) -> &'a str {
+        self.node.tag_name().name()
+    }
+
+    fn attribute(&self, name: &str) -> Option<&'a str> {
+        self.node.attribute(name)
+    }
+
+    fn required(&self, name: &str) -> Result<&'a str, GraphError> {
+        self.attribute(name)
+            .ok_or_else(|| self.error(format!("{name} is missing")))
+    }
+
+    /// The elements directly in it, in the order of the text.
+    fn children(&self) -> impl Iterator<Item = Element<'a>> + use<'a> {
+        let lines = self.lines;
+        let elements = self.node.children().filter(roxmltree::Node::is_element);
+        elements.map(move |node| Element::new(node, lines))
+    }
+
+    /// The text directly in it.
+    fn text(&self) -> String {
+        let pieces = self.node.children().filter(roxmltree::Node::is_text);
+        let text: String = pieces.filter_map(|piece| piece.text()).collect();
+        text.trim().to_owned()
+    }
+
+    fn error(&self, problem: impl Into<String>) -> GraphError {
+        GraphError::new(self.line, format!("<{}>", shown(self.name())), problem)
+    }
+}
+
+type Keys<'a> = BTreeMap<&'a str, &'a str>;
+
+/// Nodes and edges of `<graph>`.
+fn read_graph(graph: &Element<'_>, keys: &Keys<'_>) -> Result<(Vec<Node>, Vec<Edge>), GraphError> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut places = BTreeMap::new();
     // Edges may come before their nodes.
     let mut edges = Vec::new();
-    while let Some((line, event)) = reader.next()? {
-        let (name, attributes) = match event {
-            Event::Start { name, attributes } => (name, attributes),
-            Event::End { .. } => break,
-            Event::Text(_) => continue,
-        };
-        match name {
+    for element in graph.children() {
+        match element.name() {
             "node" => {
-                let id = required(&attributes, "id", line, "<node>")?.to_owned();
-                let data = read_data(reader, keys)?;
-                let node = Node { line, id, data };
+                let node = Node {
+                    line: element.line,
+                    id: element.required("id")?.to_owned(),
+                    data: read_data(&element, keys)?,
+                };
                 if places.insert(node.id.clone(), nodes.len()).is_some() {
                     let problem = "an earlier node has this id";
-                    return Err(GraphError::new(line, node.element(), problem));
+                    return Err(GraphError::new(node.line, node.element(), problem));
                 }
                 nodes.push(node);
             }
-            "edge" => {
-                let source = required(&attributes, "source", line, "<edge>")?.to_owned();
-                let target = required(&attributes, "target", line, "<edge>")?.to_owned();
-                edges.push((line, source, target, read_data(reader, keys)?));
-            }
-            _ => reader.skip()?,
+            "edge" => edges.push(element),
+            _ => {}
         }
     }
-    let mut found = Vec::with_capacity(edges.len());
-    for (line, source, target, data) in edges {
-        let place = |id: &String| {
+    let edges = edges.into_iter().map(|edge| {
+        let (source, target) = (edge.required("source")?, edge.required("target")?);
+        let place = |id: &str| {
             places.get(id).copied().ok_or_else(|| {
                 let problem = format!("no node has the id \"{}\"", shown(id));
-                GraphError::new(line, edge_element(&source, &target), problem)
+                GraphError::new(edge.line, edge_element(source, target), problem)
             })
         };
-        found.push(Edge {
-            line,
-            source: place(&source)?,
-            target: place(&target)?,
-            data,
-        });
-    }
-    Ok((nodes, found))
+        Ok(Edge {
+            line: edge.line,
+            source: place(source)?,
+            target: place(target)?,
+            data: read_data(&edge, keys)?,
+        })
+    });
+    let edges = edges.collect::<Result<Vec<Edge>, GraphError>>()?;
+    Ok((nodes, edges))
 }
 
-/// Reads the data of a node or edge, to its end.
-fn read_data(reader: &mut Reader<'_>, keys: &BTreeMap<String, String>) -> Result<Data, GraphError> {
+/// Data of a node or edge.
+fn read_data(element: &Element<'_>, keys: &Keys<'_>) -> Result<Data, GraphError> {
     let mut data = Data::new();
-    while let Some((line, event)) = reader.next()? {
-        match event {
-            Event::Start {
-                name: "data",
-                attributes,
-            } => {
-                let key = required(&attributes, "key", line, "<data>")?;
-                let title = keys.get(key).ok_or_else(|| {
-                    let element = format!("<data key=\"{}\">", shown(key));
-                    GraphError::new(line, element, "no <key> has this id")
-                })?;
-                data.insert(title.clone(), read_text(reader)?);
-            }
-            Event::Start { .. } => reader.skip()?,
-            Event::End { .. } => break,
-            Event::Text(_) => {}
-        }
+    for child in element.children().filter(|child| child.name() == "data") {
+        let key = child.required("key")?;
+        let title = keys.get(key).ok_or_else(|| {
+            let element = format!("<data key=\"{}\">", shown(key));
+            GraphError::new(child.line, element, "no <key> has this id")
+        })?;
+        data.insert((*title).to_owned(), child.text());
     }
     Ok(data)
 }
 
-/// The text up to the end of the element.
-fn read_text(reader: &mut Reader<'_>) -> Result<String, GraphError> {
-    let mut text = String::new();
-    while let Some((_, event)) = reader.next()? {
-        match event {
-            Event::Text(piece) => text.push_str(&piece),
-            Event::Start { .. } => reader.skip()?,
-            Event::End { .. } => break,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_text_and_lines_are_those_of_the_elements() {
+        let text = "<?xml version='1.0'?>\n<!-- a > b -->\n<graphml xmlns='http://x.y/z'>\n\
+                    <key id=\"k\" attr.name='&lt;&#50;&#x32;'/><other><graph/></other>\n\
+                    <graph>\n<edge source='1' target='2'>\n<data key='k'> x &amp; <b>no</b>y<![CDATA[<]]></data>\n\
+                    </edge><node id='1'/>\n<node id='2'/></graph></graphml>\n";
+        let graph = Graph::parse(text).unwrap();
+        assert!(graph.is_directed);
+        let lines = graph.nodes.iter().map(|node| node.line);
+        assert_eq!(lines.collect::<Vec<_>>(), [8, 9]);
+        let edge = &graph.edges[0];
+        assert_eq!((graph.line, edge.line), (5, 6));
+        assert_eq!((edge.source, edge.target), (0, 1));
+        assert_eq!(
+            edge.data,
+            Data::from([("<22".to_owned(), "x & y<".to_owned())])
+        );
+    }
+
+    #[test]
+    fn damage_is_an_error_with_its_line() {
+        let deep = "<graphml>".to_owned() + &"<a>".repeat(100_000);
+        for (text, line, problem) in [
+            ("", 1, "the document: "),
+            ("text", 1, "the document: "),
+            ("<a/>", 1, "<a>: the outermost element must be <graphml>"),
+            ("<graphml/>", 1, "there is no <graph>"),
+            ("<graphml>\n<b></graphml>", 2, "graphml"),
+            ("<graphml>\n", 1, "never closed"),
+            ("<graphml x=1/>", 1, "the document: "),
+            ("<graphml x='1' x='2'/>", 1, "x"),
+            ("<graphml>&nbsp;</graphml>", 1, "nbsp"),
+            ("<!DOCTYPE a [<!ENTITY b 'c'>]><graphml/>", 1, "DTD"),
+            ("<graphml/><b/>", 1, "the document: "),
+            (
+                "<graphml>\n<graph/>\n<graph/></graphml>",
+                3,
+                "<graph>: there is a second one",
+            ),
+            ("<graphml>\n<key/></graphml>", 2, "<key>: id is missing"),
+            (
+                "<graphml><graph>\n<node/></graph></graphml>",
+                2,
+                "<node>: id is missing",
+            ),
+            (
+                "<graphml><graph><node id='a'/>\n<edge source='a' target='b'/></graph></graphml>",
+                2,
+                "<edge source=\"a\" target=\"b\">: no node has the id \"b\"",
+            ),
+            (
+                "<graphml><graph><node id='a'>\n<data key='k'/></node></graph></graphml>",
+                2,
+                "<data key=\"k\">: no <key> has this id",
+            ),
+            (deep.as_str(), 1, "the document: "),
+        ] {
+            let error = Graph::parse(text).unwrap_err();
+            let start = text.get(..60).unwrap_or(text);
+            assert_eq!(error.line, line, "{start}: {error}");
+            assert!(error.to_string().contains(problem), "{start}: {error}");
         }
     }
-    Ok(text.trim().to_owned())
 }

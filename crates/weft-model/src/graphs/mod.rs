@@ -18,7 +18,6 @@
 
 mod error;
 mod graph;
-mod xml;
 
 pub use error::GraphError;
 pub use graph::{Data, Edge, Graph, Node, number, shown};

@@ -198,7 +198,7 @@ fn errors_name_line_and_element() {
         error("source=\"de\" target=\"gb\"", "source=\"us\" target=\"de\"")
             .contains("an earlier edge")
     );
-    assert!(error("<graphml", "<gml").contains("<gml>"));
+    assert!(error("<graphml", "<gml").contains("'gml'"));
     let empty = "<graphml><graph/></graphml>";
     let empty = Countries::parse(empty).unwrap_err().to_string();
     assert_eq!(
