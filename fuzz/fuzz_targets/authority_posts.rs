@@ -2,25 +2,21 @@
 //!
 //! Input: operations, each a byte and its arguments, as [`Test::operate`] reads them. Missing bytes at the end are zero.
 //!
-//! Whatever happens: the tables agree (`PrivateAuthority::audit`); no more relays are known than may be; each POST is
-//! answered in a line, and what is answered as accepted is served; nothing evicts the authority itself; a test that ends
-//! is one that began.
+//! Whatever happens: no more relays are known than may be; each POST is answered in a line, and what is answered as
+//! accepted is served; nothing evicts the authority itself; each relay's documents are found by their digests.
 #![no_main]
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use libfuzzer_sys::fuzz_target;
 use testing::{TestAuthority, authority_config, moment, now, relay, secs};
 use tor_llcrypto::pk::rsa::KeyPair;
-use weft_authority::{
-    AuthorityConfig, AuthorityKeys, NamedRelays, PrivateAuthority, ReachabilityOptions,
-    ReachabilityTest,
-};
-use weft_dir::descriptor::{Moment, OwnDescriptor};
+use weft_authority::{AuthorityConfig, AuthorityKeys, PrivateAuthority};
+use weft_dir::descriptor::{Moment, OwnDescriptor, signed_digest};
+use weft_dircache::answer::Found;
+use weft_dircache::pieces::Part;
 use weft_fuzz::Bytes;
-use weft_policy::FlagThresholds;
 
 #[path = "../../crates/weft-authority/src/testing.rs"]
 #[allow(dead_code)] // it has more than this needs
@@ -65,32 +61,15 @@ static SIGNED: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
 });
 
 fn config() -> AuthorityConfig {
-    let base = authority_config(relay_id(1));
-    AuthorityConfig {
-        or_port: 9001,
-        interval: secs(300),
-        flags: FlagThresholds {
-            guard_bandwidth_guarantee: 0,
-            guard_time_known: secs(3600),
-            stable_uptime: secs(3600),
-            stable_mtbf: secs(3600),
-            hs_dir_uptime: secs(3600),
-            max_per_address: 3,
-            ..base.flags
-        },
-        reachability: ReachabilityOptions {
-            test: true,
-            ..base.reachability
-        },
-        max_relays: MAX_RELAYS,
-        ..base
-    }
+    let mut config = authority_config(relay_id(1));
+    config.or_port = 9001;
+    config.max_relays = MAX_RELAYS;
+    config
 }
 
 struct Test {
     authority: PrivateAuthority,
     now: SystemTime,
-    running: Vec<ReachabilityTest>,
     /// Whether the authority's own descriptor was taken, less than a day ago.
     has_own: bool,
 }
@@ -100,15 +79,14 @@ impl Test {
         let signing = KeyPair::from(KEYS.signing.as_key().clone());
         let keys = AuthorityKeys::new(signing, KEYS.cert.clone(), now()).expect("they are good");
         Self {
-            authority: PrivateAuthority::new(config(), keys, None),
+            authority: PrivateAuthority::new(config(), keys),
             now: now(),
-            running: Vec::new(),
             has_own: false,
         }
     }
 
     fn operate(&mut self, bytes: &mut Bytes<'_>) {
-        match bytes.byte() % 8 {
+        match bytes.byte() % 6 {
             // Documents of relays, of which one byte may be another.
             0 | 1 => {
                 let Some(documents) = bytes.pick(&*SIGNED) else {
@@ -127,11 +105,11 @@ impl Test {
                 {
                     *byte = bytes.byte();
                 }
-                self.post(&body, bytes.byte());
+                self.post(&body);
             }
             2 => {
                 let body = bytes.data();
-                self.post(body, 0);
+                self.post(body);
             }
             // Time goes on, or is set back.
             3 => {
@@ -140,41 +118,20 @@ impl Test {
                 self.has_own &= self.now < now() + secs(86_400);
             }
             4 => {
-                let (tests, next) = self.authority.begin_tests(self.now);
-                assert!(next.is_none_or(|next| next > self.now));
-                self.running.extend(tests);
-            }
-            5 => {
-                let which = usize::from(bytes.byte());
-                if !self.running.is_empty() {
-                    let test = self.running.swap_remove(which % self.running.len());
-                    self.authority
-                        .tested(&test, bytes.byte().is_multiple_of(2), self.now);
-                }
-            }
-            6 => {
                 let before = self.authority.relays();
                 self.authority.tick(self.now).expect("the keys are good");
                 assert!(self.authority.relays() <= before);
             }
             _ => {
-                let (which, relay) = (bytes.byte(), bytes.byte());
                 let mut config = config();
-                config.reachability.test = which & 1 == 0;
-                config.pin_keys = which & 2 == 0;
-                // Not the first relay, which is ourselves.
-                let rejected = rejection_of(2 + u64::from(relay) % (RELAYS - 1));
-                if which & 4 != 0 {
-                    config.lists.named = NamedRelays::parse(rejected.as_bytes()).0;
-                }
-                self.authority.configure(config, self.now);
+                config.options.needs_tap = bytes.byte().is_multiple_of(2);
+                self.authority.configure(config);
             }
         }
     }
 
-    fn post(&mut self, body: &[u8], from: u8) {
-        let from = IpAddr::V4(Ipv4Addr::new(10, 0, 0, from % 4));
-        let answer = self.authority.post(body, from, self.now);
+    fn post(&mut self, body: &[u8]) {
+        let answer = self.authority.post(body, self.now);
         assert!([200, 400].contains(&answer.status));
         assert!(!answer.reason.contains(['\n', '\r']) && answer.reason.len() <= 1600);
         if answer.status == 200 && !answer.not_new {
@@ -187,25 +144,26 @@ impl Test {
         }
     }
 
-    fn check(&self) {
-        self.authority.audit().expect("the tables agree");
+    fn check(&mut self) {
         assert!(self.authority.relays() <= MAX_RELAYS);
-        let answer = |path: &str| self.authority.get(path, self.now);
+        let mut found = |path: &str| match self.authority.get(path, None, self.now) {
+            Found::Documents(parts, _) => parts,
+            _ => Vec::new(),
+        };
         if self.has_own {
-            assert_eq!(answer("/tor/server/authority").status, 200);
+            assert_eq!(found("/tor/server/authority").len(), 1);
         }
-        let all = answer("/tor/server/all").body;
+        let all = found("/tor/server/all");
+        for part in &all {
+            let Part::Text(text) = part else {
+                panic!("{part:?}");
+            };
+            assert!(SIGNED.iter().any(|[router, _]| **router == **text));
+            let digest = hex::encode_upper(signed_digest(text));
+            assert_eq!(found(&format!("/tor/server/d/{digest}")).len(), 1);
+        }
         assert_eq!(all.len(), self.authority.relays());
-        for text in all {
-            assert!(SIGNED.iter().any(|[router, _]| **router == *text));
-        }
     }
-}
-
-/// A line of `approved-routers` that rejects a relay.
-fn rejection_of(seed: u64) -> String {
-    let id = hex::encode(relay_id(seed).as_bytes());
-    format!("!reject {id}\n")
 }
 
 /// Making RSA keys takes a moment.

@@ -6,15 +6,13 @@ use std::fmt::Write as _;
 use base64ct::{Base64Unpadded, Encoding as _};
 use digest::Digest as _;
 use tor_llcrypto::d::{Sha1, Sha256};
-use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::types::Iso8601TimeSp;
+use weft_config::GrantedFlag;
 use weft_policy::{BandwidthTotals, WEIGHT_SCALE};
 
 use crate::config::{AuthorityConfig, Lifetime};
-use crate::flags::Listed;
-use crate::keys::{AuthorityKeyError, AuthorityKeys, Signers};
-use crate::router::signature_object;
-use crate::versions::recommended;
+use crate::keys::{AuthorityKeyError, AuthorityKeys};
+use crate::router::{Router, signature_object};
 
 /// The consensus method whose documents these are: that of C tor 0.4.9.12, whose microdescriptors need no TAP key.
 const METHOD: u32 = 36;
@@ -33,7 +31,7 @@ required-relay-protocols Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 HSDir=2 HSIntro=4
 
 /// The flavours of a consensus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flavour {
+pub(crate) enum Flavour {
     /// With descriptors' digests.
     Ns,
     /// With microdescriptors' digests.
@@ -41,11 +39,11 @@ pub(super) enum Flavour {
 }
 
 /// One flavour of the consensus of these relays (sorted by identity), signed.
-pub(super) fn write(
+pub(crate) fn write(
     flavour: Flavour,
     config: &AuthorityConfig,
-    keys: &Signers,
-    relays: &[Listed<'_>],
+    keys: &AuthorityKeys,
+    relays: &[&Router],
     lifetime: Lifetime,
 ) -> Result<String, AuthorityKeyError> {
     let mut text = String::new();
@@ -53,26 +51,19 @@ pub(super) fn write(
     // Writing into a String cannot fail.
     let making = |why: &str| AuthorityKeyError::Making(why.to_owned());
     written.map_err(|_| making("a consensus cannot be written"))?;
-    let digest_of = |text: &str| match flavour {
-        Flavour::Ns => Sha1::digest(text).to_vec(),
-        Flavour::Microdesc => Sha256::digest(text).to_vec(),
+    text += "directory-signature ";
+    let (digest, algorithm) = match flavour {
+        Flavour::Ns => (Sha1::digest(&text).to_vec(), ""),
+        Flavour::Microdesc => (Sha256::digest(&text).to_vec(), "sha256 "),
     };
-    // Each signature is of the document up to the first of them.
-    let digest = digest_of(&format!("{text}directory-signature "));
-    let algorithm = match flavour {
-        Flavour::Ns => "",
-        Flavour::Microdesc => "sha256 ",
-    };
-    for signer in keys.all() {
-        let signature = signer.sign(&digest);
-        let signature = signature.ok_or_else(|| making("the signing key does not sign"))?;
-        text += &format!(
-            "directory-signature {algorithm}{} {}\n{}",
-            hex::encode_upper(signer.identity().as_bytes()),
-            hex::encode_upper(signer.signing_id().as_bytes()),
-            signature_object(&signature)
-        );
-    }
+    let signature = keys.sign(&digest);
+    let signature = signature.ok_or_else(|| making("the signing key does not sign"))?;
+    text += &format!(
+        "{algorithm}{} {}\n{}",
+        hex::encode_upper(keys.identity().as_bytes()),
+        hex::encode_upper(keys.signing_id().as_bytes()),
+        signature_object(&signature)
+    );
     Ok(text)
 }
 
@@ -80,15 +71,16 @@ fn document(
     text: &mut String,
     flavour: Flavour,
     config: &AuthorityConfig,
-    keys: &Signers,
-    relays: &[Listed<'_>],
+    keys: &AuthorityKeys,
+    relays: &[&Router],
     lifetime: Lifetime,
 ) -> std::fmt::Result {
     let name = match flavour {
         Flavour::Ns => "",
         Flavour::Microdesc => " microdesc",
     };
-    let method = match config.lists.needs_tap {
+    let options = &config.options;
+    let method = match options.needs_tap {
         true => METHOD_WITH_TAP,
         false => METHOD,
     };
@@ -96,58 +88,37 @@ fn document(
         text,
         "network-status-version 3{name}\nvote-status consensus\nconsensus-method {method}\n\
          valid-after {}\nfresh-until {}\nvalid-until {}\nvoting-delay {} {}\n\
-         {}{}known-flags Authority {}Exit Fast Guard HSDir {}NoEdConsensus Running Stable StaleDesc Sybil \
-         V2Dir Valid\n{PROTOCOLS}",
+         client-versions\nserver-versions\n\
+         known-flags Authority Exit Fast Guard HSDir Running Stable V2Dir Valid\n{PROTOCOLS}",
         Iso8601TimeSp::from(lifetime.valid_after),
         Iso8601TimeSp::from(lifetime.fresh_until),
         Iso8601TimeSp::from(lifetime.valid_until),
-        config.vote_delay.as_secs(),
-        config.dist_delay.as_secs(),
-        versions("client-versions", &config.client_versions),
-        versions("server-versions", &config.server_versions),
-        if config.lists.list_bad_exits {
-            "BadExit "
-        } else {
-            ""
-        },
-        if config.lists.list_middle_only {
-            "MiddleOnly "
-        } else {
-            ""
-        },
+        options.vote_delay.as_secs(),
+        options.dist_delay.as_secs(),
     )?;
-    if !config.params.is_empty() {
-        let mut params = config.params.clone();
-        // For those who wonder why a relay is not listed.
-        let most = i32::try_from(config.flags.max_per_address).unwrap_or(i32::MAX);
-        params.insert("AuthDirMaxServersPerAddr".into(), most);
-        let params = params.iter().map(|(name, value)| format!("{name}={value}"));
+    if !options.params.is_empty() {
+        let params = options.params.iter();
+        let params = params.map(|(name, value)| format!("{name}={value}"));
         writeln!(text, "params {}", Vec::from_iter(params).join(" "))?;
     }
     // There was no vote to name; the digest of what would have been in it is as good.
     let vote = hex::encode_upper(Sha1::digest(text.as_bytes()));
-    // C tor names the second of two "NICKNAME-legacy", without the lines below. Arti's parser, which Weft's nodes use,
-    // takes neither.
-    let mut sources: Vec<RsaIdentity> = keys.all().map(AuthorityKeys::identity).collect();
-    sources.sort();
-    for id in sources {
-        writeln!(
-            text,
-            "dir-source {} {} {ip} {ip} {} {}\ncontact {}\nvote-digest {vote}",
-            config.nickname,
-            hex::encode_upper(id.as_bytes()),
-            config.dir_port,
-            config.or_port,
-            config.contact.as_deref().unwrap_or("(none)"),
-            ip = config.address,
-        )?;
-    }
+    writeln!(
+        text,
+        "dir-source {} {} {ip} {ip} {} {}\ncontact {}\nvote-digest {vote}",
+        config.nickname,
+        hex::encode_upper(keys.identity().as_bytes()),
+        config.dir_port,
+        config.or_port,
+        config.contact.as_deref().unwrap_or("(none)"),
+        ip = config.address,
+    )?;
     let mut totals = BandwidthTotals::of_method(method);
-    for relay in relays {
-        entry(text, flavour, config, relay, &mut totals)?;
+    for router in relays {
+        entry(text, flavour, config, router, &mut totals)?;
     }
     writeln!(text, "directory-footer")?;
-    let scale = config.params.get("bwweightscale").copied();
+    let scale = options.params.get("bwweightscale").copied();
     let scale = scale.and_then(|scale| u32::try_from(scale).ok());
     let scale = scale.filter(|scale| *scale > 0).unwrap_or(WEIGHT_SCALE);
     let weights = totals.weights(scale);
@@ -157,22 +128,13 @@ fn document(
     Ok(())
 }
 
-/// A line of recommended versions.
-fn versions(keyword: &str, lines: &[String]) -> String {
-    match recommended(lines) {
-        none if none.is_empty() => format!("{keyword}\n"),
-        versions => format!("{keyword} {versions}\n"),
-    }
-}
-
 fn entry(
     text: &mut String,
     flavour: Flavour,
     config: &AuthorityConfig,
-    relay: &Listed<'_>,
+    router: &Router,
     totals: &mut BandwidthTotals,
 ) -> std::fmt::Result {
-    let (router, flags) = (relay.router, relay.flags);
     let id = Base64Unpadded::encode_string(router.rsa.as_bytes());
     let published = Iso8601TimeSp::from(router.published).to_string();
     let digest = Base64Unpadded::encode_string(&router.digest);
@@ -190,30 +152,36 @@ fn entry(
         "r {} {id}{digest} {published} {} {} {}",
         router.nickname, router.ip, router.or_port, dir_port
     )?;
-    if let Some(ipv6) = router.ipv6.filter(|_| relay.ipv6) {
+    if let Some(ipv6) = router.ipv6.filter(|_| config.options.ipv6) {
         writeln!(text, "a {ipv6}")?;
     }
     if flavour == Flavour::Microdesc {
         let digest = Base64Unpadded::encode_string(&router.microdesc_digest);
         writeln!(text, "m {digest}")?;
     }
-    let named = [
-        ("Authority", flags.authority),
-        ("BadExit", flags.bad_exit),
-        ("Exit", flags.exit),
-        ("Fast", flags.fast),
-        ("Guard", flags.guard),
-        ("HSDir", flags.hs_dir),
-        ("MiddleOnly", flags.middle_only),
-        ("Running", true),
-        ("Stable", flags.stable),
-        ("StaleDesc", flags.stale),
-        ("V2Dir", flags.directory),
-        ("Valid", true),
-    ];
+    let options = &config.options;
+    let granted = |to: &GrantedFlag, deserved| to.grants(&router.rsa.into(), deserved);
+    let is_guard = granted(&options.guards, router.directory);
+    let is_exit = granted(&options.exits, router.general_exit);
+    let serves_onions = router.directory && router.hidden_service_dir;
     write!(text, "s")?;
-    for (flag, _) in named.iter().filter(|(_, has)| *has) {
-        write!(text, " {flag}")?;
+    for (flag, has) in [
+        ("Authority", router.rsa == config.identity),
+        ("Exit", is_exit),
+        ("Fast", true),
+        ("Guard", is_guard),
+        (
+            "HSDir",
+            granted(&options.hidden_service_dirs, serves_onions),
+        ),
+        ("Running", true),
+        ("Stable", true),
+        ("V2Dir", router.directory),
+        ("Valid", true),
+    ] {
+        if has {
+            write!(text, " {flag}")?;
+        }
     }
     writeln!(text)?;
     if let Some(version) = &router.version {
@@ -222,9 +190,10 @@ fn entry(
     if !router.protocols.is_empty() {
         writeln!(text, "pr {}", router.protocols)?;
     }
-    // Bad exits do not count as exits.
-    totals.add(flags.guard, flags.exit && !flags.bad_exit, relay.bandwidth);
-    writeln!(text, "w Bandwidth={}", relay.bandwidth)?;
+    let measured = config.bandwidths.get(&router.rsa);
+    let bandwidth = measured.copied().unwrap_or(router.bandwidth).max(1);
+    totals.add(is_guard, is_exit, bandwidth);
+    writeln!(text, "w Bandwidth={bandwidth}")?;
     if flavour == Flavour::Ns {
         writeln!(text, "p {}", router.summary)?;
     }

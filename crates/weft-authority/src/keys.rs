@@ -9,6 +9,7 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rand::Rng;
@@ -26,10 +27,7 @@ const IDENTITY_KEY: &str = DataFile::AuthorityIdentity.name();
 /// The file of the signing key.
 const SIGNING_KEY: &str = DataFile::AuthoritySigning.name();
 /// The file of the certificate.
-pub const CERTIFICATE: &str = DataFile::AuthorityCertificate.name();
-/// The same of an older identity, which some nodes trust still (`V3AuthUseLegacyKey`).
-const LEGACY_SIGNING_KEY: &str = DataFile::LegacySigning.name();
-const LEGACY_CERTIFICATE: &str = DataFile::LegacyCertificate.name();
+const CERTIFICATE: &str = DataFile::AuthorityCertificate.name();
 
 /// How long the signing key is good (tor-gencert: 12 months).
 const LIFETIME: Duration = Duration::from_secs(365 * 86_400);
@@ -67,11 +65,7 @@ pub struct AuthorityKeys {
     /// The authority's identity, `v3ident`.
     identity: RsaIdentity,
     /// The certificate, as it is served.
-    certificate: String,
-    /// When it was made.
-    published: SystemTime,
-    /// When it ends.
-    expires: SystemTime,
+    certificate: Arc<str>,
 }
 
 impl std::fmt::Debug for AuthorityKeys {
@@ -79,7 +73,6 @@ impl std::fmt::Debug for AuthorityKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AuthorityKeys")
             .field("identity", &self.identity)
-            .field("expires", &self.expires)
             .finish_non_exhaustive()
     }
 }
@@ -141,23 +134,7 @@ impl AuthorityKeys {
     /// # Errors
     /// [`AuthorityKeyError`]; also where the certificate is not of that key or not valid at `now`.
     pub fn load(folder: &Path, now: SystemTime) -> Result<Self, AuthorityKeyError> {
-        Self::load_files(folder, [SIGNING_KEY, CERTIFICATE], now)
-    }
-
-    /// Reads the signing key and certificate of an older identity from `folder`.
-    ///
-    /// # Errors
-    /// As of [`load`](Self::load).
-    pub fn load_legacy(folder: &Path, now: SystemTime) -> Result<Self, AuthorityKeyError> {
-        Self::load_files(folder, [LEGACY_SIGNING_KEY, LEGACY_CERTIFICATE], now)
-    }
-
-    fn load_files(
-        folder: &Path,
-        files: [&str; 2],
-        now: SystemTime,
-    ) -> Result<Self, AuthorityKeyError> {
-        let [key_path, path] = files.map(|file| folder.join(file));
+        let [key_path, path] = [SIGNING_KEY, CERTIFICATE].map(|file| folder.join(file));
         let wrong = |path: &Path, problem: &dyn std::fmt::Display| AuthorityKeyError::Contents {
             path: path.to_owned(),
             problem: problem.to_string(),
@@ -185,9 +162,7 @@ impl AuthorityKeys {
         Ok(Self {
             signing,
             identity: *parsed.id_fingerprint(),
-            published: parsed.published(),
-            expires: parsed.expires(),
-            certificate,
+            certificate: certificate.into(),
         })
     }
 
@@ -204,40 +179,13 @@ impl AuthorityKeys {
     }
 
     /// The certificate as a document.
-    #[must_use]
-    pub fn certificate(&self) -> &str {
+    pub(crate) fn certificate(&self) -> &Arc<str> {
         &self.certificate
     }
 
-    /// When the certificate was made.
-    #[must_use]
-    pub fn published(&self) -> SystemTime {
-        self.published
-    }
-
-    /// When the certificate ends.
-    #[must_use]
-    pub fn expires(&self) -> SystemTime {
-        self.expires
-    }
-
     /// Signs a digest; `None` where the library fails, which it does not for keys that it read.
-    pub(super) fn sign(&self, digest: &[u8]) -> Option<Vec<u8>> {
+    pub(crate) fn sign(&self, digest: &[u8]) -> Option<Vec<u8>> {
         self.signing.sign(digest).ok()
-    }
-}
-
-/// The keys that sign consensuses.
-#[derive(Debug)]
-pub(super) struct Signers {
-    pub(super) own: AuthorityKeys,
-    /// Those of an older identity.
-    pub(super) legacy: Option<AuthorityKeys>,
-}
-
-impl Signers {
-    pub(super) fn all(&self) -> impl Iterator<Item = &AuthorityKeys> {
-        std::iter::once(&self.own).chain(&self.legacy)
     }
 }
 
@@ -326,15 +274,6 @@ mod tests {
             matches!(again, Err(AuthorityKeyError::File { .. })),
             "{again:?}"
         );
-        assert!(AuthorityKeys::load_legacy(&keys, now()).is_err());
-        for (from, to) in [
-            (SIGNING_KEY, LEGACY_SIGNING_KEY),
-            (CERTIFICATE, LEGACY_CERTIFICATE),
-        ] {
-            std::fs::copy(keys.join(from), keys.join(to)).unwrap();
-        }
-        let legacy = AuthorityKeys::load_legacy(&keys, now()).unwrap();
-        assert_eq!(legacy.identity(), id);
         let late = AuthorityKeys::load(&keys, now() + 2 * LIFETIME);
         assert!(
             matches!(late, Err(AuthorityKeyError::Contents { .. })),

@@ -5,12 +5,13 @@
 //! byte for byte where other nodes compare digests (microdescriptors), and accepted by C tor's relays
 //! and clients everywhere else.
 //!
-//! It accepts relays and gives flags by C tor's rules: it tests whether relays can be reached, watches how steadily they
-//! run (`history`), and compares them with each other (`flags`). What it does not do, because a private network has no
-//! use for it: vote, measure, agree on shared random values, keep descriptors over a restart. Relays publish again when
-//! they miss themselves in the consensus.
+//! Its networks live for minutes on one machine, so it believes relays: each one that publishes is listed, as Fast and
+//! Stable, until its descriptor is a day old, and has the other flags for what it states. It watches, tests and measures
+//! nobody, votes with nobody and keeps nothing over a restart. Relays publish again when they miss themselves in the
+//! consensus.
 //!
-//! [`PrivateAuthority`] takes the time as an argument and does no I/O; [`server`] answers HTTP and has relays tested.
+//! [`PrivateAuthority`] takes the time as an argument and does no I/O. The directory of its relay (weft-dircache) answers by
+//! HTTP with what a [`SharedAuthority`] has. Consensuses are made when they are due and somebody asks.
 
 #![cfg_attr(
     not(test),
@@ -27,27 +28,17 @@ mod authority;
 mod config;
 mod consensus;
 mod documents;
-mod flags;
-mod history;
 mod keys;
-mod lists;
-mod pins;
-mod reach;
-mod room;
+mod lookup;
 mod router;
-pub mod server;
 #[cfg(test)]
 mod testing;
-mod versions;
+#[cfg(test)]
+mod tests;
 
-pub use authority::{Answer, MAX_RELAYS, PrivateAuthority};
-pub use config::{AuthorityConfig, Granted, parse_bandwidths};
-pub use keys::{AuthorityKeyError, AuthorityKeys, CERTIFICATE};
-pub use lists::{CountryTable, Lists, NamedRelays};
-pub use reach::{ReachabilityOptions, ReachabilityTest};
-pub use versions::is_tor_version;
-/// Of [`AuthorityConfig`].
-pub use weft_policy::FlagThresholds;
+pub use authority::{MAX_RELAYS, PrivateAuthority, SharedAuthority};
+pub use config::{AuthorityConfig, parse_bandwidths};
+pub use keys::{AuthorityKeyError, AuthorityKeys};
 
 // `testing` is also a module of a fuzz target and names this crate as that does.
 #[cfg(test)]

@@ -12,22 +12,14 @@ use tor_llcrypto::d::Sha256;
 use tor_llcrypto::pk::ed25519::Ed25519Identity;
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::routerdesc::RouterDesc;
-use tor_netdoc::types::Iso8601TimeSp;
 use tor_netdoc::types::policy::{IpPattern, RuleKind};
 use weft_dir::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR, signed_digest};
 use weft_policy::{PortSummary, Rule};
 
-use crate::lists::{Lists, Standing};
-use crate::versions::Platform;
-
-/// Descriptors that are further apart differ in any case (C tor `ROUTER_MAX_COSMETIC_TIME_DIFFERENCE`).
-const COSMETIC_AGE: Duration = Duration::from_secs(2 * 3600);
-/// By how much an uptime may differ from what the older descriptor has one expect (C tor `ROUTER_ALLOW_UPTIME_DRIFT`).
-const UPTIME_DRIFT: Duration = Duration::from_secs(6 * 3600);
 /// How far in the future a descriptor may be published (C tor `ROUTER_ALLOW_SKEW`).
 const SKEW: Duration = Duration::from_secs(12 * 3600);
 /// How old a descriptor may be when it comes (C tor `ROUTER_MAX_AGE_TO_PUBLISH`).
-pub(super) const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// What a relay's word about its bandwidth counts at most, in bytes per second (C tor
 /// `DEFAULT_MAX_BELIEVABLE_BANDWIDTH`).
 const BELIEVABLE: u64 = 10_000_000;
@@ -43,70 +35,64 @@ const PRIVATE_V4: [([u8; 4], u8); 6] = [
 
 /// A relay.
 #[derive(Debug)]
-pub(super) struct Router {
+pub(crate) struct Router {
     /// The descriptor.
-    pub(super) text: Arc<str>,
+    pub(crate) text: Arc<str>,
     /// Its SHA-1 up to the RSA signature, as documents name it.
-    pub(super) digest: [u8; 20],
+    pub(crate) digest: [u8; 20],
     /// The digests of its extra-info document (`extra-info-digest`).
     extra_info_digests: Option<String>,
     /// The extra-info document, once it has come.
-    pub(super) extra_info: Option<ExtraInfo>,
-    pub(super) rsa: RsaIdentity,
-    pub(super) ed: Ed25519Identity,
-    pub(super) nickname: String,
+    pub(crate) extra_info: Option<ExtraInfo>,
+    pub(crate) rsa: RsaIdentity,
+    pub(crate) ed: Ed25519Identity,
+    pub(crate) nickname: String,
     /// When it was made.
-    pub(super) published: SystemTime,
+    pub(crate) published: SystemTime,
     /// When the first of its certificates ends, those of families among them.
-    pub(super) valid_until: SystemTime,
-    /// How long the relay had run then, in its words.
-    uptime: Duration,
+    pub(crate) valid_until: SystemTime,
     /// Address.
-    pub(super) ip: Ipv4Addr,
+    pub(crate) ip: Ipv4Addr,
     /// ORPort.
-    pub(super) or_port: u16,
+    pub(crate) or_port: u16,
     /// DirPort, or zero.
-    pub(super) dir_port: u16,
+    pub(crate) dir_port: u16,
     /// IPv6 ORPort.
-    pub(super) ipv6: Option<SocketAddr>,
+    pub(crate) ipv6: Option<SocketAddr>,
     /// `Tor 0.4.9.11`, for C tor only (C tor `version_from_platform`).
-    pub(super) version: Option<String>,
-    /// The software that it runs.
-    pub(super) platform: Platform,
+    pub(crate) version: Option<String>,
     /// Subprotocols, in the relay's words.
-    pub(super) protocols: String,
+    pub(crate) protocols: String,
     /// The bandwidth that it claims, in kilobytes per second.
-    pub(super) bandwidth: u64,
-    /// The bandwidth that it has observed, in bytes per second.
-    pub(super) observed: u64,
+    pub(crate) bandwidth: u64,
     /// The summary of its IPv4 exit policy.
-    pub(super) summary: String,
+    pub(crate) summary: String,
     /// Whether the summary lets streams go to 80 and 443.
-    pub(super) general_exit: bool,
+    pub(crate) general_exit: bool,
     /// Whether it answers directory requests.
-    pub(super) directory: bool,
+    pub(crate) directory: bool,
     /// Whether it holds onion services' descriptors.
-    pub(super) hidden_service_dir: bool,
+    pub(crate) hidden_service_dir: bool,
     /// Whether it sleeps.
-    pub(super) hibernating: bool,
+    hibernating: bool,
     /// The microdescriptor.
-    pub(super) microdesc: Arc<str>,
+    pub(crate) microdesc: Arc<str>,
     /// Its SHA-256.
-    pub(super) microdesc_digest: [u8; 32],
+    pub(crate) microdesc_digest: [u8; 32],
 }
 
 /// A relay's extra-info document.
 #[derive(Clone, Debug)]
-pub(super) struct ExtraInfo {
+pub(crate) struct ExtraInfo {
     /// The document.
-    pub(super) text: Arc<str>,
+    pub(crate) text: Arc<str>,
     /// Its SHA-1 up to the RSA signature.
-    pub(super) digest: [u8; 20],
+    pub(crate) digest: [u8; 20],
 }
 
 impl Router {
     /// Checks a descriptor; otherwise why it is refused, in C tor's words where C tor has them.
-    pub(super) fn read(text: &str, now: SystemTime) -> Result<Self, String> {
+    pub(crate) fn read(text: &str, now: SystemTime) -> Result<Self, String> {
         if text.len() > MAX_ROUTER_DESCRIPTOR {
             return Err("Router descriptor was too large.".into());
         }
@@ -159,8 +145,7 @@ impl Router {
         }
         let summary = policy.write();
         let microdesc: Arc<str> = microdesc(text, &parsed, &rsa, &summary).into();
-        let [average, _, observed] =
-            rates(text).ok_or("Malformed router descriptor: no bandwidth")?;
+        let bandwidth = bandwidth(text).ok_or("Malformed router descriptor: no bandwidth")?;
         Ok(Self {
             text: text.into(),
             digest: signed_digest(text),
@@ -170,11 +155,6 @@ impl Router {
             nickname: parsed.router.nickname.to_string(),
             published,
             valid_until: ends.unwrap_or(published + MAX_AGE),
-            uptime: Duration::from_secs(
-                line(text, "uptime")
-                    .and_then(|seconds| seconds.parse().ok())
-                    .unwrap_or(0),
-            ),
             ip: parsed.router.address,
             or_port: parsed.router.orport,
             dir_port: parsed.router.dirport,
@@ -185,9 +165,7 @@ impl Router {
                 .find(|address| address.is_ipv6()),
             version: line(text, "platform").and_then(version),
             protocols: line(text, "proto").unwrap_or_default().to_owned(),
-            platform: Platform::parse(line(text, "platform").unwrap_or_default()),
-            bandwidth: average.min(observed).min(BELIEVABLE) / 1000,
-            observed,
+            bandwidth,
             general_exit: allows(&summary, 80) && allows(&summary, 443),
             summary,
             // tor-netdoc looks for a word with other dashes.
@@ -200,89 +178,24 @@ impl Router {
         })
     }
 
-    /// What an authority's lists have of it, or why it is rejected.
-    pub(super) fn standing(&self, lists: &Lists) -> Result<Standing, &'static str> {
-        if lists.needs_tap && object(&self.text, "onion-key").is_none() {
-            return Err("Missing TAP key in descriptor.");
-        }
-        lists.standing((self.rsa, self.ed), self.ip, &self.platform)
+    /// Whether it runs, by its own word.
+    pub(crate) fn runs(&self) -> bool {
+        !self.hibernating
     }
 
-    /// Whether this is one of its ORPorts.
-    pub(super) fn is_at(&self, address: SocketAddr) -> bool {
-        address == self.or_addr() || Some(address) == self.ipv6
-    }
-
-    /// Its IPv4 ORPort.
-    pub(super) fn or_addr(&self) -> SocketAddr {
-        (self.ip, self.or_port).into()
-    }
-
-    /// Whether a newer descriptor of the same relay has nothing new (C tor `router_differences_are_cosmetic`). What the
-    /// consensus and the microdescriptor have of it is the same, other than in C tor also its subprotocols, its ntor key
-    /// and whether it holds onion services' descriptors.
-    pub(super) fn is_cosmetic(&self, newer: &Self) -> bool {
-        let key = |router: &Self| {
-            let addresses = (router.ip, router.or_port, router.dir_port, router.ipv6);
-            let flags = (
-                router.hibernating,
-                router.directory,
-                router.hidden_service_dir,
-            );
-            (addresses, flags, router.microdesc_digest)
-        };
-        let texts = |router: &Self| {
-            let text = &*router.text;
-            let (average, burst) =
-                rates(text).map_or((0, 0), |[average, burst, _]| (average, burst));
-            let contact = line(text, "contact").map(str::to_ascii_lowercase);
-            let platform = line(text, "platform").map(str::to_ascii_lowercase);
-            (
-                average,
-                burst,
-                contact,
-                platform,
-                router.nickname.to_ascii_lowercase(),
-            )
-        };
-        let (low, high) = (
-            self.observed.min(newer.observed),
-            self.observed.max(newer.observed),
-        );
-        let since = newer.published.duration_since(self.published).ok();
-        let expected = self.uptime.saturating_add(since.unwrap_or_default());
-        let drift = newer.uptime.abs_diff(expected);
-        let is_much = |uptime: Duration| drift > uptime.mul_f64(0.05);
-        let restarted = drift > UPTIME_DRIFT && is_much(self.uptime) && is_much(newer.uptime);
-        key(self) == key(newer)
-            && texts(self) == texts(newer)
-            && self.protocols == newer.protocols
-            && exit_rules(&self.text).eq(exit_rules(&newer.text))
-            && low >= high / 2
-            && since.is_some_and(|since| since <= COSMETIC_AGE)
-            && !restarted
+    /// Whether its descriptor has a TAP key.
+    pub(crate) fn has_tap(&self) -> bool {
+        object(&self.text, "onion-key").is_some()
     }
 
     /// The digests of its descriptor and of its extra-info document.
-    pub(super) fn digests(&self) -> impl Iterator<Item = [u8; 20]> + use<> {
+    pub(crate) fn digests(&self) -> impl Iterator<Item = [u8; 20]> + use<> {
         let extra_info = self.extra_info.as_ref().map(|extra| extra.digest);
         std::iter::once(self.digest).chain(extra_info)
     }
 
-    /// How long the relay has run (C tor `real_uptime`).
-    pub(super) fn uptime(&self, now: SystemTime) -> Duration {
-        let since = now.duration_since(self.published).unwrap_or_default();
-        self.uptime.saturating_add(since)
-    }
-
-    /// Whether an extra-info document is newer than this descriptor.
-    pub(super) fn is_older_than(&self, extra_info: &str) -> bool {
-        let published = line(extra_info, "published").and_then(|time| time.parse().ok());
-        published.is_some_and(|published: Iso8601TimeSp| *published > self.published)
-    }
-
     /// The extra-info document that this descriptor names; otherwise why it is none.
-    pub(super) fn named_extra_info(&self, text: &str) -> Result<ExtraInfo, String> {
+    pub(crate) fn named_extra_info(&self, text: &str) -> Result<ExtraInfo, String> {
         if text.len() > MAX_EXTRA_INFO {
             return Err("Extrainfo document was too large".into());
         }
@@ -302,21 +215,16 @@ impl Router {
     }
 }
 
-/// The average, burst and observed bandwidth of a descriptor, in bytes per second.
-fn rates(text: &str) -> Option<[u64; 3]> {
+/// The bandwidth that a descriptor claims, in kilobytes per second: `bandwidth AVERAGE BURST OBSERVED`, in bytes.
+fn bandwidth(text: &str) -> Option<u64> {
     let mut rates = line(text, "bandwidth")?.split(' ').map(str::parse);
     let mut next = || rates.next()?.ok();
-    Some([next()?, next()?, next()?])
-}
-
-/// The rules of a descriptor's exit policy.
-fn exit_rules(text: &str) -> impl Iterator<Item = &str> {
-    text.lines()
-        .filter(|line| line.starts_with("accept ") || line.starts_with("reject "))
+    let [average, _, observed]: [u64; 3] = [next()?, next()?, next()?];
+    Some(average.min(observed).min(BELIEVABLE) / 1000)
 }
 
 /// The rest of the first line that begins with `keyword`.
-pub(super) fn line<'a>(text: &'a str, keyword: &str) -> Option<&'a str> {
+pub(crate) fn line<'a>(text: &'a str, keyword: &str) -> Option<&'a str> {
     text.lines()
         .find_map(|line| line.strip_prefix(keyword)?.strip_prefix(' '))
 }
@@ -406,7 +314,7 @@ fn family(members: &str, rsa: &RsaIdentity) -> String {
 }
 
 /// A PEM-like object for a signature.
-pub(super) fn signature_object(signature: &[u8]) -> String {
+pub(crate) fn signature_object(signature: &[u8]) -> String {
     let encoded = Base64::encode_string(signature);
     let mut object = String::from("-----BEGIN SIGNATURE-----\n");
     let mut rest = encoded.as_str();

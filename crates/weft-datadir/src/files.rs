@@ -20,8 +20,6 @@ DataFile {
     AuthorityIdentity     "authority_identity_key":                  Keys,  Files,       AUTHORITY;
     AuthoritySigning      "authority_signing_key":                   Keys,  Files,       AUTHORITY;
     AuthorityCertificate  "authority_certificate":                   Keys,  Files,       AUTHORITY;
-    LegacySigning         "legacy_signing_key":                      Keys,  Files,       AUTHORITY;
-    LegacyCertificate     "legacy_certificate":                      Keys,  Files,       AUTHORITY;
     State                 "state":                                   Data,  Files,       STATE;
     Lock                  "lock":                                    Data,  Files,       LOCK;
     Fingerprint           "fingerprint":                             Data,  Files,       FINGERPRINT;
@@ -31,9 +29,6 @@ DataFile {
     ControlCookie         "control_auth_cookie":                     Data,  Node,        COOKIE;
     ExtOrCookie           "extended_orport_auth_cookie":             Data,  Node,        COOKIE;
     Statistics            "stats":                                   Data,  Files,       STATISTICS;
-    ApprovedRouters       "approved-routers":                        Data,  Owner,       APPROVED;
-    KeyPins               "key-pinning-journal":                     Data,  Files,       JOURNAL;
-    Stability             "router-stability":                        Data,  Files,       JOURNAL;
     Consensus             "cached-microdesc-consensus":              Cache, Directories, SIGNED;
     ConsensusNs           "cached-consensus":                        Cache, Directories, SIGNED;
     Certificates          "cached-certs":                            Cache, Directories, SIGNED;
@@ -105,17 +100,6 @@ const FINGERPRINT: Limit = Limit::new(
         "a_bridge_has_a_file_by_which_it_may_be_spoken_of",
     ],
 );
-const JOURNAL: Limit = Limit::new(
-    "{weft-authority/src/authority/storage.rs:MAX_FILE} bytes; {weft-authority/src/pins.rs:MAX_PINS} pins, \
-     {weft-authority/src/history.rs:MAX_KNOWN} relays; torn lines are passed over",
-    Payer::File,
-    &[
-        "torn_lines_of_the_file_are_passed_over",
-        "one_torn_line_of_a_file_costs_no_other_relay_its_history",
-        "a_file_does_not_grow_without_end",
-        "any_file_is_read_or_refused",
-    ],
-);
 const COOKIE: Limit = Limit::new(
     "never read: written at each start with new random bytes, for this user, and for its group where torrc has it",
     Payer::NoOne,
@@ -133,15 +117,6 @@ const STATISTICS: Limit = Limit::new(
         "a_file_is_published_for_twenty_five_hours",
         "any_text_is_a_file_or_none",
         "fuzz/statistics_files",
-    ],
-);
-const APPROVED: Limit = Limit::new(
-    "{weft-node/src/relay/authority.rs:MAX_APPROVED} bytes; if it is there and cannot be read there is no authority; lines that are no rule are \
-     passed over with a warning",
-    Payer::Start,
-    &[
-        "a_file_that_keeps_relays_out_is_read_or_there_is_no_authority",
-        "lines_of_approved_routers_that_are_no_text_cost_the_others_nothing",
     ],
 );
 const NAMED: Limit = Limit::new(

@@ -18,7 +18,7 @@ use crate::named::{digests, identities, identity_pairs};
 use crate::pieces::{Part, Pieces};
 use crate::request::{Accepts, Request};
 use crate::resource::Resource;
-use found::{Found, NOT_FOUND};
+pub use found::{Found, NOT_FOUND};
 
 /// The reason of an answer that there is no room for.
 pub const BUSY: &str = "Directory busy, try again later";
@@ -69,15 +69,17 @@ impl Answer {
         peer: IpAddr,
     ) -> Self {
         let found = documents.read(|held| find(held, request, now));
-        // A body that is made while it is sent, or read from several files, ends with the stream,
-        // as C tor's does.
+        Self::of(found, request.accepts, now, peer)
+    }
+
+    /// The answer with what was found for `peer`, who accepts these compressions.
+    pub(super) fn of(found: Found, accepts: Accepts, now: SystemTime, peer: IpAddr) -> Self {
+        // What is made while it is sent, or read from a file of many, ends with the stream, as C tor's does.
         let length;
         let (body, coding, lifetime, vary) = match found {
             Found::Short(status, reason) => return Self::short(status, reason, now),
             Found::Stored(documents, lifetime) => {
-                let best = documents
-                    .iter()
-                    .find_map(|forms| best(forms, request.accepts));
+                let best = documents.iter().find_map(|forms| best(forms, accepts));
                 let Some((part, coding)) = best else {
                     return Self::short(404, "Not found", now);
                 };
@@ -90,7 +92,7 @@ impl Answer {
                 let in_memory = !parts.iter().any(|part| matches!(part, Part::File { .. }));
                 let mut accepted = Compression::FAST_FIRST.into_iter();
                 let coding = accepted
-                    .find(|coding| request.accepts.has(*coding) && sum >= SMALL)
+                    .find(|coding| accepts.has(*coding) && sum >= SMALL)
                     .unwrap_or(Compression::Identity);
                 let (pieces, coding) = Pieces::new(parts, coding);
                 let is_known = in_memory && coding == Compression::Identity;

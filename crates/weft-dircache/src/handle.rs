@@ -14,6 +14,7 @@ use weft_dir::documents::CachedDocuments;
 use weft_dir::sockets::{OpenSocket, Sockets};
 use weft_dir::task::{Config, DirectoryTask, EventSink};
 
+use crate::authority::Authority;
 use crate::budget::Budget;
 use crate::consensus_cache::ConsensusCache;
 use crate::hs_dir::HsDir;
@@ -83,8 +84,12 @@ impl DirPort {
 pub struct NotTaken;
 
 impl DirectoryHandle {
-    /// Starts a task on the machine's clocks.
-    pub fn start(config: Config, events: EventSink) -> io::Result<Self> {
+    /// Starts a task on the machine's clocks; where the relay is an authority, `authority` has what is served.
+    pub fn start(
+        config: Config,
+        authority: Option<Arc<dyn Authority>>,
+        events: EventSink,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -98,7 +103,7 @@ impl DirectoryHandle {
         let served = hs_dir.clone();
         let received = Arc::<Sockets>::default();
         let documents = task.documents();
-        let server = CacheServer::new(documents.clone(), served, clock);
+        let server = CacheServer::new(documents.clone(), served, clock).with_authority(authority);
         let places = server.places().clone();
         let budget = server.budget().clone();
         let requests = server.requests().clone();

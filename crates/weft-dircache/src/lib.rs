@@ -9,6 +9,8 @@
 //! - [`resource`]: the table of what they are about
 //! - [`answer`]: what is answered to them
 //! - `onion`, `plain`: answers about descriptors of onion services, and other answers that are never compressed
+//! - `authority`: the authority of a private network, which answers in place of the documents
+//! - `upload`: bodies of uploads, as they are read
 //! - [`pieces`]: documents that are read and compressed as they are sent
 //! - [`budget`]: bytes that a directory's streams hold, bounded and shared
 //! - `places`: streams at once, shared
@@ -33,6 +35,7 @@
 
 pub mod answer;
 mod asker;
+mod authority;
 pub mod budget;
 pub mod consdiff;
 mod consensus_cache;
@@ -53,4 +56,7 @@ pub mod shown;
 #[allow(dead_code)]
 mod testing;
 
+mod upload;
+
+pub use authority::{Authority, Posted};
 pub use handle::{DirPort, DirectoryHandle, NotTaken};

@@ -30,6 +30,22 @@ pub fn digests(list: &str) -> impl Iterator<Item = [u8; 32]> {
     })
 }
 
+/// Whether more than half of the authorities whose identities begin so are among `signers`.
+pub fn signed_by(signers: &[RsaIdentity], wanted: &str) -> bool {
+    let signers: Vec<String> = signers
+        .iter()
+        .map(|id| hex::encode_upper(id.as_bytes()))
+        .collect();
+    let (mut named, mut found) = (0_usize, 0_usize);
+    let prefixes = wanted.split('+').map(str::trim);
+    for prefix in prefixes.filter(|prefix| !prefix.is_empty()).take(MAX_NAMED) {
+        named += 1;
+        let prefix = prefix.to_ascii_uppercase();
+        found += usize::from(signers.iter().any(|id| id.starts_with(&prefix)));
+    }
+    found > named / 2
+}
+
 /// Forty hexadecimal digits.
 fn identity(text: &str) -> Option<RsaIdentity> {
     let mut bytes = [0; 20];
@@ -65,5 +81,20 @@ mod tests {
         let digest = Base64Unpadded::encode_string(&[0; 32]);
         let many = vec![&*digest; MAX_NAMED + 1].join("-");
         assert_eq!(digests(&many).count(), MAX_NAMED);
+    }
+
+    #[test]
+    fn more_than_half_of_those_named_must_have_signed() {
+        let signers = [[0xab; 20].into(), [0xcd; 20].into()];
+        for (wanted, signed) in [
+            ("AB", true),
+            ("abab+00", false),
+            ("AB+CD+00", true),
+            ("+AB+", true),
+            ("", false),
+            ("00", false),
+        ] {
+            assert_eq!(signed_by(&signers, wanted), signed, "{wanted}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::io::AsyncRead;
 use weft_dir::clock::Clock;
 
 use crate::answer::{Answer, BUSY};
@@ -16,21 +16,7 @@ use crate::hs_dir::{Fetch, HsDir, Refused};
 use crate::plain::plain;
 use crate::request::Upload;
 use crate::resource::Resource;
-
-/// Time for the body of an upload. Circuits of onion services have up to five hops.
-const UPLOAD_TIME: Duration = Duration::from_secs(120);
-
-/// Bytes of a body that are read at once.
-const CHUNK: usize = 8 << 10;
-
-/// The result of reading the body of an upload.
-enum Reading {
-    Whole,
-    /// There is no room for it.
-    NoRoom,
-    /// The other side has gone away, or takes too long.
-    Ended,
-}
+use crate::upload::{Reading, read};
 
 /// The answer to a GET for `path`, with the fetch that it is. `None`: the path is no descriptor's.
 pub(super) fn fetch<'a>(
@@ -89,34 +75,11 @@ pub(super) async fn publish(
     if directory.refuses_length(upload.length) {
         return short(400, INVALID);
     }
-    let mut body = came.get(upload.head..).unwrap_or_default().to_vec();
-    body.truncate(upload.length);
-    let read = async {
-        loop {
-            let missing = upload.length - body.len();
-            body.reserve(missing.min(CHUNK));
-            if !charge.set(came.capacity() + body.capacity()) {
-                return Ok(Reading::NoRoom);
-            }
-            if missing == 0 {
-                return Ok(Reading::Whole);
-            }
-            let most = u64::try_from(missing).unwrap_or(u64::MAX);
-            if (&mut *stream).take(most).read_buf(&mut body).await? == 0 {
-                return Ok(Reading::Ended);
-            }
-        }
-    };
-    let read: io::Result<Reading> = tokio::select! {
-        biased;
-        read = read => read,
-        () = clock.sleep(UPLOAD_TIME) => Ok(Reading::Ended),
-    };
-    match read? {
-        Reading::Whole => {}
+    let body = match read(upload, came, charge, stream, clock).await? {
+        Reading::Whole(body) => body,
         Reading::NoRoom => return short(503, BUSY),
         Reading::Ended => return Ok(None),
-    }
+    };
     match directory.publish(&body, (clock.wall(), clock.monotonic())) {
         Ok(()) => short(200, "HS descriptor stored successfully."),
         Err(

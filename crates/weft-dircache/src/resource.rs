@@ -121,15 +121,12 @@ const ANSWER: Limit = Limit::new(
 );
 const CONSENSUS: Limit = Limit::new(
     "as any request; {weft-dircache/src/request.rs:MAX_DIGESTS} older ones that the client has; read and compressed by \
-     {weft-dircache/src/server.rs:CHUNK} bytes, {weft-dircache/src/server.rs:STALL} without progress. An authority: \
-     {weft-authority/src/server.rs:PATIENCE} for all, {weft-authority/src/server.rs:AT_ONCE} connections",
+     {weft-dircache/src/server.rs:CHUNK} bytes, {weft-dircache/src/server.rs:STALL} without progress",
     Payer::PreviousHop,
     &[
         "consensuses_that_a_client_has_are_read_and_bounded",
         "answers_that_nobody_reads_hold_what_is_being_sent_and_are_counted",
         "one_that_does_not_read_is_given_up",
-        "silent_connections_keep_no_request_out",
-        "what_unread_answers_hold_is_counted_and_past_the_bound_requests_are_refused",
     ],
 );
 const NAMED: Limit = Limit::new(
@@ -141,7 +138,6 @@ const NAMED: Limit = Limit::new(
         "lists_of_names_end_at_a_bound",
         "answers_that_nobody_reads_hold_what_is_being_sent_and_are_counted",
         "when_memory_is_short_the_heaviest_answers_end",
-        "silent_connections_keep_no_request_out",
     ],
 );
 const FETCHED: Limit = Limit::new(
@@ -161,7 +157,7 @@ const PAGE: Limit = Limit::new(
     ],
 );
 const PUBLISHED: Limit = Limit::new(
-    "the consensus' `HSV3MaxDescriptorSize` (50,000 bytes), {weft-dircache/src/onion.rs:UPLOAD_TIME}; a fifth of MaxMemInQueues or \
+    "the consensus' `HSV3MaxDescriptorSize` (50,000 bytes), {weft-dircache/src/upload.rs:UPLOAD_TIME}; a fifth of MaxMemInQueues or \
      MaxHSDirCacheBytes for all; from the first hop refused; signed by the key that it is for",
     Payer::Request,
     &[
@@ -175,13 +171,13 @@ const PUBLISHED: Limit = Limit::new(
     ],
 );
 const POSTED: Limit = Limit::new(
-    "{weft-authority/src/server.rs:MAX_BODY} bytes; {weft-authority/src/authority/mod.rs:MAX_RELAYS} relays, of which those that \
-     run stay; signed by both identities, which are pinned to each other",
-    Payer::Address,
+    "as any request; {weft-dircache/src/authority.rs:MAX_BODY} bytes, {weft-dircache/src/upload.rs:UPLOAD_TIME}; \
+     {weft-authority/src/authority.rs:MAX_RELAYS} relays: those that are known stay, unless another claims their port; signed by both identities",
+    Payer::PreviousHop,
     &[
         "forged_old_future_foreign_and_huge_uploads_are_refused_with_a_reason",
-        "relays_that_somebody_made_up_give_way_and_those_that_run_do_not",
-        "requests_that_make_no_sense_are_refused",
+        "in_a_full_network_newcomers_are_refused_and_those_that_are_known_stay",
+        "what_is_posted_to_an_authority_is_bounded_and_answered",
         "any_upload_is_answered_in_one_line",
         "fuzz/authority_posts",
     ],

@@ -17,6 +17,7 @@ use weft_dir::http::head_may_end;
 
 use crate::answer::{Answer, BUSY};
 pub use crate::asker::{Asker, Bandwidth};
+use crate::authority::{self, Authority};
 use crate::budget::{Budget, Charge};
 use crate::hs_dir::HsDir;
 use crate::places::{Place, Places};
@@ -48,6 +49,8 @@ const CLEANING: Duration = Duration::from_secs(60);
 pub struct CacheServer {
     /// The documents to serve.
     documents: Arc<CachedDocuments>,
+    /// What is served instead, where this relay is an authority.
+    authority: Option<Arc<dyn Authority>>,
     /// Descriptors of onion services.
     hs_dir: Arc<HsDir>,
     /// Time.
@@ -65,12 +68,20 @@ impl CacheServer {
     pub fn new(documents: Arc<CachedDocuments>, hs_dir: Arc<HsDir>, clock: Arc<dyn Clock>) -> Self {
         Self {
             documents,
+            authority: None,
             requests: Arc::new(Requests::new(clock.clone())),
             hs_dir,
             clock,
             places: Arc::default(),
             budget: Arc::default(),
         }
+    }
+
+    /// Serves the documents of this authority, if there is one, and takes what is posted to it.
+    #[must_use]
+    pub fn with_authority(mut self, authority: Option<Arc<dyn Authority>>) -> Self {
+        self.authority = authority;
+        self
     }
 
     /// Counters of requests.
@@ -164,7 +175,13 @@ impl CacheServer {
                         plain::page(self.documents.front_page(), now.0, peer)
                     }
                     None => {
-                        let answer = Answer::new(&self.documents, &request, now.0, peer);
+                        let answer = match &self.authority {
+                            None => Answer::new(&self.documents, &request, now.0, peer),
+                            Some(authority) => {
+                                let found = authority.find(&request, now.0);
+                                Answer::of(found, request.accepts, now.0, peer)
+                            }
+                        };
                         let length = answer.body.length();
                         match bandwidth.is_some_and(|bandwidth| bandwidth.room() < length) {
                             true => Answer::short(503, BUSY, now.0),
@@ -175,7 +192,17 @@ impl CacheServer {
             }
             Parsed::Post(upload) => {
                 let (dir, clock) = (&self.hs_dir, &self.clock);
-                match onion::publish(dir, &upload, &bytes, charge, stream, by_relay, clock).await? {
+                let answer = match (&self.authority, Resource::post(&upload.path)) {
+                    (Some(authority), Some((Resource::RelayUpload, _))) => {
+                        authority::post(&**authority, &upload, &bytes, charge, stream, clock)
+                            .await?
+                    }
+                    _ => {
+                        onion::publish(dir, &upload, &bytes, charge, stream, by_relay, clock)
+                            .await?
+                    }
+                };
+                match answer {
                     Some(answer) => answer,
                     None => return Ok(()),
                 }

@@ -1,10 +1,9 @@
-//! Makes the settings of `weft-dir` and `weft-authority` of the options of torrc.
+//! Makes the settings of `weft-dir` of the options of torrc.
 
 use std::net::SocketAddr;
 
 use tor_llcrypto::pk::rsa::RsaIdentity;
-use weft_authority::Granted;
-use weft_config::{DirAuthority, GrantedFlag, Options};
+use weft_config::{DirAuthority, Options};
 use weft_dir::authority::Authority;
 use weft_dir::client::{BootstrapOptions, ClientOptions, DirServer};
 use weft_dir::command::Earliness;
@@ -100,15 +99,6 @@ pub(crate) fn earliness(options: &Options) -> Earliness {
         (false, _) => Earliness::Usual,
         (true, false) => Earliness::Early,
         (true, true) => Earliness::ExtraEarly,
-    }
-}
-
-/// The relays that our private network's authority gives a flag.
-pub(crate) fn granted(flag: &GrantedFlag) -> Granted {
-    Granted {
-        all: flag.all,
-        relays: flag.relays.iter().copied().map(RsaIdentity::from).collect(),
-        strict: flag.strict,
     }
 }
 

@@ -5,8 +5,7 @@
 //! connection, [`ExitPolicy::summary`] writes the ports that are open for (nearly) all addresses.
 //! [`parse_rules`] reads the rules of other policies, such as torrc's `SocksPolicy`.
 //! [`PortSummary`] makes the same summary from the rules of somebody else's descriptor, as an
-//! authority does. [`AddressSet`] and [`FlagThresholds`] hold an authority's own options, and
-//! [`BandwidthTotals`] computes the bandwidth weights that it publishes.
+//! authority does, and [`BandwidthTotals`] computes the bandwidth weights that it publishes.
 //!
 //! Not here: which policy is in force, the addresses of this machine (`weft-config`, `weft-node`).
 //! It is state without I/O, clock or randomness.
@@ -23,14 +22,12 @@
     )
 )]
 
-mod authority;
 mod bandwidth_weights;
 mod policy;
 mod port_summary;
 mod rule;
 pub mod strtol;
 
-pub use authority::{AddressSet, FlagThresholds};
 pub use bandwidth_weights::{BandwidthTotals, BandwidthWeights, WEIGHT_SCALE};
 pub use policy::{DEFAULT_EXIT_POLICY, ExitPolicy, PolicySettings};
 pub use port_summary::{MAX_SUMMARY_LEN, PortSummary, Rule};

@@ -79,7 +79,7 @@ pub struct DirectoryOptions {
     pub fetch_early: bool,
     /// `FetchDirInfoExtraEarly`: before they do.
     pub fetch_extra_early: bool,
-    /// `DirPort` of a relay that is not an authority, ready to bind; never advertised.
+    /// `DirPort` of a relay, ready to bind; only an authority's is advertised.
     pub dir_ports: Vec<OrPort>,
     /// `DirPolicy`: which addresses are [refused](AccessPolicy::rejects) there.
     pub policy: AccessPolicy,
@@ -188,7 +188,7 @@ pub(crate) fn read(settings: &Settings, host: &dyn Host, report: &mut Report) ->
             .collect()
     };
     let is_bridge = settings.flag(keys::BridgeRelay);
-    let dir_ports = match settings.flag(keys::AuthoritativeDirectory) || is_bridge {
+    let dir_ports = match is_bridge {
         true => Vec::new(),
         false => dir_ports(settings, host, report),
     };
@@ -238,7 +238,7 @@ pub(crate) fn read(settings: &Settings, host: &dyn Host, report: &mut Report) ->
 }
 
 /// The DirPorts, as they stand in torrc.
-pub(crate) fn dir_ports(settings: &Settings, host: &dyn Host, report: &mut Report) -> Vec<OrPort> {
+fn dir_ports(settings: &Settings, host: &dyn Host, report: &mut Report) -> Vec<OrPort> {
     let key = keys::DirPortLines;
     let lines: Vec<&str> = settings
         .lines(key)

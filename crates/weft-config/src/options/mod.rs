@@ -146,6 +146,7 @@ pub(crate) fn build(
     let log = logs::read(&settings, host, report);
     files::check_relative(&files, &log, &settings, report);
     let network = network::read(or_ports, &settings, host, report);
+    let directory = directory::read(&settings, host, report);
     let options = Options {
         identity: identity::read(&settings, report),
         bridges: client_bridges::read(&settings, host, network.proxy.is_some(), report),
@@ -153,7 +154,6 @@ pub(crate) fn build(
         bandwidth: bandwidth::read(&settings, report),
         resources: resources::read(&settings),
         scheduling: scheduling::read(&settings),
-        directory: directory::read(&settings, host, report),
         bridge_relay: bridge_relay::read(&settings, host, is_relay, &files.data_directory, report),
         exit: exit::read(&settings, is_relay, report),
         dos: dos::read(&settings),
@@ -163,11 +163,12 @@ pub(crate) fn build(
         control: control::read(&settings, host, &files.data_directory, report),
         paths: paths::path_options(&settings, report),
         build_times: paths::build_times_options(&settings, report),
-        authority: authority::authority_options(&settings, host, report),
+        authority: authority::authority_options(&settings, &directory.dir_ports, report),
         circuits: circuits::circuit_options(&settings, report),
         testing: private_network::read(&settings),
         statistics: statistics::read(&settings, is_relay),
         process: process::read(&settings),
+        directory,
         files,
         log,
         settings,

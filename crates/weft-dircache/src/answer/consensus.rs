@@ -2,14 +2,13 @@
 
 use std::time::SystemTime;
 
-use tor_llcrypto::pk::rsa::RsaIdentity;
 use tor_netdoc::doc::netstatus::ConsensusFlavor;
 use weft_dir::consdiff::ConsensusDigest;
 use weft_dir::consensus::REASONABLY_LIVE;
 use weft_dir::documents::Held;
 
 use super::found::{Found, NOT_FOUND};
-use crate::named::MAX_NAMED;
+use crate::named::signed_by;
 use crate::request::Request;
 
 /// Nothing has changed.
@@ -107,23 +106,6 @@ pub(super) fn find(held: &Held, rest: &str, request: &Request, now: SystemTime) 
     Found::Stored(documents, fresh.unwrap_or_default())
 }
 
-/// True if more than half of the authorities whose identities begin with the `wanted` prefixes are
-/// among `signers`.
-fn signed_by(signers: &[RsaIdentity], wanted: &str) -> bool {
-    let signers: Vec<String> = signers
-        .iter()
-        .map(|id| hex::encode_upper(id.as_bytes()))
-        .collect();
-    let (mut named, mut found) = (0_usize, 0_usize);
-    let prefixes = wanted.split('+').map(str::trim);
-    for prefix in prefixes.filter(|prefix| !prefix.is_empty()).take(MAX_NAMED) {
-        named += 1;
-        let prefix = prefix.to_ascii_uppercase();
-        found += usize::from(signers.iter().any(|id| id.starts_with(&prefix)));
-    }
-    found > named / 2
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,21 +139,6 @@ mod tests {
                 signers,
             };
             assert_eq!(Asked::read(rest), asked, "{rest}");
-        }
-    }
-
-    #[test]
-    fn more_than_half_of_those_named_must_have_signed() {
-        let signers = [[0xab; 20].into(), [0xcd; 20].into()];
-        for (wanted, signed) in [
-            ("AB", true),
-            ("abab+00", false),
-            ("AB+CD+00", true),
-            ("+AB+", true),
-            ("", false),
-            ("00", false),
-        ] {
-            assert_eq!(signed_by(&signers, wanted), signed, "{wanted}");
         }
     }
 }

@@ -7,7 +7,8 @@ use weft_dir::documents::Forms;
 use crate::pieces::Part;
 
 /// The result of looking up a request.
-pub(crate) enum Found {
+#[derive(Debug)]
+pub enum Found {
     /// A short answer.
     Short(u16, &'static str),
     /// A document that is asked for often, or in its place the next one, and how long either lives.
@@ -19,4 +20,4 @@ pub(crate) enum Found {
 }
 
 /// Nothing to find.
-pub(super) const NOT_FOUND: Found = Found::Short(404, "Not found");
+pub const NOT_FOUND: Found = Found::Short(404, "Not found");

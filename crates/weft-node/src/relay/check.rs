@@ -87,13 +87,11 @@ pub(super) fn tcp_ports(options: &Options) -> impl Iterator<Item = (&'static str
         local(name, &port.at)
     });
     let control = options.control.ports.iter();
-    let authority = options.authority.iter().flat_map(|of| &of.dir_ports);
     listening("ORPort", &options.network.or_ports)
         .into_iter()
         .chain(listening("MetricsPort", &options.metrics.ports))
         .chain(listening("ExtORPort", &options.bridge_relay.ext_or_ports))
         .chain(listening("DirPort", &options.directory.dir_ports))
-        .chain(authority.map(|addr| ("DirPort", *addr)))
         .chain(apps)
         .chain(control.filter_map(move |at| local("ControlPort", at)))
         .filter(|(_, addr)| addr.port() != 0)

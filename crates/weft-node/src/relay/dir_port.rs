@@ -162,9 +162,6 @@ impl Relay {
         bandwidth.used_up.store(used_up, Ordering::Relaxed);
         let open = directory.as_ref().map(|one| one.received().open());
         bandwidth.expire(open.unwrap_or(0) == 0, now);
-        if let Some(authority) = &self.directory.authority {
-            authority.handle.set_busy(used_up);
-        }
     }
 
     /// A connection to the DirPort.

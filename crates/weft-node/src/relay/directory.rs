@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Instant, SystemTime};
 
+use weft_authority::SharedAuthority;
 use weft_config::Options;
-use weft_core::controller::FamilyCounts;
 use weft_dir::command::{Command, Event, RelayFlags, Severity, UploadOutcome};
 use weft_dir::sockets::Sockets;
 use weft_dir::task::Config;
-use weft_dircache::DirectoryHandle;
+use weft_dircache::{Authority, DirectoryHandle};
 
-use super::authority::AuthoritySide;
 use super::error::StartError;
 use super::metrics::by_family;
 use super::{Relay, descriptor};
@@ -53,8 +52,8 @@ pub(super) struct DirectorySide {
     pub(super) events: Receiver<Event>,
     /// It reads the consensus of the last run, which has the relays: nobody's connections are accepted before.
     pub(super) reads_cache: bool,
-    /// Answers until the node has ended.
-    pub(super) authority: Option<AuthoritySide>,
+    /// What the directory serves instead of what it fetches.
+    pub(super) authority: Option<Arc<SharedAuthority>>,
     /// Bytes of descriptors of onion services that had been pruned when that was last looked at.
     pub(super) pruned: u64,
 }
@@ -67,7 +66,7 @@ impl DirectorySide {
     /// The system has no thread for it.
     pub(super) fn start(
         options: &Options,
-        authority: Option<AuthoritySide>,
+        authority: Option<Arc<SharedAuthority>>,
         state: Vec<(String, String)>,
         [seed, circuit_seed]: [[u8; 32]; 2],
         main: WakeUp,
@@ -83,6 +82,9 @@ impl DirectorySide {
                     seed,
                     circuits,
                 },
+                authority
+                    .clone()
+                    .map(|authority| authority as Arc<dyn Authority>),
                 Box::new(move |event| {
                     // Only a main thread that is stuck has a thousand events waiting.
                     let _ = sender.try_send(event);
@@ -99,31 +101,18 @@ impl DirectorySide {
         })
     }
 
-    /// DirPorts, those of a relay being `relay`, and connections to directories other than by circuits.
+    /// DirPorts, and connections to directories other than by circuits.
     pub(super) fn connections(
         &self,
-        options: &Options,
-        relay: ListenerCounts,
+        listeners: ListenerCounts,
     ) -> (TypedConnections, TypedConnections) {
-        let mut listeners = FamilyCounts::default();
-        let ports = options.authority.iter().flat_map(|one| &one.dir_ports);
-        for port in ports.filter(|_| self.authority.is_some()) {
-            *listeners.of(port.ip()) += 1;
-        }
         let by = |sockets: Option<&Sockets>| sockets.map(by_family).unwrap_or_default();
-        let received = match &self.authority {
-            Some(authority) => Some(authority.handle.sockets()),
-            None => self.handle.as_ref().map(DirectoryHandle::received),
-        };
-        let (received, open) = by(received);
+        let (received, open) = by(self.handle.as_ref().map(DirectoryHandle::received));
         let mut directory = TypedConnections::received("Directory", received, open);
         let (initiated, open) = by(self.handle.as_ref().map(DirectoryHandle::sockets));
         (directory.created.initiated, directory.open.initiated) = (initiated, open);
-        let counts = match self.authority {
-            Some(_) => (listeners, listeners),
-            None => (relay.opened, relay.open),
-        };
-        let listener = TypedConnections::initiated("Directory listener", counts.0, counts.1);
+        let (opened, open) = (listeners.opened, listeners.open);
+        let listener = TypedConnections::initiated("Directory listener", opened, open);
         (listener, directory)
     }
 }

@@ -314,16 +314,9 @@ impl Relay {
             // Circuits have limits of their own.
             bandwidth: None,
         };
-        // An authority answers itself: it has more than a cache, and has it first.
-        let serve = |theirs| match (&self.directory.authority, &self.directory.handle) {
-            (Some(authority), _) => {
-                authority.handle.serve(theirs, asker);
-                true
-            }
-            (None, Some(directory)) if self.options.directory.cache => {
-                directory.serve(theirs, asker)
-            }
-            (None, _) => false,
+        let serve = |theirs| match &self.directory.handle {
+            Some(directory) if self.options.directory.cache => directory.serve(theirs, asker),
+            _ => false,
         };
         let pair = UnixStream::pair().ok().and_then(|(ours, theirs)| {
             ours.set_nonblocking(true).ok()?;

@@ -6,7 +6,6 @@ use weft_config::Options;
 use weft_core::memory::ledger::{Cause, Cut, Held};
 use weft_dir::params::Params;
 use weft_dircache::DirectoryHandle;
-use weft_dircache::budget::Budget;
 use weft_dircache::hs_dir::{HsDir, Limits};
 
 use super::Relay;
@@ -56,18 +55,11 @@ impl Relay {
         }
     }
 
-    /// What answers of the cache hold, and those of the authority.
-    fn budgets(&self) -> impl Iterator<Item = &Budget> {
-        let cache = self.directory.handle.iter().map(DirectoryHandle::budget);
-        let authority = self.directory.authority.iter();
-        cache.chain(authority.map(|authority| authority.handle.budget()))
-    }
-
     /// Bounds what answers hold, and counts it with the node's memory.
     pub(super) fn count_directory(&mut self) {
         let most = self.controller.max_memory() / ANSWERS_PART;
         let mut answers = Vec::new();
-        for budget in self.budgets() {
+        for budget in self.directory.handle.iter().map(DirectoryHandle::budget) {
             budget.set_most(usize::try_from(most).unwrap_or(usize::MAX));
             answers.extend(budget.held());
         }
@@ -78,9 +70,10 @@ impl Relay {
 
     /// What the directory holds, for the metrics.
     pub(super) fn directory_memory(&self) -> Option<DirectoryMemory> {
-        let documents = self.directory.handle.as_ref()?.documents();
+        let directory = self.directory.handle.as_ref()?;
+        let documents = directory.documents();
         Some(DirectoryMemory {
-            answers: self.budgets().map(Budget::total).sum(),
+            answers: directory.budget().total(),
             documents: documents.memory(),
             work: documents.work(),
         })
@@ -91,7 +84,7 @@ impl Relay {
         if let Some(hs_dir) = self.hs_dir() {
             hs_dir.relieve();
         }
-        for budget in self.budgets() {
+        for budget in self.directory.handle.iter().map(DirectoryHandle::budget) {
             budget.end(|hop, bytes| {
                 let (cause, held) = (Cause::Hop(hop), Held::kept(bytes));
                 let ends = cut.includes(cause, held);

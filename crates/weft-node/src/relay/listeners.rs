@@ -22,7 +22,7 @@ pub(super) enum Service {
     Or,
     /// Programs of pluggable transports (`ExtORPort`).
     ExtOr,
-    /// Directory requests without encryption (`DirPort`), of a relay that is no authority.
+    /// Directory requests without encryption (`DirPort`).
     Dir,
     /// Monitoring (`MetricsPort`).
     Metrics,

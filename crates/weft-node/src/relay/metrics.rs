@@ -159,7 +159,7 @@ impl Relay {
             ..TypedConnections::received(METRICS, self.metrics.accepted, FamilyCounts::default())
         };
         let relay_dirs = self.listeners.counts(Service::Dir);
-        let (dir_listener, mut directory) = self.directory.connections(&self.options, relay_dirs);
+        let (dir_listener, mut directory) = self.directory.connections(relay_dirs);
         directory.rejected = self.dir_port.refused;
         vec![
             listener("OR listener", Service::Or),

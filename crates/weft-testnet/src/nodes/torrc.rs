@@ -149,10 +149,6 @@ impl Common {
         // As fast as authorities let them, because starting a network means waiting for votes.
         text += "TestingV3AuthInitialVoteDelay 2\nTestingV3AuthInitialDistDelay 2\n";
         if weft {
-            // Relays are as steady and as fast as others from the beginning: networks are up for minutes.
-            text += "AuthDirVoteStableGuaranteeMinUptime 0\n\
-                     AuthDirVoteStableGuaranteeMTBF 0\n\
-                     AuthDirFastGuarantee 1\n";
             // A relay without a consensus publishes a TAP key. Without this it would make another descriptor as soon as it has
             // one, and clients would miss its microdescriptor for a while.
             text += "AuthDirSupport048Clients 1\n";

@@ -66,5 +66,5 @@ options! {
 
     /// How long C tor remembers how relays behaved.
     tunes RephistTrackTime: Seconds = "24 hours",
-        harmless("only authorities remember how relays behaved, and forget them by the weight of their runs");
+        harmless("only authorities remember how relays behaved, and Weft's does not");
 }

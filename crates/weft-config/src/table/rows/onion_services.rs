@@ -111,5 +111,6 @@ options! {
     protects MaxHSDirCacheBytes: Memory = "0";
 
     /// How long a relay must run to get the flag HSDir of this authority.
-    tunes MinUptimeHidServDirectoryV2: Seconds = "96 hours", in_testing("0 minutes");
+    tunes MinUptimeHidServDirectoryV2: Seconds = "96 hours", in_testing("0 minutes"),
+        harmless("relays of a private network have the flags Fast and Stable, and Exit, Guard and HSDir for what they state");
 }

@@ -40,18 +40,21 @@ options! {
 
     /// How long an authority takes all relays for running.
     tunes TestingAuthDirTimeToLearnReachability: Seconds = "30 minutes",
-        in_testing("0 minutes"), testing_only;
+        in_testing("0 minutes"), testing_only,
+        harmless("an authority of a private network lists each relay that publishes, until its descriptor is a day old");
 
     /// The bandwidth that the flag Exit needs at least.
-    tunes TestingMinExitFlagThreshold: Memory = "0";
+    tunes TestingMinExitFlagThreshold: Memory = "0",
+        harmless("relays of a private network have the flags Fast and Stable, and Exit, Guard and HSDir for what they state");
 
     /// The bandwidth that the flag Fast needs at least.
-    tunes TestingMinFastFlagThreshold: Memory = "0";
+    tunes TestingMinFastFlagThreshold: Memory = "0",
+        harmless("relays of a private network have the flags Fast and Stable, and Exit, Guard and HSDir for what they state");
 
     /// As V3AuthVotingInterval, until there is a consensus.
     tunes TestingV3AuthInitialVotingInterval: Seconds = "30 minutes",
         in_testing("150 seconds"), testing_only,
-        harmless("an authority alone makes its first consensus when relays have come, not at a fixed time");
+        harmless("an authority alone makes its consensuses when relays have come, not at fixed times");
 
     /// As V3AuthVoteDelay, until there is a consensus.
     tunes TestingV3AuthInitialVoteDelay: Seconds = "5 minutes",
@@ -63,7 +66,8 @@ options! {
 
     /// How much later than at midnight voting intervals start.
     tunes TestingV3AuthVotingStartOffset: Seconds = "0",
-        testing_only;
+        testing_only,
+        harmless("an authority alone makes its consensuses when relays have come, not at fixed times");
 
     /// How long a relay waits before it fetches descriptors.
     tunes TestingServerDownloadInitialDelay: FirstSeconds = "0", in_testing("0"), testing_only;

@@ -279,7 +279,7 @@ impl Node {
             let _ = sender.send(event);
         });
         Self {
-            handle: DirectoryHandle::start(config, sink).unwrap(),
+            handle: DirectoryHandle::start(config, None, sink).unwrap(),
             events,
             seen: Vec::new(),
         }
