@@ -537,7 +537,7 @@ fn a_relay_cannot_prolong_a_probe_with_slow_cells() {
 }
 
 #[test]
-fn an_authority_reaches_a_relay_that_proves_both_identities() {
+fn a_relay_that_proves_both_identities_is_reached() {
     let identity = VIA.identity().unwrap();
     let (rsa, ed25519) = (*identity.rsa_id(), *identity.ed_id());
     let reaches = |rsa, ed25519| {

@@ -46,7 +46,7 @@ pub(super) fn own_descriptor(
     let ipv4 = addresses.v4?;
     let bandwidth = &options.bandwidth;
     let directory = options.directory.cache;
-    // Our own authority answers itself, and it keeps none.
+    // The private authority keeps no descriptors of onion services.
     let hs_directory = directory && options.authority.is_none();
     let mut protocols = PROTOCOLS.to_string();
     // In alphabetic order, as dir-spec wants it of a list: C tor compares them as they are.
