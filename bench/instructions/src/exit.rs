@@ -47,11 +47,11 @@ const RUN: usize = 6;
 const SENDME_INC: u8 = 31;
 /// The stream.
 const STREAM: u16 = 1;
-/// What names a conflux set, and what shows that legs of mTor are one client's.
+/// Name of a conflux set. [`SECRET`] proves that mTor legs belong to one client.
 const NONCE: [u8; 32] = [9; 32];
 const SECRET: [u8; 16] = [8; 16];
 
-/// How the stream's circuits are joined.
+/// Protocol that joins the stream's circuits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joined {
     /// There is one.
@@ -80,7 +80,7 @@ impl Joined {
     }
 }
 
-/// Which way the stream's bytes go.
+/// Direction of the stream's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// From its socket to the client.
@@ -303,7 +303,7 @@ impl Exit {
         self.settle()
     }
 
-    /// What the client sends four times a second.
+    /// Sends the acknowledgements that a client sends four times a second.
     fn acknowledge(&mut self) -> Result<()> {
         if self.joined == Joined::Mtor {
             let next = SequenceNumber(self.next);
@@ -394,7 +394,7 @@ impl Exit {
         Ok(())
     }
 
-    /// What the main thread does.
+    /// Plays the main thread.
     fn answer_controller(&mut self) -> Result<()> {
         while let Some(message) = self.manager.poll_controller(ControllerLoad::Ready) {
             match message {

@@ -33,7 +33,7 @@ const ROOM: u32 = 1000;
 /// From one turn to the next.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Which way the cells go.
+/// Direction of the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the circuits' origin.
@@ -42,7 +42,7 @@ pub(crate) enum Direction {
     Backward,
 }
 
-/// How many circuits there are, and in which order their cells come.
+/// Number of circuits, and the order of their cells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Links on each side.
@@ -51,7 +51,7 @@ pub(crate) struct Load {
     circuits: usize,
     /// Cells of one circuit that come in a row.
     run: usize,
-    /// How many times each circuit of a link has a run in one turn.
+    /// Runs of each circuit of a link in one turn.
     rounds: usize,
     /// In place of these: so many cells in a turn, each of any circuit of any link and alone in its record.
     /// After each the thread asks what there is to do, as it does where each is an event of its own.
@@ -94,7 +94,8 @@ impl Load {
         asked: false,
         turn: Duration::from_micros(500),
     };
-    /// The same, measured (docs/extensions/abra.md): each circuit moves five cells in each bin of 100 ms.
+    /// Like [`THIN`](Self::THIN), measured (docs/extensions/abra.md): each circuit moves five cells
+    /// in each bin of 100 ms.
     pub(crate) const ASKED: Load = Load {
         asked: true,
         turn: Duration::from_millis(20),
@@ -108,13 +109,13 @@ struct Link {
     key: LinkKey,
     /// Its circuits' ids.
     circuits: Vec<u32>,
-    /// What the peer sends in each turn.
+    /// Bytes that the peer sends in each turn.
     bytes: Vec<u8>,
 }
 
 /// The cells of a load of single ones.
 struct Singles {
-    /// How many there are in a turn.
+    /// Number of cells in a turn.
     cells: usize,
     /// Each circuit of each link once, in the order of their cells.
     order: Vec<(usize, usize)>,
@@ -424,7 +425,7 @@ impl Relay {
     }
 }
 
-/// What a peer with these circuits sends in a turn.
+/// Bytes that a peer with these circuits sends in a turn.
 fn one_turn(circuits: &[u32], load: Load, rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..load.rounds {

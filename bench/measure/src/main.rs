@@ -1,4 +1,4 @@
-//! What `cargo xtask bench` runs.
+//! Program behind `cargo xtask bench`.
 
 fn main() -> anyhow::Result<()> {
     weft_measure::bench()

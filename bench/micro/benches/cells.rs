@@ -1,4 +1,4 @@
-//! What reading cells costs: cutting a link's bytes into cells, and looking into them.
+//! Cost of reading cells: cutting a link's bytes into cells, and looking into them.
 
 use std::hint::black_box;
 

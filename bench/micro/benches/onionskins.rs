@@ -1,4 +1,4 @@
-//! What answering an onionskin costs a relay, by kind.
+//! Cost of answering an onionskin at a relay, by kind.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! What relay encryption, tor1 and CGO, costs for each cell, and AES-128-CTR by implementation.
+//! Cost of relay encryption, tor1 and CGO, for each cell, and of AES-128-CTR by implementation.
 //!
 //! Cells come from 64 circuits in turn, so that no key schedule is at hand by luck.
 
@@ -53,7 +53,7 @@ fn cells<T>(
     });
 }
 
-/// What a relay does with a cell.
+/// A relay's work on a cell.
 fn layers(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("relay crypto");
     group.throughput(Throughput::Elements(1));
@@ -91,8 +91,8 @@ fn layers(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What an origin does with a message for the last of three hops. It begins with one each time, which is
-/// copied to its place: what was encrypted before cannot be encoded.
+/// An origin's work on a message for the last of three hops. Each iteration copies a fresh message,
+/// because encrypted ones cannot be encoded.
 fn onions(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("client crypto");
     group.throughput(Throughput::Elements(1));

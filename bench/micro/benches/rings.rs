@@ -1,4 +1,4 @@
-//! What carrying messages between threads costs.
+//! Cost of carrying messages between threads.
 
 use std::hint::black_box;
 use std::thread;
@@ -89,7 +89,7 @@ fn receive<T>(mut receiver: Receiver<T>, count: u64) {
     }
 }
 
-/// What one notification costs; a sender makes one for each receiver and turn.
+/// Cost of one notification; a sender makes one for each receiver and turn.
 fn wake(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("wake-up flag");
     let awake = WakeFlag::new();

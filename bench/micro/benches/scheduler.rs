@@ -1,4 +1,4 @@
-//! What choosing cells costs, by the number of circuits that have some: the calls that
+//! Cost of choosing cells, by the number of circuits that have some: the calls that
 //! `LocalConnectionManager::schedule` makes, without the cells.
 
 use std::time::{Duration, Instant};

@@ -25,7 +25,7 @@ pub struct HalfAddr {
     pub thread: ThreadId,
     /// Its slot in that thread's table.
     pub slot: HalfKey,
-    /// How many halves had the slot before it.
+    /// Number of halves that used the slot before this one.
     pub generation: u32,
 }
 
@@ -36,7 +36,7 @@ pub struct EdgeAddr {
     pub thread: ThreadId,
     /// Its slot in that thread's table.
     pub slot: EdgeKey,
-    /// How many edges had the slot before it.
+    /// Number of edges that used the slot before this one.
     pub generation: u32,
 }
 
@@ -82,7 +82,7 @@ pub struct StreamAddr {
     pub half: HalfAddr,
     /// The stream's id on the circuit.
     pub id: u16,
-    /// How many streams the half had before it.
+    /// Number of streams that the half had before this one.
     pub generation: u32,
 }
 

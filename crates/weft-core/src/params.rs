@@ -28,7 +28,8 @@ pub struct RelayParams {
     /// Cells that may wait in a forward half before its circuit is closed (consensus
     /// `circ_max_cell_queue_size_out`).
     pub max_queue_forward: usize,
-    /// The same in a backward half (consensus `circ_max_cell_queue_size`).
+    /// Cells that may wait in a backward half before its circuit is closed (consensus
+    /// `circ_max_cell_queue_size`).
     pub max_queue_backward: usize,
     /// Cells in the queue of a circuit that ends or begins here past which its streams wait.
     pub queue_high: usize,
@@ -40,12 +41,12 @@ pub struct RelayParams {
     pub report_load: bool,
     /// It is also notified of links that lost packets hold up.
     pub watch_loss: bool,
-    /// How long cells wait in the queues of circuits is measured, and reported so often (`CellStatistics`,
-    /// `TestingEnableCellStatsEvent`).
+    /// Interval of reports on waiting times in circuits' queues, which are measured only if this is
+    /// set (`CellStatistics`, `TestingEnableCellStatsEvent`).
     pub measure_queues: Option<Duration>,
     /// EWMA half-life of circuit priority (`CircuitPriorityHalflife`).
     pub circuit_priority_half_life: Duration,
-    /// How long a half waits for an onionskin's answer, for the controller to join it, or for
+    /// Time that a half waits for an onionskin's answer, for the controller to join it, or for
     /// CREATED2.
     pub wait: Duration,
     /// A link without circuits to a relay of the consensus, at an address of that relay's, is
@@ -60,7 +61,7 @@ pub struct RelayParams {
     pub circpad: CircpadParams,
     /// Congestion control, of circuits whose handshake agrees on it.
     pub cc: CcParams,
-    /// How many streams a circuit may open here.
+    /// Limits on streams that a circuit may open here.
     pub stream_dos: StreamDosParams,
     /// Circuits that ask get this relay's weight: its protocol list has `WeftAbra=1` (`AbraWeights`).
     pub serve_abra: bool,
@@ -111,9 +112,9 @@ impl RelayParams {
         }
     }
 
-    /// How long a link without circuits may stay open, where it has this part (of 256) of the range
-    /// of times. As in C tor (`channelpadding_get_channel_idle_timeout`), what is not `listed` has
-    /// 3 to 4.5 minutes, whatever its peer has proved.
+    /// Longest time that a link without circuits may stay open; `part`, of 256, selects a point in
+    /// the range of times. As in C tor (`channelpadding_get_channel_idle_timeout`), a link that is
+    /// not `listed` has 3 to 4.5 minutes, whatever its peer has proved.
     pub(crate) fn idle_limit(&self, listed: bool, part: u8) -> Duration {
         let within = |low: Duration, range: Duration| low + range * u32::from(part) / 256;
         match listed {
@@ -122,7 +123,7 @@ impl RelayParams {
         }
     }
 
-    /// How long a link without circuits may stay open at most.
+    /// Upper bound of the time that a link without circuits may stay open.
     pub fn longest_idle(&self) -> Duration {
         self.idle_limit(true, u8::MAX)
             .max(self.idle_limit(false, u8::MAX))

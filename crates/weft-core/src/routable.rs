@@ -1,10 +1,10 @@
-//! Which addresses are out on the Internet, by C tor's `tor_addr_is_internal`.
+//! Test for addresses that are reachable on the Internet, by C tor's `tor_addr_is_internal`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weft_cell::stream_msg::{AnswerKind, Resolved};
 
-/// Whether an address is neither unspecified, loopback, private, link-local nor shared
+/// True if the address is neither unspecified, loopback, private, link-local nor shared
 /// (carrier-grade NAT) address space.
 pub fn is_public(addr: IpAddr) -> bool {
     match addr {

@@ -22,7 +22,7 @@ use world::{Circuit, World, relay_identity};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What the ledger may miss or count too much, beside 5 %: small tables, which are estimated.
+/// Bytes that the ledger may miss or count too much, beyond 5 %: small tables, which are estimated.
 const CONSTANT: usize = 128 << 10;
 
 /// Bytes that the process has taken and not given back.

@@ -79,7 +79,7 @@ pub(crate) fn client_options(options: &Options) -> ClientOptions {
     }
 }
 
-/// How the first consensus is asked for.
+/// Options for fetching the first consensus.
 fn bootstrap(options: &Options) -> BootstrapOptions {
     let torrc = &options.directory.bootstrap;
     BootstrapOptions {

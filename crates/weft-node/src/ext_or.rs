@@ -59,7 +59,7 @@ struct Arrived {
     socket: StdTcpStream,
     protocol: ExtOr,
     open: OpenSocket,
-    /// How many that have proved nothing may be open with it.
+    /// Number of connections without proof that may be open together with it.
     most_strangers: usize,
 }
 
@@ -163,7 +163,7 @@ struct Strangers {
     tasks: BTreeMap<u64, AbortHandle>,
 }
 
-/// What the thread has.
+/// State of the task.
 struct Server {
     sender: SyncSender<HandedOver>,
     main: WakeUp,

@@ -35,7 +35,7 @@ mod workers;
 
 pub use control::{VERSION, hash_password};
 
-/// What only the fuzz targets use.
+/// Functions for the fuzz targets alone.
 #[cfg(fuzzing)]
 pub mod fuzzing {
     pub use crate::metrics::request::{MAX_HEAD, Verdict, parse};

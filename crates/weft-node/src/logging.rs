@@ -133,7 +133,7 @@ impl Logging {
         self.logger.take_everything();
     }
 
-    /// Whether errors are logged on standard output.
+    /// True if errors are logged on standard output.
     #[must_use]
     pub fn is_on_stdout(&self) -> bool {
         self.logger.is_on_stdout(Severity::Err)

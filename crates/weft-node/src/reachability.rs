@@ -202,8 +202,8 @@ impl Reachability {
             .is_some_and(|port| port.reached())
     }
 
-    /// Whether the IPv4 and the IPv6 address may be published: each was found reachable, is assumed to be,
-    /// or does not exist.
+    /// Returns two flags: the IPv4 and the IPv6 address may be published. An address may if it was
+    /// found reachable, is assumed to be, or does not exist.
     pub(crate) fn is_reachable(&self) -> (bool, bool) {
         let good = |port: &Option<Port>| port.as_ref().is_none_or(Port::is_reachable);
         (

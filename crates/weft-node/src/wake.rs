@@ -1,4 +1,4 @@
-//! How other threads wake one that waits in its event loop.
+//! Waking a thread that waits in its event loop.
 
 #![cfg_attr(not(test), deny(clippy::disallowed_types, clippy::disallowed_methods))]
 
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use mio::Waker;
 use weft_sync::wake::WakeFlag;
 
-/// How to wake a thread: a flag that shows whether it sleeps, and the system call if it does.
+/// Handle to wake a thread: a flag that shows whether it sleeps, and the system call if it does.
 #[derive(Clone, Debug)]
 pub(crate) struct WakeUp {
-    /// Whether the system call is needed.
+    /// True if the system call is needed.
     pub flag: Arc<WakeFlag>,
     /// Makes it.
     pub waker: Arc<Waker>,

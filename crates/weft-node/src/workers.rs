@@ -218,7 +218,7 @@ struct Seat {
     unreported: usize,
 }
 
-/// What a turn of a seat came to.
+/// Result of a seat's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Answered,

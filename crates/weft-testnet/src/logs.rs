@@ -1,4 +1,4 @@
-//! Which lines of a node's log mean that something was wrong.
+//! Lines of a node's log that mean a failure.
 //!
 //! Every C tor of a private network runs with `ProtocolWarnings 1`, so that it warns about what a
 //! peer does against the protocol instead of passing over it. Each warning counts, C tor's and a

@@ -22,11 +22,11 @@ pub(crate) struct Bar {
 /// One of the ratios of which the worst decides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Part {
-    /// Which one, if there are several.
+    /// Name of the part, if there are several.
     pub(crate) what: String,
-    /// What is above the line.
+    /// Numerator.
     pub(crate) over: Side,
-    /// What is below it; `None`: what is above is not a ratio.
+    /// Denominator; `None`: the part is an absolute value.
     pub(crate) under: Option<Side>,
     /// The ratio of the two medians; its range over the repetitions, each with its own two numbers.
     pub(crate) ratio: Summary,
@@ -39,7 +39,7 @@ pub(crate) struct Side {
     pub(crate) value: Summary,
 }
 
-/// How a row came out.
+/// Result of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
@@ -77,7 +77,7 @@ impl Bar {
         }
     }
 
-    /// Whether a ratio is on the right side of a limit.
+    /// True if the ratio is on the right side of the limit.
     fn passes(&self, ratio: f64, limit: f64) -> bool {
         match self.at_least {
             true => ratio >= limit,

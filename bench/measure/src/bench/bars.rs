@@ -112,7 +112,7 @@ fn in_network(results: &Results, over: &str, under: &str) -> Option<Part> {
     })
 }
 
-/// Those of a relay whose links are full, or idle.
+/// Bars of a relay whose links are full, or idle.
 fn relay_bars(results: &Results) -> Vec<Bar> {
     let both = |size| ["download", "upload"].map(|way| Point::cells(size, way));
     let latency = ["download", "upload"].map(Point::latency);
@@ -187,7 +187,7 @@ fn relay_bars(results: &Results) -> Vec<Bar> {
     ]
 }
 
-/// Those of the loads that real relays carry.
+/// Bars of the loads that real relays carry.
 fn real_bars(results: &Results) -> Vec<Bar> {
     let ratio = |mut bar: Bar, point: Point, over: &str, under: &str, metric: Metric| {
         bar.parts

@@ -1,4 +1,4 @@
-//! What a machine lets programs have: processors, caches, memory nodes, files.
+//! Resources that a machine offers to programs: processors, caches, memory nodes, files.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

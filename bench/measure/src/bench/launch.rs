@@ -14,14 +14,14 @@ use nix::unistd::Pid;
 use weft_lab::relay::report::Report;
 use weft_testnet::guardian::Guardian;
 
-/// How much longer than planned a run may take: to start its target, set up and end.
+/// Time that a run may take beyond the planned: to start its target, set up and end.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long it may take to end after SIGINT.
+/// Time that it may take to end after SIGINT.
 const FAREWELL: Duration = Duration::from_secs(30);
 
 /// The result of a run.
 pub(crate) struct Outcome {
-    /// What it printed, complete or not.
+    /// Its report, complete or not.
     pub(crate) report: Option<Report>,
     /// Why it failed.
     pub(crate) failure: Option<String>,

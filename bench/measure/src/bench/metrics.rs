@@ -19,12 +19,12 @@ pub(crate) fn cpu_per_gb(report: &Report) -> Option<f64> {
     usage(report)?.cpu_s_per_gb
 }
 
-/// Those that it spent in its own code.
+/// CPU seconds per gigabyte that the target spent in its own code.
 pub(crate) fn user_per_gb(report: &Report) -> Option<f64> {
     usage(report)?.user_s_per_gb
 }
 
-/// Those that the kernel spent for it.
+/// CPU seconds per gigabyte that the kernel spent for the target.
 pub(crate) fn system_per_gb(report: &Report) -> Option<f64> {
     usage(report)?.system_s_per_gb
 }

@@ -55,13 +55,13 @@ pub(crate) struct BenchArgs {
     /// Fewer points, short, once: under two minutes, for orientation
     #[arg(long)]
     quick: bool,
-    /// Measure everything so often [default: 5; of --quick: 1]
+    /// Number of times to measure everything [default: 5; of --quick: 1]
     #[arg(long, value_name = "N", value_parser = REPETITIONS.parser())]
     repetitions: Option<u32>,
-    /// How long to measure each time, in seconds [default: 10; of --quick: 1.5]
+    /// Seconds of each measurement [default: 10; of --quick: 1.5]
     #[arg(long, value_name = "S", value_parser = SECONDS.parser())]
     seconds: Option<f64>,
-    /// How long the load is on before that, in seconds [default: 2; of --quick: 0.5]
+    /// Seconds of load before each measurement [default: 2; of --quick: 0.5]
     #[arg(long, value_name = "S", value_parser = WARM_UP.parser())]
     warm_up: Option<f64>,
     /// Only these parts [default: all]
@@ -77,7 +77,7 @@ pub(crate) struct BenchArgs {
     /// Measure the weft at this path, not the one that was built
     #[arg(long, value_name = "FILE")]
     weft: Option<PathBuf>,
-    /// What to call this machine in the results' file name [default: processor and cores]
+    /// Name of this machine in the results' file name [default: processor and cores]
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
     /// Print the plan and end
@@ -94,14 +94,14 @@ pub(crate) struct BenchArgs {
 
 /// Seconds in which a relay of several threads has spread a full load over them.
 const SPREAD: f64 = 10.0;
-/// How often everything is measured.
+/// Repetitions of all measurements.
 const REPETITIONS: Bounds<u32> = Bounds::new(1, 100);
 /// Seconds of one measurement.
 const SECONDS: Bounds<f64> = Bounds::new(0.1, 3600.0);
 /// Seconds before it.
 const WARM_UP: Bounds<f64> = Bounds::new(0.0, 3600.0);
 
-/// Whether to bind processes to processors.
+/// Binding of processes to processors.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Pin {
     /// Each to cores of its own, where there are enough for the target's threads and the generator
@@ -157,7 +157,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     Bench { weft, ..bench }.perform(results, file, &stop)
 }
 
-/// What was asked for, with everything that was left open filled in.
+/// Options of the run, with defaults filled in.
 fn options(args: &BenchArgs) -> Options {
     let quick = args.quick;
     Options {
@@ -226,7 +226,7 @@ impl<'a> Bench<'a> {
         once * self.options.repetitions as usize
     }
 
-    /// How long a measurement should take but for starting, setting up and ending.
+    /// Planned time of a measurement, without starting, setting up and ending.
     fn window(&self, point: &Point, target: Target) -> Duration {
         let (warm_up, seconds) = self.times(point, target);
         // Cells of a rate that is too high take some time to arrive.
@@ -252,7 +252,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The same with what is around it, by experience.
+    /// Expected time of a measurement with starting, setting up and ending, by experience.
     fn expected(&self, point: &Point, target: Target) -> Duration {
         let around = 1.2 + point.circuits as f64 / 2500.0 + point.links as f64 / 500.0;
         self.window(point, target) + Duration::from_secs_f64(around)
@@ -287,7 +287,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Which processors each program runs on, in words.
+    /// Processors on which each program runs, in words.
     fn sharing(&self) -> Vec<String> {
         let mut targets: Vec<Target> = Vec::new();
         let steps = self.plan.first.iter().chain(&self.plan.second);

@@ -1,4 +1,4 @@
-//! What is measured: points, targets, and the order in which they come.
+//! Plan of the measurements: points, targets, and their order.
 
 use std::fmt;
 use std::str::FromStr;
@@ -81,7 +81,7 @@ pub(crate) enum Part {
     Matrix,
     /// Circuits that are made, for each CPU second
     Onionskins,
-    /// How long cells take at a fixed rate: 80 % of what C tor can do at most; and peak memory
+    /// Latency of cells at a fixed rate: 80 % of the most that C tor can carry; and peak memory
     Latency,
     /// Idle links and idle circuits
     Memory,
@@ -134,7 +134,7 @@ pub(crate) const CAPACITY_STEPS: u32 = 12;
 /// Links over which circuits are made.
 pub(crate) const ONIONSKIN_LINKS: usize = 8;
 
-/// What a target is measured at.
+/// Conditions at which a target is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Point {
     /// `cells`, `onionskins`, `idle-links` or `idle-circuits`.
@@ -444,7 +444,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// What relays really carry. A quick run has one point of two parts.
+    /// Adds the loads that real relays carry. A quick run has one point of two parts.
     fn add_real_loads(
         &mut self,
         quick: bool,
@@ -495,7 +495,7 @@ impl Plan {
     }
 }
 
-/// Which processors a target and the generator get, and how many threads the generator has.
+/// Processors for a target and the generator, and the number of the generator's threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The words of `--pin`, where they have processors of their own.

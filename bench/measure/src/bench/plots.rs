@@ -199,7 +199,7 @@ fn scaling(results: &Results) -> Figure {
     }
 }
 
-/// How long cells take, by share of the cells and target.
+/// Latency of cells, by percentile and target.
 fn latency(results: &Results) -> Figure {
     let percentiles: [(&str, Metric); 4] = [
         ("50 %", metrics::p50),
@@ -356,7 +356,7 @@ fn series(targets: &[String], values: impl Fn(&String) -> Vec<Option<Value>>) ->
         .collect()
 }
 
-/// What people call a target.
+/// Display name of a target.
 pub(crate) fn name(target: &str) -> String {
     match (target, target.strip_prefix("weft:")) {
         ("pipe", _) => "bare pipe".to_owned(),

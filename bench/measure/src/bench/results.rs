@@ -27,12 +27,12 @@ pub(crate) struct Results {
     pub(crate) schema: u32,
     /// When the run began, UTC, as RFC 3339 writes it.
     pub(crate) started_at: String,
-    /// Whether it came to its planned end.
+    /// True if the run reached its planned end.
     pub(crate) finished: bool,
     pub(crate) machine: Machine,
     pub(crate) versions: Versions,
     pub(crate) options: Options,
-    /// How target and generator shared the machine.
+    /// Division of the machine between target and generator.
     pub(crate) sharing: Vec<String>,
     /// Of a record of a pack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ impl LeftOut {
     }
 }
 
-/// What was asked for.
+/// Options of the run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Options {
     pub(crate) quick: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Options {
     pub(crate) only: Vec<String>,
     /// Empty: all.
     pub(crate) targets: Vec<String>,
-    /// Whether target and generator were bound to processors of their own, where there are enough.
+    /// Target and generator were bound to separate processors, where there are enough.
     pub(crate) pin: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Run {
     pub(crate) repetition: u32,
     /// The words after `weft`.
     pub(crate) words: String,
-    /// How long all of it took, set-up and end included.
+    /// Duration in seconds, set-up and end included.
     pub(crate) took_s: f64,
     pub(crate) failure: Option<String>,
     /// Set if something else than the target was the limit: the run is no result.
@@ -233,7 +233,7 @@ impl Results {
     }
 }
 
-/// The same with six significant digits in each number that is no integer.
+/// Rounds each number that is no integer to six significant digits.
 fn rounded<T: Serialize + serde::de::DeserializeOwned>(value: &T) -> Result<T> {
     fn round(value: &mut serde_json::Value) {
         match value {

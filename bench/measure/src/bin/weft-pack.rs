@@ -1,5 +1,5 @@
-//! What the script `run` of a pack runs, and each of its rows. A program of its own, with two experiments of weft-lab: an
-//! archive must be small.
+//! Program for the script `run` of a pack, and for each of its rows. It is separate from
+//! `weft-measure` and has only two experiments of weft-lab, because an archive must be small.
 
 fn main() -> anyhow::Result<std::process::ExitCode> {
     weft_measure::pack()

@@ -1,5 +1,5 @@
-//! What the circuits of a thread moved: bytes of each in the current bin, and the most in one of the bins of
-//! the current second. Idle circuits cost nothing; a cell costs an addition.
+//! Bytes that each circuit of a thread moved in the current bin, and its largest bin of the current
+//! second. Idle circuits cost nothing; a cell costs an addition.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(crate) struct Activity {
     second_began: Option<Instant>,
 }
 
-/// What ended when time went on.
+/// Bins and seconds that ended when the clock advanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     /// So many bins. More than one: nothing was moved after the first.
@@ -41,7 +41,7 @@ pub(crate) struct Ended {
 }
 
 impl Activity {
-    /// Whether cells are counted.
+    /// True if cells are counted.
     pub(crate) fn is_on(&self) -> bool {
         self.on
     }
@@ -133,7 +133,7 @@ impl Activity {
         }
     }
 
-    /// Whether every half that moved something is listed.
+    /// True if every half that moved something is listed.
     pub(crate) fn audit(&self, halves: &Halves) -> bool {
         let in_bin: BTreeSet<HalfKey> = self.in_bin.iter().copied().collect();
         let in_second: BTreeSet<HalfKey> = self.in_second.iter().copied().collect();

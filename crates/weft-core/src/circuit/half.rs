@@ -60,7 +60,7 @@ pub(crate) enum Role {
     Tunnel(Box<Tunnel>),
 }
 
-/// What the half of a circuit that begins here holds.
+/// State of the half at a circuit's origin.
 #[derive(Debug)]
 pub(crate) struct Origin {
     /// The circuit's name, given by the client thread.
@@ -71,9 +71,9 @@ pub(crate) struct Origin {
     pub streams: Streams,
     /// RELAY_EARLY cells still allowed.
     pub(crate) relay_early_left: u8,
-    /// What the client thread waits for.
+    /// The event that the client thread waits for.
     pub waiting: Waiting,
-    /// What the circuit has carried since that was reported.
+    /// Traffic of the circuit since the last report.
     pub traffic: CircuitTraffic,
     /// Hops that were asked for their weights.
     pub weights: Vec<WeightsOf>,
@@ -84,13 +84,13 @@ pub(crate) struct Origin {
 pub(crate) struct WeightsOf {
     /// The hop.
     pub hop: HopIndex,
-    /// Since when those of a second are counted, and how many there were.
+    /// Start of the current second, and the number counted since then.
     pub second: (Instant, u32),
-    /// The same of an interval.
+    /// Start of the current interval, and the number counted since then.
     pub interval: (Instant, u32),
 }
 
-/// What an origin's circuit waits for.
+/// The event that an origin's circuit waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// CREATED2 or CREATED_FAST.
@@ -101,7 +101,7 @@ pub(crate) enum Waiting {
     Nothing,
 }
 
-/// What a backward half holds.
+/// State of a backward half.
 #[derive(Debug)]
 pub(crate) struct Backward {
     /// Present once the onionskin was answered.
@@ -114,7 +114,7 @@ pub(crate) struct Backward {
     pub sendme_inc: Option<u8>,
     /// Counts EXTEND2s, so that an answer to one that was truncated is not taken for the current one's.
     pub extension: u32,
-    /// What the circuit is for, if it ends here.
+    /// Use of the circuit, if it ends here.
     pub purpose: Purpose,
     /// Once it moved something while that was counted, or asked for this relay's weight.
     pub measured: Option<Box<Measured>>,
@@ -129,10 +129,10 @@ pub(crate) struct Moved {
     pub most: u32,
 }
 
-/// What few circuits have: see [`Backward::measured`].
+/// State that few circuits need: see [`Backward::measured`].
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
-    /// What the circuit moved lately, if that is counted.
+    /// Bytes that the circuit moved lately, if they are counted.
     pub moved: Moved,
     /// It asked for this relay's weight.
     pub subscription: Option<Subscription>,
@@ -147,7 +147,7 @@ pub(crate) struct Subscription {
     pub asked: Instant,
 }
 
-/// What a circuit that ends here is for.
+/// Use of a circuit that ends here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// An ordinary circuit.
@@ -166,7 +166,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Whether the circuit is not for anything else yet.
+    /// True if the circuit has no special use yet.
     pub(crate) fn is_general(self) -> bool {
         matches!(self, Purpose::General | Purpose::Introduced)
     }
@@ -175,13 +175,13 @@ impl Purpose {
 /// The state of a forward half.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forward {
-    /// How far it has come.
+    /// Progress of the extension.
     pub stage: ForwardStage,
     /// The link of the circuit's backward half: what this half holds is charged to it.
     pub cause: ConnectionId,
 }
 
-/// What a forward half waits for.
+/// The event that a forward half waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ForwardStage {
     /// CREATE2 was sent.
@@ -296,8 +296,9 @@ impl CircuitHalf {
         }
     }
 
-    /// Whether the half holds this node's keys of its circuit: of a circuit's halves here, exactly
-    /// one does (two at a rendezvous point, whose circuits are two). A tunnel is no circuit; its legs are.
+    /// True if the half holds this node's keys of its circuit. Exactly one half of a circuit does;
+    /// a rendezvous point, whose circuits are two, has two. A tunnel is no circuit, but its legs
+    /// are.
     pub(crate) fn has_keys(&self) -> bool {
         !matches!(self.role, Role::Forward(_) | Role::Tunnel(_))
     }
@@ -312,7 +313,7 @@ impl CircuitHalf {
         }
     }
 
-    /// The same, to look at.
+    /// Shared access to the half's streams.
     pub(crate) fn streams(&self) -> Option<&Streams> {
         match &self.role {
             Role::Backward(backward) => backward.streams.as_deref(),
@@ -369,7 +370,7 @@ impl CircuitHalf {
         }
     }
 
-    /// What its streams' rules are that lead to this hop, or would be. `None`: it has none.
+    /// Rules for streams to this hop. `None`: the half has no such hop.
     pub(crate) fn terms(&self, hop: HopIndex) -> Option<Terms> {
         match &self.role {
             Role::Backward(backward) => {
@@ -385,7 +386,7 @@ impl CircuitHalf {
         }
     }
 
-    /// Whether the half still waits for what a [`Wait`] of this number is about.
+    /// True if the half still waits for the event of a [`Wait`] with this extension number.
     pub(crate) fn still_waits(&self, extension: u32) -> bool {
         match &self.role {
             Role::Backward(backward) if extension == 0 => backward.crypt.is_none(),
@@ -406,7 +407,7 @@ pub(crate) struct Wait {
     pub deadline: Instant,
     /// The half.
     pub half: HalfAddr,
-    /// Which of its extensions it waits for; 0 is the wait of a new half for its handshake.
+    /// Number of the extension that it waits for; 0 while a new half waits for its handshake.
     pub extension: u32,
 }
 

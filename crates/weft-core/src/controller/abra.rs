@@ -1,5 +1,5 @@
-//! How scarce the relay's bandwidth is: threads measure, the shell signs, and threads send the statement to
-//! the circuits that asked (docs/extensions/abra.md).
+//! Scarcity of the relay's bandwidth: threads measure it, the shell signs a statement, and threads
+//! send the statement to the circuits that asked (docs/extensions/abra.md).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use super::{Action, RelayController};
 use crate::extensions::abra::{Capacity, Rates, THRESHOLD};
 use crate::message::{AbraReport, FromController};
 
-/// How often there is a new statement: nearly a second, so that the reports of threads, which come every
-/// second, are not taken for early.
+/// Interval between statements: nearly a second, so that the threads' reports, which arrive every
+/// second, do not count as early.
 const PERIOD: Duration = Duration::from_millis(900);
 
-/// How long nothing must be asked for before threads stop to measure.
+/// Time without a request after which threads stop measuring.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The relay's weight, for metrics.
@@ -30,7 +30,7 @@ pub struct AbraCounts {
     pub statements: u64,
 }
 
-/// What the controller knows of it.
+/// The controller's state for ABRA.
 #[derive(Debug)]
 pub(super) struct Abra {
     /// Threads measure.

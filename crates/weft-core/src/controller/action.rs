@@ -1,4 +1,4 @@
-//! What the controller asks its caller to do, and what it has noticed.
+//! Actions that the controller requests from its caller, and events that it reports.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -12,14 +12,14 @@ use crate::memory::ledger::Cut;
 use crate::message::{FromController, StreamRequest};
 use crate::origin::OriginEvent;
 
-/// What the caller must do for the controller.
+/// Action that the caller must carry out for the controller.
 #[derive(Debug)]
 pub enum Action {
     /// Send a message to a connection thread.
     Send {
-        /// Which.
+        /// The thread.
         to: ThreadId,
-        /// What.
+        /// The message.
         message: FromController,
     },
     /// Open a connection and give it to a thread.
@@ -65,7 +65,7 @@ pub enum Action {
     Notice(Notice),
 }
 
-/// What the controller noticed.
+/// Event that the controller reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A relay's clock and ours differ by this many seconds (ours minus theirs).
@@ -93,7 +93,7 @@ pub enum Notice {
         /// The part of these that answers of the directory hold ([`Cause::Hop`](crate::memory::ledger::Cause::Hop)).
         answers: Cut,
     },
-    /// What was closed for it since this was sent last, by the threads' latest reports.
+    /// Owners closed to free memory since the last such notice, per the threads' latest reports.
     MemoryFreed(Freed),
     /// Onionskins come faster than they can be answered.
     OnionskinOverload,
@@ -104,7 +104,7 @@ pub enum Notice {
     },
 }
 
-/// What was closed to free memory.
+/// Owners closed to free memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freed {
     /// Circuits.

@@ -1,4 +1,4 @@
-//! What must hold of the controller between any two calls, for tests to check.
+//! Invariants of the controller between any two calls, for tests to check.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -165,7 +165,7 @@ impl RelayController {
         self.wait_for(connection, hop, request);
     }
 
-    /// Whether circuits to this relay shall have connections of their own, within bounds.
+    /// True if circuits to this relay get separate connections, within bounds.
     pub(super) fn spreads(&self, rsa: &RsaIdentity) -> bool {
         match self.params.sharing {
             Sharing::All => false,
@@ -204,7 +204,7 @@ impl RelayController {
         }
     }
 
-    /// Whether there may be a further connection to this relay.
+    /// True if another connection to this relay may be opened.
     fn may_open_another(&self, rsa: RsaIdentity) -> bool {
         match self.params.sharing {
             Sharing::All => false,

@@ -18,7 +18,7 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 /// `TIME_BEFORE_OR_CONN_IS_TOO_OLD`.
 const TOO_OLD: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How far a connection has come.
+/// Progress of a connection.
 #[derive(Debug)]
 pub(super) enum State {
     /// A listener took it; nothing is known of the peer.
@@ -28,7 +28,7 @@ pub(super) enum State {
         /// The RSA identity that it must lead to.
         rsa: RsaIdentity,
     },
-    /// The same, and it gave way to another one: it is to be closed.
+    /// We were opening it, and it gave way to another connection: it will be closed.
     Displaced {
         /// The RSA identity that it was to lead to.
         rsa: RsaIdentity,
@@ -53,7 +53,6 @@ pub(super) struct Connection {
     pub(super) thread: ThreadId,
     /// The peer's address.
     pub(super) addr: SocketAddr,
-    /// How far it has come.
     pub(super) state: State,
     /// Since when it is booked.
     pub(super) since: Instant,
@@ -78,7 +77,7 @@ struct Load {
     circuits: usize,
     /// Circuits that were sent to the thread.
     sent: u64,
-    /// Those of them that the report knows of.
+    /// Circuits of `sent` that the latest report includes.
     seen: u64,
 }
 
@@ -91,8 +90,8 @@ impl Load {
 }
 
 impl Connection {
-    /// Whether it is too old for new circuits. It keeps the circuits that it has until they end,
-    /// and then expires.
+    /// True if the connection is too old for new circuits. It keeps the circuits that it has until
+    /// they end, and then expires.
     fn is_too_old(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) >= TOO_OLD
     }
@@ -118,7 +117,7 @@ impl Connection {
         (!self.accepted).then_some(self.addr)
     }
 
-    /// Whether it leads to a relay of the consensus, at an address of that relay's.
+    /// True if the connection leads to a relay of the consensus, at one of that relay's addresses.
     pub(super) fn is_listed(&self, network: &Network) -> bool {
         match &self.state {
             State::Relay { rsa, canonical, .. } => *canonical && network.lists(rsa),
@@ -126,7 +125,8 @@ impl Connection {
         }
     }
 
-    /// Whether the peer is a client, as far as is known: a relay is what the consensus lists.
+    /// True if the peer counts as a client: its relay, if it proved to be one, is not in the
+    /// consensus.
     pub(super) fn is_client(&self, network: &Network) -> bool {
         match &self.state {
             State::Client | State::Accepted => true,
@@ -145,7 +145,7 @@ pub struct OpenLink {
     pub addr: SocketAddr,
     /// The relay that it leads to, or is to lead to.
     pub rsa: Option<RsaIdentity>,
-    /// Whether the handshake is over.
+    /// The handshake is complete.
     pub open: bool,
 }
 
@@ -173,17 +173,17 @@ pub(super) struct Connections {
     relays: RelayLinks,
     /// Connections that are being opened, and the requests that wait for them.
     pub(super) opening: Opening,
-    /// How many there are of each kind.
+    /// Open connections of each kind.
     open: ConnectionCounts,
 }
 
 impl Connections {
-    /// How many there are.
+    /// Number of connections.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// How many of each kind.
+    /// Open connections of each kind.
     pub(super) fn open(&self) -> ConnectionCounts {
         self.open
     }
@@ -218,7 +218,7 @@ impl Connections {
         self.all.get(&id)
     }
 
-    /// Whether an open connection leads to this relay.
+    /// True if an open connection leads to this relay.
     pub(super) fn has_relay(&self, rsa: &RsaIdentity) -> bool {
         self.relays.open(rsa) > 0
     }
@@ -307,13 +307,14 @@ impl Connections {
         (lossy && !was_lossy).then_some(connection.addr)
     }
 
-    /// Whether lost packets hold up an open connection to this relay. The others take the same way.
+    /// True if lost packets hold up an open connection to this relay. Other connections take the
+    /// same path.
     pub(super) fn is_lossy(&self, rsa: &RsaIdentity) -> bool {
         self.relays.any_lossy(rsa)
     }
 
-    /// Whether a link has no circuit on its way, where its thread, which has made `joins`, has
-    /// reported none.
+    /// True if the link has no circuit, and none is on its way to it: its thread, which has made
+    /// `joins`, has reported none.
     pub(super) fn is_idle(&self, id: ConnectionId, joins: u64) -> bool {
         self.all.get(&id).is_some_and(|one| one.load.sent == joins)
     }
@@ -415,7 +416,7 @@ impl Connections {
         changed.collect()
     }
 
-    /// The same of one link.
+    /// Checks one link: its new listing, if that has changed.
     pub(super) fn list_one(&mut self, id: ConnectionId, network: &Network) -> Option<bool> {
         let one = self.all.get_mut(&id)?;
         let listed = one.is_listed(network);
@@ -510,7 +511,7 @@ mod tests {
     use crate::address::OriginId;
     use crate::message::Requester;
 
-    /// What happens to the connections.
+    /// Random operation on the connections.
     #[derive(Clone, Debug)]
     enum Op {
         Open {
@@ -560,7 +561,7 @@ mod tests {
     }
 
     impl Connections {
-        /// What [`best_for`](Self::best_for) finds, by looking at all of them.
+        /// Expected result of [`best_for`](Self::best_for), found by comparing all connections.
         fn best_of_all(
             &self,
             retired: &[ConnectionId],

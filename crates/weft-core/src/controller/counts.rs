@@ -17,14 +17,15 @@ pub struct Counts {
     pub refused_dos: u64,
     /// Connections from addresses of relays, which the defences do not count.
     pub exempted: u64,
-    /// Those of them that were accepted when there was no room for others without closing one.
+    /// Connections of `exempted` that were accepted when the node was full except for displaceable
+    /// connections.
     pub exempted_full: u64,
     /// CREATEs handed to the workers.
     pub onionskins: u64,
     /// CREATEs refused because too many waited, or because they gave way to those of another hop.
     pub onionskins_dropped: u64,
-    /// Those of relays alone, by handshake. Clients' are left out, as in C tor, so that counters
-    /// that others may see reveal less about them.
+    /// CREATEs of relays alone, by handshake. Clients' are left out, as in C tor, so that public
+    /// counters reveal less about clients.
     pub relay_onionskins: HandshakeCounts,
     /// Connections that were booked, by the side that opened them.
     pub booked: ConnectionCounts,
@@ -38,7 +39,7 @@ pub struct Counts {
     pub extends_waited: u64,
     /// Connections opened to relays to which there was another, for one circuit each.
     pub connected_again: u64,
-    /// Those of them that are not opened for every circuit, but because lost packets hold up the other.
+    /// Connections of `connected_again` that were opened because lost packets hold up the other.
     pub connected_for_loss: u64,
     /// EXTEND2s that share a connection because there are as many as may be, where circuits otherwise
     /// do not share.
@@ -118,7 +119,7 @@ impl ConnectionCounts {
     }
 }
 
-/// What the socket of an edge is connected to.
+/// Peer of an edge's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgePeer {
     /// Where an exit's stream leads.

@@ -27,7 +27,7 @@ pub(super) struct Displaceable {
 }
 
 impl Displaceable {
-    /// How many there are.
+    /// Number of connections.
     pub(super) fn len(&self) -> usize {
         self.shares.len()
     }
@@ -59,7 +59,7 @@ impl Displaceable {
         self.shares.owner(*ticket).map(|(hop, _)| hop)
     }
 
-    /// Whether no hop holds more than this one.
+    /// True if no hop holds more than this one.
     pub(super) fn holds_most(&self, hop: PreviousHop) -> bool {
         self.shares.held(hop) >= self.shares.most()
     }

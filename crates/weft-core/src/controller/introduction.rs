@@ -36,7 +36,7 @@ pub(super) struct Introductions {
     held: Shares<PreviousHop, (), (IntroAuthKey, HalfAddr)>,
 }
 
-/// How many introductions a service gets.
+/// Rate limit for the introductions of a service.
 #[derive(Debug)]
 struct Limit {
     /// The service has set it.
@@ -60,7 +60,8 @@ impl Limit {
         }
     }
 
-    /// Whether one more may be passed on: if there is a token after one was taken, as in C tor (`hs_dos_can_send_intro2`).
+    /// True if another introduction may be passed on: a token remains after one was taken, as in C
+    /// tor (`hs_dos_can_send_intro2`).
     fn allows(&mut self, now: Instant) -> bool {
         if !self.enabled {
             return true;
@@ -70,7 +71,7 @@ impl Limit {
     }
 }
 
-/// What became of the circuit of a service.
+/// Result of registering a service's circuit.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Kept {
     /// The half that had the same key.
@@ -141,13 +142,13 @@ impl Introductions {
         }
     }
 
-    /// How many there are.
+    /// Number of introduction circuits.
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }
 }
 
-/// Whether the sender of an ESTABLISH_INTRO has the secret part of its key.
+/// True if the sender of an ESTABLISH_INTRO holds the secret part of its key.
 fn is_signed(request: &EstablishRequest) -> bool {
     let key = ed25519::PublicKey::from_bytes(request.auth_key.as_bytes());
     let signature = ed25519::Signature::from_bytes(&request.signature);

@@ -40,9 +40,10 @@ impl RelayController {
         }
     }
 
-    /// What the node holds besides its threads, in bytes: `spare` of it is freed at
-    /// [`Notice::MemoryPressure`], before anything that a thread holds, `fixed` never. Each of `answers` is what one stream of
-    /// the directory holds until it ends, and the hop that it comes by: an owner like those of threads.
+    /// Sets the memory, in bytes, that the node holds outside its threads.
+    /// [`Notice::MemoryPressure`] frees `spare` before any thread frees anything; `fixed` is never
+    /// freed. Each item of `answers` is the previous hop of one directory stream, and the bytes
+    /// that the stream holds until it ends; it is an owner like those of threads.
     pub fn set_cache_memory(
         &mut self,
         spare: usize,

@@ -77,7 +77,7 @@ pub struct ControllerParams {
     pub workers: usize,
     /// Onionskins that may wait for the workers, however fast these are.
     pub max_onionskins: usize,
-    /// How long an onionskin may have to wait for the workers (`MaxOnionQueueDelay`).
+    /// Longest time that an onionskin may have to wait for the workers (`MaxOnionQueueDelay`).
     pub max_onion_delay: Duration,
     /// Longest wait of an onionskin before it is refused (consensus `onion_queue_wait_cutoff`).
     pub onion_cutoff: Duration,
@@ -85,11 +85,11 @@ pub struct ControllerParams {
     pub max_memory: u64,
     /// Connection and circuit-creation defences.
     pub dos: DosParams,
-    /// Which circuits share a connection to a relay.
+    /// Rule by which circuits share connections to a relay.
     pub sharing: Sharing,
 }
 
-/// Which circuits share a connection to a relay.
+/// Rule by which circuits share connections to a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
     /// All: one connection leads to one relay, as in C tor.
@@ -115,13 +115,12 @@ pub enum Sharing {
 /// See the module.
 #[derive(Debug)]
 pub struct RelayController {
-    /// What it follows.
     params: ControllerParams,
     /// Connections by identifier and by identity.
     connections: Connections,
-    /// Which of them, and which edges, give way to others when there are too many.
+    /// Connections and edges that can be displaced when there are too many.
     displaceable: Displaceable,
-    /// Those from addresses of relays, which do not give way.
+    /// Connections from addresses of relays, which are never displaced.
     exempt: Exempt,
     /// Files that the node has open besides connections and edges.
     other_files: usize,
@@ -130,14 +129,14 @@ pub struct RelayController {
     memory_of_others: u64,
     /// Where new connections go.
     placement: Placement,
-    /// Which links move.
+    /// Chooses the links to move.
     balance: Balance,
-    /// How many threads get links, where that follows the load.
+    /// Number of threads that get links, where it follows the load.
     width: Option<Width>,
     transfers: transfers::Transfers,
     /// The threads' latest reports.
     reports: Vec<Option<Report>>,
-    /// What the consensus lists.
+    /// Relays that the consensus lists.
     network: Network,
     /// The halves that wait for a rendezvous.
     rendezvous: Rendezvous,
@@ -149,21 +148,21 @@ pub struct RelayController {
     dos: Dos,
     /// Onionskins that are not answered yet.
     onionskins: Onionskins,
-    /// How scarce the relay's bandwidth is.
+    /// Scarcity of the relay's bandwidth.
     abra: abra::Abra,
     /// Circuits and streams that end here.
     origins: origins::Origins,
-    /// What is to be done, oldest first.
+    /// Pending actions, oldest first.
     actions: VecDeque<Action>,
     /// Addresses and tie-breaks.
     rng: StdRng,
     /// Counters.
     counts: Counts,
-    /// What had been closed to free memory at the last notice.
+    /// Owners closed to free memory, up to the last notice.
     freed_noticed: Freed,
-    /// What no thread holds.
+    /// Memory that no thread holds.
     caches: Ledger,
-    /// What streams of the directory hold of it.
+    /// Part of `caches` that directory streams hold.
     answers: Holdings,
     /// Memory is short, and threads count who holds theirs: those that have done so.
     counting: Option<Vec<Option<Holdings>>>,
@@ -411,7 +410,7 @@ impl RelayController {
         }
     }
 
-    /// Whether the peer of a connection is a client, or a relay that the consensus does not list.
+    /// True if the peer of a connection is a client, or a relay that the consensus does not list.
     fn is_client(&self, connection: ConnectionId) -> bool {
         let found = self.connections.get(connection);
         found.is_some_and(|connection| connection.is_client(&self.network))
@@ -423,7 +422,8 @@ impl RelayController {
         most - most / LISTED_PART
     }
 
-    /// Whether they are as many, so that one more has to take another's place.
+    /// True if as many files are open as peers that are not listed may use: another one must
+    /// displace one of them.
     fn is_full(&self) -> bool {
         self.open_files() >= self.unlisted_bound()
     }
@@ -439,12 +439,12 @@ impl RelayController {
         self.connections.len() + self.origins.edges() + self.other_files
     }
 
-    /// Those of this node and of the others of the process.
+    /// Open files of this node and of the other nodes of the process.
     fn open_files(&self) -> usize {
         self.open_files_of_own() + self.files_of_others
     }
 
-    /// Whether one more of the [others](Self::set_other_files) may be opened, for a peer.
+    /// True if another of the [other files](Self::set_other_files) may be opened for a peer.
     pub fn has_room_for_other(&self) -> bool {
         !self.is_full()
     }
@@ -454,8 +454,8 @@ impl RelayController {
         self.params.max_connections
     }
 
-    /// What accepted connections may have of the files that are reserved for listed relays: half of them. The others
-    /// are for our own connections to these.
+    /// Files reserved for listed relays that accepted connections may use: half of them. The other
+    /// half is for our own connections to these relays.
     fn lent(&self) -> usize {
         self.params.max_connections / LISTED_PART / 2
     }
@@ -537,7 +537,7 @@ impl RelayController {
         }
     }
 
-    /// Whether somebody else opened this connection.
+    /// True if the peer opened this connection.
     pub fn was_accepted(&self, connection: ConnectionId) -> bool {
         self.connections
             .get(connection)
@@ -556,7 +556,7 @@ impl RelayController {
         (rsa, Some(connection.addr.ip()))
     }
 
-    /// Whether there is an open connection to the relay with this RSA identity.
+    /// True if an open connection leads to the relay with this RSA identity.
     pub fn has_link_to(&self, rsa: &RsaIdentity) -> bool {
         self.connections.has_relay(rsa)
     }

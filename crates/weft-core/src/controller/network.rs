@@ -1,4 +1,4 @@
-//! What the consensus lists: relays by identity, and their addresses.
+//! Relays that the consensus lists, by identity, and their addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -26,27 +26,29 @@ impl Network {
         }
     }
 
-    /// Whether a peer that proved this identity is a relay for the defences.
+    /// True if a peer that proved this identity counts as a relay for the defences: also while no
+    /// consensus is known.
     pub(super) fn is_relay(&self, rsa: &RsaIdentity) -> bool {
         self.relays
             .as_ref()
             .is_none_or(|relays| relays.contains_key(rsa))
     }
 
-    /// Whether the consensus is known and lists this identity.
+    /// True if the consensus is known and lists this identity.
     pub(super) fn lists(&self, rsa: &RsaIdentity) -> bool {
         self.relays
             .as_ref()
             .is_some_and(|relays| relays.contains_key(rsa))
     }
 
-    /// Whether the consensus lists this address for this identity.
+    /// True if the consensus lists this address for this identity.
     pub(super) fn lists_at(&self, rsa: &RsaIdentity, addr: &SocketAddr) -> bool {
         let addrs = self.relays.as_ref().and_then(|relays| relays.get(rsa));
         addrs.is_some_and(|addrs| addrs.contains(addr))
     }
 
-    /// Whether the consensus lists this address for any relay (C tor `nodelist_probably_contains_address`).
+    /// True if the consensus lists this address for any relay (C tor
+    /// `nodelist_probably_contains_address`).
     pub(super) fn has_address(&self, addr: IpAddr) -> bool {
         self.addresses.contains(&addr.to_canonical())
     }

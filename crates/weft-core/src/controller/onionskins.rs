@@ -21,14 +21,14 @@ const WITH_WORKER: usize = 64;
 const ALWAYS: usize = 50;
 /// Onionskins of a kind that are timed before their time is believed, as in C tor.
 const ENOUGH: u32 = 100;
-/// What one takes until then, as in C tor.
+/// Assumed cost of an onionskin until some were measured, as in C tor.
 const GUESS: Duration = Duration::from_millis(1);
 /// Times that count: at this number the sum is halved, so that the newer half weighs more.
 const RECENT: u32 = 20_000;
 /// Longer times are those of a machine that slept (C tor: MAX_BELIEVABLE_ONIONSKIN_DELAY).
 const BELIEVABLE: Duration = Duration::from_secs(2);
 
-/// Which handshake an onionskin asks for; each has its own cost.
+/// Handshake of an onionskin; each has its own cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnionskinKind {
     /// CREATE_FAST: hashes.
@@ -59,7 +59,7 @@ impl OnionskinKind {
     }
 }
 
-/// What onionskins of one kind took.
+/// Measured cost of the onionskins of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     sum: Duration,
@@ -100,14 +100,14 @@ pub(super) struct Create {
     pub(super) since: Instant,
 }
 
-/// How many onionskins may wait.
+/// Bounds on the onionskins that wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// The workers that answer them.
     pub(super) workers: usize,
     /// However fast these are, so many.
     pub(super) most: usize,
-    /// How long the last may have to wait.
+    /// Longest time that the last one may have to wait.
     pub(super) delay: Duration,
 }
 
@@ -118,7 +118,7 @@ pub(super) struct Onionskins {
     ntor: (usize, Cost),
     ntor_v3: (usize, Cost),
     waiting: Shares<PreviousHop, (), Create>,
-    /// How many the workers have.
+    /// Onionskins that the workers have.
     with_workers: usize,
 }
 
@@ -139,17 +139,17 @@ impl Onionskins {
         }
     }
 
-    /// How many there are.
+    /// Number of onionskins, waiting or with the workers.
     pub(super) fn len(&self) -> usize {
         self.fast.0 + self.ntor.0 + self.ntor_v3.0
     }
 
-    /// How many the workers do not have yet.
+    /// Onionskins that the workers do not have yet.
     pub(super) fn queued(&self) -> usize {
         self.waiting.len()
     }
 
-    /// How long this many workers will take for all of them.
+    /// Time that this number of workers needs for all onionskins.
     fn delay(&self, workers: usize) -> Duration {
         let all: Duration = OnionskinKind::ALL
             .into_iter()
@@ -162,7 +162,7 @@ impl Onionskins {
         all / u32::try_from(workers.max(1)).unwrap_or(u32::MAX)
     }
 
-    /// Whether another one may wait.
+    /// True if another onionskin of this kind may wait.
     fn has_room(&self, kind: OnionskinKind, room: Room) -> bool {
         self.len() < room.most
             && (self.kind(kind).0 < ALWAYS || self.delay(room.workers) <= room.delay)
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// How many of a kind find room.
+    /// Number of onionskins of a kind that find room.
     fn room(queue: &mut Onionskins, kind: OnionskinKind, workers: usize) -> usize {
         let before = queue.len();
         while queue.has_room(kind, room_for(workers, 100_000)) {

@@ -62,7 +62,7 @@ pub(super) struct Opening {
     wanted: BTreeMap<Wanted, BTreeSet<Ticket>>,
 }
 
-/// What gave way.
+/// Connections and requests that were displaced.
 #[derive(Debug, Default)]
 pub(super) struct Displaced {
     /// Connections that are to be closed.
@@ -74,9 +74,9 @@ pub(super) struct Displaced {
 /// The extensions that waited for a relay that is there now.
 #[derive(Debug, Default)]
 pub(super) struct Served {
-    /// Those that it can serve.
+    /// Extensions that the connection can serve.
     pub(super) join: Vec<ExtendRequest>,
-    /// Those that wait for the connection that opened, and for another identity.
+    /// Extensions that wait for the connection that opened, but for another identity.
     pub(super) mistaken: Vec<ExtendRequest>,
 }
 
@@ -105,7 +105,7 @@ impl Opening {
         }
     }
 
-    /// How many connections to this relay are being opened.
+    /// Connections to this relay that are being opened.
     pub(super) fn count_to(&self, rsa: RsaIdentity) -> usize {
         self.to.get(&rsa).copied().unwrap_or_default()
     }

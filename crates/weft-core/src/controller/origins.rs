@@ -19,27 +19,27 @@ use crate::message::{
 use crate::origin::{EndedBy, LinkState, LinkStep, OriginCommand, OriginEvent};
 use crate::tunnel::TunnelName;
 
-/// How far a circuit of our own has come.
+/// Progress of a circuit of our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     /// Its link is being looked for.
     Launching,
-    /// The same, and the client thread wants it no more.
+    /// Its link is being looked for, but the client thread has closed it.
     Unwanted,
     /// It has its half.
     At(HalfAddr),
 }
 
-/// What the controller knows of circuits and streams that end here.
+/// Circuits and streams that end here.
 #[derive(Debug, Default)]
 pub(super) struct Origins {
     /// Circuits of our own.
     circuits: BTreeMap<OriginId, Origin>,
     /// Threads of edges, by connection.
     edges: BTreeMap<ConnectionId, ThreadId>,
-    /// What the sockets of some of them are connected to.
+    /// Peers of the sockets of some edges.
     peers: BTreeMap<ConnectionId, EdgePeer>,
-    /// How many those are.
+    /// Number of edges with a known peer.
     open: EdgeCounts,
     /// There is a client thread.
     client: bool,
@@ -51,7 +51,7 @@ impl Origins {
         self.edges.len()
     }
 
-    /// Whether a connection is an edge's.
+    /// True if the connection belongs to an edge.
     pub(super) fn has_edge(&self, id: ConnectionId) -> bool {
         self.edges.contains_key(&id)
     }

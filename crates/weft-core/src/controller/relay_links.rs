@@ -41,11 +41,11 @@ pub(super) struct RelayLinks {
     of: BTreeMap<RsaIdentity, Count>,
 }
 
-/// How many links lead to a relay.
+/// Links to one relay.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     open: usize,
-    /// Those that lost packets hold up.
+    /// Links that lost packets hold up.
     lossy: usize,
 }
 
@@ -96,13 +96,13 @@ impl RelayLinks {
         self.of.get(rsa).map_or(0, |count| count.open)
     }
 
-    /// Whether lost packets hold up one of them.
+    /// True if lost packets hold up one of the relay's links.
     pub(super) fn any_lossy(&self, rsa: &RsaIdentity) -> bool {
         self.of.get(rsa).is_some_and(|count| count.lossy > 0)
     }
 
-    /// Whether a link that takes new circuits and that this node opened to this address has shown that the relay there has
-    /// another ed25519 identity than this one.
+    /// True if a link that takes new circuits, and that this node opened to this address, has shown
+    /// that the relay there has an ed25519 identity other than this one.
     pub(super) fn reached_another(
         &self,
         rsa: RsaIdentity,

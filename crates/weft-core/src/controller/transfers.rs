@@ -1,4 +1,4 @@
-//! Which threads get links, and links that move from thread to thread, one at a time
+//! Number of threads that get links, and links that move between threads, one at a time
 //! (docs/architecture/links.md, "How a link moves").
 
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::address::{ConnectionId, ThreadId};
 use crate::message::FromController;
 use crate::moves::width::Width;
 
-/// What is under way.
+/// Transfers under way.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     /// The connection of the link that moves, and the thread that it leaves.
@@ -29,19 +29,19 @@ impl RelayController {
         self.width = Some(width);
     }
 
-    /// How many cores of the machine have nothing to do, if that can be known.
+    /// Sets the number of idle cores of the machine, if it is known.
     pub fn set_idle_cores(&mut self, cores: Option<f64>) {
         if let Some(width) = &mut self.width {
             width.set_idle_cores(cores);
         }
     }
 
-    /// Whether the number of threads that get links follows the load.
+    /// True if the number of threads that get links follows the load.
     pub fn adapts_threads(&self) -> bool {
         self.width.is_some()
     }
 
-    /// How many threads get links.
+    /// Number of threads that get links.
     pub fn threads_in_use(&self) -> u16 {
         let all = || u16::try_from(self.reports.len()).unwrap_or(u16::MAX);
         self.width.as_ref().map_or_else(all, Width::in_use)
@@ -73,12 +73,12 @@ impl RelayController {
         true
     }
 
-    /// Whether a link is on its way.
+    /// True if a link is moving.
     pub fn is_moving(&self) -> bool {
         self.transfers.moving.is_some()
     }
 
-    /// How far the busiest thread is above the mean, as a part of it.
+    /// Excess of the busiest thread's load over the mean, as a fraction of the mean.
     pub fn imbalance(&self) -> f64 {
         self.balance.imbalance()
     }

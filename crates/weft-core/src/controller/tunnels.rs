@@ -52,7 +52,7 @@ enum Place {
     At(HalfAddr),
 }
 
-/// What is to be done for a half that shall be a leg.
+/// Request of a half that wants to become a leg.
 #[derive(Debug)]
 enum Asked {
     /// It makes the tunnel.
@@ -181,7 +181,7 @@ impl Tunnels {
 }
 
 impl RelayController {
-    /// What a connection thread has to report.
+    /// Handles a connection thread's report about tunnels.
     pub(super) fn on_tunnel_news(&mut self, news: TunnelNews) {
         match news {
             TunnelNews::Asked {
@@ -294,7 +294,7 @@ impl RelayController {
         self.tunnels.by_name.len()
     }
 
-    /// Whether a circuit of our own is a tunnel.
+    /// True if a circuit of our own is a tunnel.
     pub fn is_tunnel(&self, circuit: OriginId) -> bool {
         self.tunnels
             .by_name

@@ -24,7 +24,7 @@ use weft_crypto::circuit::BackwardMark;
 use crate::address::HalfAddr;
 use crate::memory::ledger::map_entry;
 
-/// What the consensus sets about padding on circuits, as far as it is about relays.
+/// Consensus parameters for padding on circuits that concern relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircpadParams {
     /// No machine sends padding (`circpad_padding_disabled`).
@@ -49,7 +49,7 @@ impl Default for CircpadParams {
 }
 
 impl CircpadParams {
-    /// Whether machines may send after so many DROPs and so many other cells.
+    /// True if machines may send after this number of DROPs and of other cells.
     pub(crate) fn allows(&self, drops: u64, others: u64) -> bool {
         let within = self.global_max_padding_pct == 0
             || drops < u64::from(self.global_allowed_cells)
@@ -86,7 +86,8 @@ impl Kind {
         }
     }
 
-    /// How many DROPs it sends. C tor draws from 7 to 10 and from 1 to 2, and drops the fraction.
+    /// Draws the number of DROPs to send. C tor draws from 7 to 10 and from 1 to 2, and drops the
+    /// fraction.
     fn draw_length(self, rng: &mut impl Rng) -> u8 {
         match self {
             Kind::Intro => rng.random_range(7..10),
@@ -94,7 +95,7 @@ impl Kind {
         }
     }
 
-    /// How long it waits before the next.
+    /// Draws the delay before the next DROP.
     fn draw_delay(self, rng: &mut impl Rng) -> Duration {
         Duration::from_micros(match self {
             Kind::Intro => rng.random_range(1000..10_000),
@@ -107,17 +108,17 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 struct Machine {
     kind: Kind,
-    /// Which of the circuit's machines it is.
+    /// Number of the machine on its circuit.
     counter: u32,
     /// DROPs that it is still to send.
     left: u8,
-    /// How far the circuit had come when the delay began.
+    /// Position of the circuit when the delay began.
     mark: BackwardMark,
     /// When the delay is over. `None`: it sends nothing more.
     due: Option<Instant>,
 }
 
-/// What a circuit that was ever asked for padding holds.
+/// Padding state of a circuit on which padding was ever negotiated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CircuitPadding {
     /// Machines that were started on it.
@@ -134,12 +135,12 @@ pub(crate) enum Stopped {
     Nothing,
 }
 
-/// What a machine does whose delay is over.
+/// Action of a machine whose delay is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Sends a DROP.
     Drop,
-    /// The same, and ends: PADDING_NEGOTIATED with the counter of the machine of this number.
+    /// Sends a DROP and ends: PADDING_NEGOTIATED with the counter of this machine.
     LastDrop(Option<(u8, u32)>),
     /// Waits on: there were other cells.
     Wait,
@@ -228,8 +229,8 @@ impl Machines {
         Some(half)
     }
 
-    /// What the machine of a circuit [whose delay is over](Self::take_due) does. After [`Due::Drop`] and [`Due::Wait`] its next
-    /// delay is to [begin](Self::wait).
+    /// Action of the circuit's machine [whose delay is over](Self::take_due). After [`Due::Drop`]
+    /// and [`Due::Wait`] the caller must [begin](Self::wait) the next delay.
     pub(crate) fn fire(&mut self, half: HalfAddr, mark: BackwardMark) -> Due {
         let circuit = self.circuits.get_mut(&half);
         let Some(circuit) = circuit else {
@@ -302,7 +303,7 @@ impl Machines {
         self.circuits.keys().copied()
     }
 
-    /// Whether exactly those are listed whose delays run.
+    /// True if exactly the circuits whose delays run are listed.
     pub(crate) fn audit(&self) -> bool {
         let running = self.circuits.iter().filter_map(|(half, circuit)| {
             let machine = circuit.machine.as_ref()?;

@@ -20,28 +20,28 @@ const INCREMENT: u8 = 100;
 /// A DATA cell that the other side must answer with a SENDME.
 #[derive(Clone, Copy, Debug)]
 struct Due {
-    /// What the SENDME must carry.
+    /// Digest that the SENDME must carry.
     seen: Seen,
     /// When it was sent.
     sent: Instant,
 }
 
-/// What decides how many cells may be in flight.
+/// Limit on cells in flight.
 #[derive(Debug)]
 enum Window {
     /// Always [`WINDOW`].
     Fixed {
         /// Cells that may still be sent.
         package: u32,
-        /// What the other side may still send.
+        /// Cells that the other side may still send.
         deliver: Deliver,
     },
     /// As many as the path carries. Boxed, since most circuits never send.
     Vegas(Box<Vegas>),
 }
 
-/// What the other side may send under fixed windows: [`WINDOW`] cells, and [`INCREMENT`] more for each
-/// SENDME that it can have received.
+/// Allowance of the other side under fixed windows: [`WINDOW`] cells, and [`INCREMENT`] more for
+/// each SENDME that it can have received.
 ///
 /// A SENDME is queued as soon as it is due, so counting SENDMEs when they are queued bounds nothing.
 /// Here they count when they have left the circuit's queue toward the other side: one that is
@@ -120,7 +120,7 @@ impl CircuitFlow {
         }
     }
 
-    /// Whether the circuit has congestion control, and so XON and XOFF on its streams.
+    /// True if the circuit has congestion control, and so XON and XOFF on its streams.
     pub fn is_vegas(&self) -> bool {
         matches!(self.window, Window::Vegas(_))
     }
@@ -263,7 +263,7 @@ impl CircuitFlow {
         }
     }
 
-    /// Whether the window still grows as in slow start (Vegas only).
+    /// True if the window still grows as in slow start (Vegas only).
     pub(crate) fn in_slow_start(&self) -> bool {
         match &self.window {
             Window::Fixed { .. } => false,

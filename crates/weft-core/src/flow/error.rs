@@ -1,4 +1,4 @@
-//! What the far end of a circuit or stream did against the rules.
+//! Violations of flow control by the far end of a circuit or stream.
 
 use weft_cell::stream_msg::StreamMsgError;
 

@@ -5,7 +5,7 @@
 /// than any path carries.
 pub const MAX_CWND: u32 = 1 << 17;
 
-/// What a circuit leads to. Longer paths have more queues to fill.
+/// Destination of a circuit. Longer paths have more queues to fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathKind {
     /// Three hops to an exit or a directory; also to single onion services.
@@ -37,9 +37,9 @@ pub struct VegasParams {
 /// `weft_dir` brings the values within their ranges; the machines here bear any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CcParams {
-    /// Whether circuits may have congestion control at all (cc_alg is Vegas).
+    /// Circuits may have congestion control (cc_alg is Vegas).
     pub enabled: bool,
-    /// Which of the three below a new circuit takes.
+    /// Set of thresholds, of the three below, that a new circuit takes.
     pub path: PathKind,
     /// Thresholds of circuits to exits.
     pub exit: VegasParams,
@@ -61,11 +61,11 @@ pub struct CcParams {
     pub cwnd_inc_pct_ss: u32,
     /// Updates per window, in SENDMEs (cc_cwnd_inc_rate).
     pub cwnd_inc_rate: u32,
-    /// How many SENDMEs' worth may be missing in a full window.
+    /// SENDMEs' worth of cells that may be missing in a full window.
     pub cwnd_full_gap: u32,
     /// Percentage of the window below which it is not full.
     pub cwnd_full_minpct: u32,
-    /// Whether fullness is judged once per window, else per update.
+    /// Fullness is judged once per window, else once per update.
     pub cwnd_full_per_cwnd: bool,
     /// Largest window of slow start, in cells.
     pub ss_max: u32,
@@ -143,7 +143,7 @@ impl Default for CcParams {
 }
 
 impl CcParams {
-    /// The same, for circuits of another kind.
+    /// Copy for circuits of another kind.
     #[must_use]
     pub fn for_path(mut self, path: PathKind) -> Self {
         self.path = path;
@@ -160,8 +160,8 @@ impl CcParams {
     }
 }
 
-/// Whether a client may use a circuit whose relay granted this cc_sendme_inc: one that is next to the
-/// consensus' (proposal 324, 10.3). Another would mark the circuit.
+/// True if a client may use a circuit whose relay granted this cc_sendme_inc: at most one away from
+/// the consensus' value (proposal 324, 10.3). Another value would mark the circuit.
 pub fn accepts_sendme_inc(consensus: u8, granted: u8) -> bool {
     granted != 0 && granted.abs_diff(consensus) <= 1
 }

@@ -20,16 +20,17 @@ const SENDME_BELOW: usize = 10 * MAX_DATA;
 
 /// Bytes of data in the smallest relay message format that is in use; XOFF limits count in these.
 const SMALL_CELL: u32 = 488;
-/// The same of the largest, for XON.
+/// Bytes of data in the largest relay message format in use, for XON.
 const LARGE_CELL: u32 = 498;
 /// Bytes that arrive at once and are no sign of a slow reader.
 const BURST: usize = 32 * MAX_DATA;
-/// How long the queue may be past its limit before XOFF: a turn that has not written yet.
+/// Time that the queue may exceed its limit before XOFF is sent: it covers a turn that has not
+/// written yet.
 const XOFF_GRACE: Duration = Duration::from_millis(5);
 /// The highest drain rate that is sent, in kB/s; as in C tor.
 const MAX_RATE: u64 = i32::MAX as u64;
 
-/// What a stream's rules leave to its far end.
+/// Messages that a stream's far end may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// Fixed windows: so many DATA cells, and so many SENDMEs.
@@ -45,14 +46,14 @@ pub enum Left {
 }
 
 impl Left {
-    /// What a request with one answer (RESOLVE) leaves to its far end.
+    /// Allowance of the far end of a request with one answer (RESOLVE).
     pub(crate) const NOTHING: Left = Left::Windows {
         data: 0,
         sendmes: 0,
     };
 }
 
-/// Which end of the circuit this is.
+/// This node's end of the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The one that began it.
@@ -123,9 +124,9 @@ impl StreamFlow {
         }
     }
 
-    /// How many of `wanted` bytes may be read from the socket now, so that the other end gets them
-    /// no faster than it asked for; or how long to wait. What was read is noted by
-    /// [`note_read`](Self::note_read).
+    /// Returns how many of the `wanted` bytes to read from the socket now, so that the other end
+    /// gets data no faster than it asked for, or how long to wait. [`note_read`](Self::note_read)
+    /// records what was read.
     pub(crate) fn pace(&mut self, wanted: usize, now: Instant) -> Result<usize, Duration> {
         match &mut self.0 {
             Kind::Fixed { .. } => Ok(wanted),
@@ -167,7 +168,7 @@ impl StreamFlow {
         }
     }
 
-    /// What the other end may still send once we end the stream, until it knows.
+    /// Messages that the other end may still send between our END and its arrival.
     pub fn left(&self) -> Left {
         match &self.0 {
             Kind::Fixed { package, deliver } => Left::Windows {
@@ -254,20 +255,20 @@ struct XonXoff {
     stopped: bool,
     /// The rate of its last XON, in bytes per second.
     rate: Option<u64>,
-    /// What may be sent of that at once; made when it is first asked for.
+    /// Bytes that may be sent at once at that rate; created on first use.
     bucket: Option<TokenBucket>,
     peer: Peer,
     drain: Drain,
 }
 
-/// What the other end can have had reason to send.
+/// Events that the other end can have had reason to report.
 ///
 /// An exit does not check it; a client does, since needless messages can mark its streams for somebody
 /// along the path (proposal 324, 4.1.4). As the consensus of the other end may be another, half
 /// of its limits is enough, which is Arti's choice, too.
 #[derive(Debug)]
 struct Peer {
-    /// Whether to check it.
+    /// Violations are checked.
     strict: bool,
     /// The least bytes that can make it send XOFF.
     xoff_limit: u64,
@@ -280,7 +281,7 @@ struct Peer {
     xons: u64,
 }
 
-/// What we send about our own queue.
+/// State of the XON and XOFF that we send about our own queue.
 #[derive(Debug)]
 struct Drain {
     /// Bytes in the queue past which the other end must stop.
@@ -297,7 +298,7 @@ struct Drain {
     waiting_since: Option<Instant>,
     /// Bytes written since then, or since the last look at the rate.
     drained: u64,
-    /// How fast the socket takes bytes, in kB/s; 0: not known.
+    /// Rate at which the socket takes bytes, in kB/s; 0: not known.
     rate: u64,
     /// The rate of the last XON; 0: none was sent, or the rate is not known.
     sent_rate: u64,
@@ -460,7 +461,7 @@ impl Drain {
         }
     }
 
-    /// Whether the other end must know.
+    /// Decides on the message to send about the queue, if any.
     fn decide(&mut self, queued: usize, now: Instant) -> Option<FlowMsg> {
         if queued <= self.xoff_limit {
             self.over_since = None;

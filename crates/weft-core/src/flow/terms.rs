@@ -2,14 +2,14 @@
 
 use weft_cell::{mtor_msg, relay, relay_v1};
 
-/// What the two ends of a circuit agreed on, as far as its streams are concerned.
+/// Stream rules that the two ends of a circuit negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Terms {
     /// Fixed windows.
     Windows,
     /// Congestion control: XON and XOFF.
     Vegas,
-    /// The same under Counter Galois Onion, which leaves less room in a cell.
+    /// Congestion control under Counter Galois Onion, which leaves less room in a cell.
     VegasCgo,
     /// XON and XOFF on the streams of a tunnel whose messages have a number (docs/extensions/mtor.md), which takes room.
     Numbered,
@@ -26,7 +26,7 @@ impl Terms {
         }
     }
 
-    /// Whether streams have XON and XOFF.
+    /// True if streams have XON and XOFF.
     pub fn is_vegas(self) -> bool {
         self != Terms::Windows
     }

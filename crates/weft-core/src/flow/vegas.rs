@@ -28,7 +28,7 @@ pub struct Rtt {
     pub max: Duration,
 }
 
-/// What a circuit follows of [`CcParams`], kept from its beginning to its end.
+/// Parameters of [`CcParams`] that a circuit keeps from its beginning to its end.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
     thresholds: VegasParams,
@@ -200,7 +200,8 @@ impl Vegas {
         true
     }
 
-    /// Whether the clock stood still or jumped, so that `rtt` is none (proposal 324, 2.1.1).
+    /// True if the clock stood still or jumped, so that `rtt` is no measurement (proposal 324,
+    /// 2.1.1).
     fn clock_jumped(&mut self, rtt: u64) -> bool {
         if rtt == 0 {
             self.clock_stalled = true;
@@ -220,7 +221,7 @@ impl Vegas {
         false
     }
 
-    /// How many SENDMEs the round-trip time is smoothed over.
+    /// Number of SENDMEs over which the round-trip time is smoothed.
     fn samples(&self) -> u64 {
         let rules = &self.rules;
         let samples = if self.slow_start {
@@ -298,7 +299,7 @@ impl Vegas {
         }
     }
 
-    /// What a SENDME adds in slow start: RFC 3742's limited slow start.
+    /// Growth per SENDME in slow start: RFC 3742's limited slow start.
     fn slow_start_growth(&self) -> u64 {
         let rules = &self.rules;
         let cap = u64::from(rules.thresholds.ss_cap);

@@ -18,7 +18,7 @@ const RAND_LEN: usize = 24;
 /// SIG's length.
 const SIG_LEN: usize = 64;
 
-/// What both sides of a session know and must agree on, in the specification's names.
+/// Values of the session that both sides know and must agree on, named as in the specification.
 pub(super) struct Fields {
     /// SHA-256 of the initiator's RSA identity key.
     pub(super) cid: [u8; 32],

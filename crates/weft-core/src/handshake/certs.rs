@@ -1,4 +1,4 @@
-//! What a peer's CERTS cell proves: every rule of tor-spec 4.2 for relays with both identities.
+//! Verification of a peer's CERTS cell: every rule of tor-spec 4.2 for relays with both identities.
 //!
 //! Relays that have only an RSA identity are not supported: the network has required ed25519
 //! link authentication (`LinkAuth=3`) of all relays for years. Types 1 and 3, which served them,
@@ -17,7 +17,7 @@ use weft_cell::link_msg::Certs;
 use super::error::{CertError, CertKind, Validity};
 use super::x509::{self, IdCertFault};
 
-/// What the certificates must be good for.
+/// Use for which the certificates must be valid.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose<'a> {
     /// A responder's: they must lead to the TLS certificate with this SHA-256 digest.

@@ -10,7 +10,7 @@ use tor_llcrypto::pk::{ed25519, rsa};
 use super::error::CertKind;
 use super::identity::{IdentityKeys, LinkIdentityError};
 
-/// How long the signing key is certified: C tor's default SigningKeyLifetime.
+/// Lifetime of the signing key's certificate: C tor's default SigningKeyLifetime.
 const SIGNING_KEY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The long-lived keys of a relay that is forgotten when it ends.
@@ -60,7 +60,7 @@ impl EphemeralKeys {
         })
     }
 
-    /// What link identities are made from.
+    /// Keys from which link identities are made.
     pub fn keys(&self) -> IdentityKeys<'_, ed25519::Keypair> {
         IdentityKeys {
             rsa: &self.rsa,

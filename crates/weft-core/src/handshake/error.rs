@@ -56,7 +56,7 @@ pub struct Validity {
     pub until: SystemTime,
 }
 
-/// What is wrong with the certificates of a CERTS cell.
+/// Defect in the certificates of a CERTS cell.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CertError {
     /// A certificate that tor-spec 4.2 requires is not there.
@@ -65,9 +65,9 @@ pub enum CertError {
     /// The bytes are not such a certificate.
     #[error("the {kind} cannot be read: {why}")]
     Malformed {
-        /// Which one.
+        /// The certificate.
         kind: CertKind,
-        /// What a reader found.
+        /// The parser's error.
         why: String,
     },
     /// It is not valid any more.
@@ -84,9 +84,9 @@ pub enum CertError {
     /// It certifies another key or certificate than the one in use.
     #[error("the {kind} certifies something else than {what}")]
     WrongSubject {
-        /// Which one.
+        /// The certificate.
         kind: CertKind,
-        /// What it should certify.
+        /// The key or certificate that it should certify.
         what: &'static str,
     },
 }
@@ -148,15 +148,15 @@ pub enum HandshakeError {
     MalformedCell {
         /// Its name.
         cell: &'static str,
-        /// What was wrong.
+        /// The defect.
         why: String,
     },
     /// A cell that has no place here.
     #[error("the peer sent {cell} while {expected} was expected")]
     UnexpectedCell {
-        /// What came.
+        /// The cell that arrived.
         cell: String,
-        /// What tor-spec 4 allows at this point, besides padding.
+        /// The cells that tor-spec 4 allows at this point, besides padding.
         expected: &'static str,
     },
     /// A cell that may come once came again.
@@ -209,13 +209,13 @@ pub enum HandshakeError {
     CannotEncode {
         /// Its name.
         cell: &'static str,
-        /// What was wrong.
+        /// The defect.
         why: String,
     },
 }
 
-/// How a failed handshake should be looked at. The caller picks log severities by it, as C tor
-/// does: a peer's broken protocol is not an operator's problem, a wrong identity may be.
+/// Class of a failed handshake. The caller chooses log severities by it, as C tor does: a peer's
+/// protocol violation is not an operator's problem, a wrong identity may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
     /// The peer does not follow tor-spec (C tor: `LOG_PROTOCOL_WARN`).
@@ -254,7 +254,7 @@ impl HandshakeError {
         }
     }
 
-    /// How this failure should be looked at.
+    /// The class of this failure.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::NotACell(FrameError::TooLong { .. } | FrameError::TooMuchBeforeVersions)

@@ -1,4 +1,4 @@
-//! What a relay proves itself with on links: its certificates and link authentication key.
+//! A relay's proof of identity on links: its certificates and link authentication key.
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
@@ -16,11 +16,11 @@ use weft_cell::link_msg::Certs;
 use super::certs::{self, Purpose};
 use super::error::{CertError, CertKind};
 
-/// How long the TLS link certificate (type 5) and the link authentication certificate (type 6)
-/// are valid: C tor's defaults for TestingLinkCertLifetime and TestingAuthKeyLifetime.
+/// Lifetime of the TLS link certificate (type 5) and the link authentication certificate (type 6):
+/// C tor's defaults for TestingLinkCertLifetime and TestingAuthKeyLifetime.
 pub(crate) const LINK_CERT_LIFETIME: Duration = Duration::from_secs(2 * 24 * 60 * 60);
-/// How long the certificates that a relay makes for its links are valid. What peers see is
-/// rounded up to whole hours.
+/// Lifetimes of the certificates that a relay makes for its links. Peers see them rounded up to
+/// whole hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkCertLifetimes {
     /// The certificate of the TLS link certificate, type 5 (TestingLinkCertLifetime).
@@ -38,7 +38,7 @@ impl Default for LinkCertLifetimes {
     }
 }
 
-/// How long the RSA-to-ed25519 cross-certificate is valid: as long as C tor's.
+/// Lifetime of the RSA-to-ed25519 cross-certificate: C tor's.
 const CROSS_CERT_LIFETIME: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 
 /// The long-lived keys that a [`LinkIdentity`] is made from.
@@ -59,7 +59,7 @@ pub enum LinkIdentityError {
     /// A certificate could not be made.
     #[error("could not make the {kind}: {why}")]
     Issue {
-        /// Which one.
+        /// The certificate.
         kind: CertKind,
         /// The error of its maker.
         why: String,
@@ -72,8 +72,8 @@ pub enum LinkIdentityError {
     Inconsistent(#[from] CertError),
 }
 
-/// What this node proves itself with on links. Immutable, shared by `Arc`, and replaced whole,
-/// together with the TLS certificate that it certifies, before its certificates expire.
+/// This node's proof of identity on links. Immutable, shared by `Arc`, and replaced whole, together
+/// with the TLS certificate that it certifies, before its certificates expire.
 pub struct LinkIdentity {
     pub(super) rsa_id: RsaIdentity,
     pub(super) rsa_sha256: [u8; 32],

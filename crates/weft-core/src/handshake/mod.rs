@@ -62,7 +62,7 @@ pub(crate) const LINK_PROTOCOLS: [u16; 2] = [4, 5];
 /// connection that never authenticates can occupy.
 pub const MAX_HANDSHAKE_BYTES: usize = 16 * 1024;
 
-/// How long a link may take from its TCP connection to the end of its handshake: C tor's
+/// Longest time from a link's TCP connection to the end of its handshake: C tor's
 /// `TLS_HANDSHAKE_TIMEOUT`.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -70,7 +70,7 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
 /// (C tor's `channel_tls_process_netinfo_cell`).
 const NETINFO_SKEW_WINDOW: Duration = Duration::from_secs(180);
 
-/// Which side of the link this node is.
+/// This node's side of the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It accepted the connection.
@@ -119,14 +119,14 @@ impl LinkRole {
         }
     }
 
-    /// Whether this node is a client here.
+    /// True if this node is a client on the link.
     #[inline]
     pub fn is_client(self) -> bool {
         self == Self::OpenedAsClient
     }
 }
 
-/// What a finished handshake has found out.
+/// Result of a finished handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Established {
     /// 4 or 5.
@@ -142,12 +142,12 @@ pub struct Established {
     pub my_addr: Option<IpAddr>,
     /// The addresses that the peer calls its own.
     pub peer_addrs: Vec<IpAddr>,
-    /// Whether one of them is the address of this connection (tor-spec 5.3.1). It means
-    /// something only for a [`PeerIdentity::Relay`].
+    /// One of them is the address of this connection (tor-spec 5.3.1). Meaningful only for a
+    /// [`PeerIdentity::Relay`].
     pub canonical: bool,
 }
 
-/// How far the handshake has come.
+/// Progress of the handshake.
 #[derive(Debug)]
 enum Stage {
     /// Nothing but padding has come.
@@ -271,7 +271,7 @@ impl LinkHandshake {
         std::mem::take(&mut self.output)
     }
 
-    /// What the handshake has found out, once it is done.
+    /// The result of the handshake, once it is finished.
     pub fn established(&self) -> Option<&Established> {
         match &self.stage {
             Stage::Open(established) => Some(established),
@@ -284,7 +284,7 @@ impl LinkHandshake {
         self.started + HANDSHAKE_TIMEOUT
     }
 
-    /// Whether this node accepted the connection.
+    /// True if this node accepted the connection.
     fn is_responder(&self) -> bool {
         self.role == Role::Responder
     }

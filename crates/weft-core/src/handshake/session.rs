@@ -1,8 +1,8 @@
-//! What a handshake needs of the TLS session of its link.
+//! The handshake's view of its link's TLS session.
 
 use thiserror::Error;
 
-/// What the handshake needs to know of the TLS session below it.
+/// Values of the TLS session that the handshake needs.
 pub trait TlsSession {
     /// The certificate that the peer presented, in DER; an initiator needs it.
     fn peer_certificate(&self) -> Option<&[u8]>;

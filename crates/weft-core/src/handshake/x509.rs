@@ -13,10 +13,10 @@ use x509_cert::der::{Decode as _, Reader as _, SliceReader};
 
 use super::error::Validity;
 
-/// How long ago the certificate may have expired: C tor's `TOR_X509_PAST_SLOP`, which forgives
-/// the clocks of both sides.
+/// Tolerance for a certificate that has expired: C tor's `TOR_X509_PAST_SLOP`, which allows for the
+/// clocks of both sides.
 const PAST_SLOP: Duration = Duration::from_secs(2 * 24 * 60 * 60);
-/// How far ahead its validity may begin: C tor's `TOR_X509_FUTURE_SLOP`.
+/// Tolerance for a certificate that is not yet valid: C tor's `TOR_X509_FUTURE_SLOP`.
 const FUTURE_SLOP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// RSA identity keys have this length and exponent, always (tor-spec 0.3).
 const IDENTITY_BITS: usize = 1024;
@@ -26,7 +26,7 @@ const IDENTITY_EXPONENT: u32 = 65537;
 const RSA_ENCRYPTION: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
 /// sha256WithRSAEncryption: how every Tor since 0.2.8 signs it.
 const SHA256_WITH_RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.11");
-/// What PKCS #1 v1.5 puts before a SHA-256 digest (RFC 8017 9.2, note 1).
+/// Prefix of a SHA-256 digest in PKCS #1 v1.5 signatures (RFC 8017 9.2, note 1).
 const SHA256_DIGEST_INFO: [u8; 19] = [
     0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05,
     0x00, 0x04, 0x20,

@@ -16,7 +16,7 @@ pub struct TokenBucket {
     /// The most tokens that are kept.
     burst: u64,
     level: u64,
-    /// What is earned of the next token, in billionths.
+    /// Earned part of the next token, in billionths.
     fraction: u32,
     /// The latest time that the bucket has seen.
     now: Instant,
@@ -49,7 +49,7 @@ impl TokenBucket {
         self.level
     }
 
-    /// Whether the bucket is full, and so the same as a new one.
+    /// True if the bucket is full, and so equal to a new one.
     pub fn is_full(&mut self, now: Instant) -> bool {
         self.level(now) >= self.burst
     }
@@ -66,8 +66,8 @@ impl TokenBucket {
         self.level = self.level.saturating_add(tokens).min(self.burst);
     }
 
-    /// How long until `wanted` tokens (or a full bucket) are there, if none are taken until then.
-    /// `None`: never, since the rate is 0.
+    /// Time until `wanted` tokens (or a full bucket) are available, if none are taken until then.
+    /// `None`: never, because the rate is 0.
     pub fn ready_in(&mut self, wanted: u64, now: Instant) -> Option<Duration> {
         let missing = wanted.min(self.burst).saturating_sub(self.level(now));
         if missing == 0 {

@@ -25,7 +25,7 @@ use crate::limits::bucket::TokenBucket;
 /// of connections; the rest are of the last minutes, or marked.
 const MAX_CLIENTS: usize = 1 << 17;
 
-/// How often clients that need not be remembered are forgotten, if there are many.
+/// Interval at which forgettable clients are removed, if there are many.
 const FORGET_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Parameters of torrc and consensus. The defaults are C tor's; `0` means "not set" nowhere here.
@@ -69,7 +69,7 @@ pub struct DosParams {
     pub intro: IntroDosParams,
 }
 
-/// How many introductions an onion service gets that sets nothing itself (proposal 305).
+/// Default rate limit for the introductions of an onion service that requests none (proposal 305).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntroDosParams {
     /// There is a limit (`HiddenServiceEnableIntroDoSDefense`).
@@ -112,7 +112,7 @@ impl Default for DosParams {
     }
 }
 
-/// What to do with a connection, a circuit or a request.
+/// Decision on a connection, a circuit or a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
@@ -123,7 +123,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether to let it be.
+    /// True if the defence lets it pass.
     #[must_use]
     pub fn is_allowed(self) -> bool {
         self == Self::Allow
@@ -134,7 +134,7 @@ impl Verdict {
     }
 }
 
-/// What has been refused since the start, for the heartbeat.
+/// Refusals since the start, for the heartbeat.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DosCounts {
     /// Connections past the number that an address may have at once.
@@ -153,7 +153,7 @@ pub struct DosCounts {
     pub(crate) untracked: u64,
 }
 
-/// What the relay knows about its clients' addresses, and what it lets them do.
+/// The relay's records of clients' addresses, and the limits that it applies to them.
 #[derive(Debug)]
 pub(crate) struct Dos {
     params: DosParams,
@@ -192,7 +192,7 @@ impl Client {
         }
     }
 
-    /// Whether it is no different from a client that has never been seen.
+    /// True if the client's record equals that of a client never seen before.
     fn is_forgettable(&mut self, now: Instant) -> bool {
         self.concurrent == 0
             && !is_marked(self.connections_refused_until, now)
@@ -250,7 +250,7 @@ impl Dos {
         self.params = params;
     }
 
-    /// What has been refused since the start.
+    /// Refusals since the start.
     #[must_use]
     pub(crate) fn counts(&self) -> DosCounts {
         self.counts
@@ -413,7 +413,7 @@ impl Dos {
         Verdict::refuse_if(self.params.refuse_single_hop_rendezvous)
     }
 
-    /// Whether one more address can be kept track of. Looks for some to forget now and then.
+    /// True if another address can be recorded. Removes forgettable ones now and then.
     fn has_room(&mut self, now: Instant) -> bool {
         let many = self.clients.len() >= MAX_CLIENTS / 2;
         if many && now.saturating_duration_since(self.forgot_at) >= FORGET_INTERVAL {

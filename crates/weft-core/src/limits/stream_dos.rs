@@ -19,7 +19,7 @@ pub struct StreamDosParams {
     pub defense: StreamDefense,
 }
 
-/// What happens past the limit (`DoSStreamCreationDefenseType`).
+/// Defence past the limit (`DoSStreamCreationDefenseType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamDefense {
     /// 1: nothing; it is counted.
@@ -54,7 +54,7 @@ impl Default for StreamDosParams {
     }
 }
 
-/// What to do with a stream.
+/// Decision on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum StreamVerdict {
@@ -70,7 +70,7 @@ pub(crate) enum StreamVerdict {
 }
 
 impl StreamVerdict {
-    /// Whether the stream is past the limit, and counts as such.
+    /// True if the stream is past the limit, and is counted as such.
     #[must_use]
     pub(crate) fn is_too_many(self) -> bool {
         self != Self::Allow

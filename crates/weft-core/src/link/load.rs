@@ -1,9 +1,10 @@
-//! How busy a connection thread has been lately: it measures the bytes that it reads and writes, and reports to the
-//! controller, which gives new links to the thread with the least ([`Placement`](crate::moves::placement::Placement)).
+//! Recent load of a connection thread. The thread measures the bytes that it reads and writes and
+//! reports them to the controller, which gives new links to the least loaded thread
+//! ([`Placement`](crate::moves::placement::Placement)).
 
 use std::time::{Duration, Instant};
 
-/// How long it takes until what a thread has carried counts half.
+/// Half-life of the bytes that a thread has carried.
 pub(crate) const HALF_LIFE: Duration = Duration::from_secs(10);
 
 /// An exponentially weighted average of the bytes that a thread carries.

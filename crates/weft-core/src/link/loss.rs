@@ -1,4 +1,4 @@
-//! Whether lost packets hold up a link, by what the kernel counts of its TCP connection.
+//! Detection of links that lost packets hold up, from the kernel's counters of the TCP connection.
 //!
 //! TCP delivers in order. What arrives behind a lost segment waits until that one has been sent again,
 //! about a round trip, and with it the cells of every circuit on the link. [`LossMeter`] measures the share
@@ -26,7 +26,7 @@ const CLEAN: u32 = 2;
 /// After so long without a period with traffic the link counts as clean.
 const FORGET: Duration = Duration::from_secs(600);
 
-/// What the kernel has counted since a TCP connection opened. Counters wrap.
+/// The kernel's counters since a TCP connection opened. They wrap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TcpCounters {
     /// Segments with data that were sent, or sent again: `tcpi_data_segs_out`.
@@ -88,15 +88,15 @@ impl LossMeter {
         self.lossy
     }
 
-    /// Whether the link is lossy, by the readings so far.
+    /// True if the link is lossy, by the readings so far.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         self.lossy
     }
 }
 
-/// Whether waits for lost segments made up a good part of the period between two readings. `None`: too few
-/// segments to know.
+/// Waits for lost segments made up a good part of the period between two readings. `None`: too few
+/// segments to decide.
 fn held_up(before: TcpCounters, after: TcpCounters, length: Duration) -> Option<bool> {
     let sent = after.sent.wrapping_sub(before.sent);
     let received = after.received.wrapping_sub(before.received);

@@ -37,7 +37,7 @@ pub(crate) const HIGH_BIT: u32 = 1 << 31;
 /// Circuits that a link remembers: one of some tens has cells at a time, and most links have no more than a few. The
 /// table of all of them is elsewhere in memory.
 const RECENT: usize = 4;
-/// What it remembers of none.
+/// Entry of `RECENT` that holds no circuit.
 const NO_CIRCUIT: (u32, HalfKey) = (0, HalfKey(0));
 
 /// An opened link.
@@ -91,11 +91,11 @@ pub struct Link {
     pub peer: PeerIdentity,
     /// Circuits that the controller has sent here, made or refused.
     pub joins: u64,
-    /// Whether lost packets hold it up.
+    /// Measures whether lost packets hold up the link.
     pub loss: LossMeter,
     /// Bytes of cells that it carries.
     pub(crate) load: Load,
-    /// How full it is, while that is measured.
+    /// Fill level of the link, while it is measured.
     pub(crate) fill: LinkFill,
     /// Memory that the owner of the socket holds for what waits, as of the last report.
     pub(crate) socket_holds: usize,
@@ -200,7 +200,7 @@ impl Link {
         }
     }
 
-    /// Whether a circuit id is taken.
+    /// True if the circuit id is taken.
     pub fn has(&self, circ_id: u32) -> bool {
         self.circuits.contains_key(&circ_id)
     }
@@ -220,7 +220,7 @@ impl Link {
         self.to_write.is_some()
     }
 
-    /// The same, and it can be given to the socket.
+    /// True if the link has something to write, and its socket may be given it.
     pub(crate) fn is_unwritten(&self) -> bool {
         !self.held && self.has_to_write()
     }
@@ -292,7 +292,7 @@ impl Link {
         self.out.shrink_to_fit();
     }
 
-    /// Whether the peer may choose this circuit id.
+    /// True if the peer may choose this circuit id.
     pub(crate) fn peer_may_choose(&self, circ_id: u32) -> bool {
         circ_id != 0 && ((circ_id & HIGH_BIT != 0) != self.role.opened())
     }
@@ -378,7 +378,7 @@ impl Links {
         self.by_connection.get(&connection).copied()
     }
 
-    /// How many connections lead to a link: as many as there are links.
+    /// Connections that lead to a link: as many as there are links.
     pub fn connections(&self) -> usize {
         self.by_connection.len()
     }
@@ -395,7 +395,7 @@ impl Links {
         slots.map(|(slot, link)| (LinkKey::from_index(slot), link))
     }
 
-    /// How many there are.
+    /// Number of links.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -446,13 +446,13 @@ impl Links {
         Some(link)
     }
 
-    /// Whether some link may have something to write itself. If none has, [`listed`](Self::listed) are links whose
-    /// circuits wait for the scheduler.
+    /// True if a link may have something to write itself. If none has, [`listed`](Self::listed) are
+    /// links whose circuits wait for the scheduler.
     pub(crate) fn any_to_write(&self) -> bool {
         !self.to_write.as_slice().is_empty()
     }
 
-    /// Whether some link has something that can be given to its socket.
+    /// True if a link has something that can be given to its socket.
     pub(crate) fn any_unwritten(&self) -> bool {
         let mut links = self.to_write.as_slice().iter();
         links.any(|key| self.get(*key).is_some_and(Link::is_unwritten))
@@ -495,7 +495,7 @@ impl Links {
         });
     }
 
-    /// Whether a link is on the lists at the places that it has noted.
+    /// True if the link is on the lists at the places that it has noted.
     pub(crate) fn lists(&self, key: LinkKey, link: &Link) -> bool {
         let is_at = |list: &Worklist<LinkKey>, place: Option<Place>| {
             place.is_none_or(|place| list.at(place) == Some(key))
@@ -503,7 +503,8 @@ impl Links {
         is_at(&self.listed, link.listed) && is_at(&self.to_write, link.to_write)
     }
 
-    /// Whether the lists have links only, each once, if all are where they have noted.
+    /// True if the lists contain only links, each once, provided that each link is where it has
+    /// noted.
     pub(crate) fn lists_no_others(&self) -> bool {
         let count = |listed: fn(&Link) -> bool| {
             let links = self.iter().filter(|(_, link)| listed(link));

@@ -57,7 +57,7 @@ impl Default for PaddingParams {
     }
 }
 
-/// What a link has been used for so far, in the order in which it happens.
+/// Use of a link so far, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LinkUse {
     /// Nothing that a user of Tor does: handshakes, directory requests, circuits of one hop.
@@ -83,7 +83,7 @@ pub(crate) enum Ends {
 }
 
 impl Ends {
-    /// Those of a link by this node's role and the peer's identity.
+    /// Classifies a link by this node's role and the peer's identity.
     pub(crate) fn of(role: LinkRole, peer: &PeerIdentity) -> Self {
         match (role, peer) {
             (LinkRole::OpenedAsClient, _) => Ends::WeAreClient,
@@ -112,11 +112,11 @@ pub struct LinkPadding {
     forced: bool,
     /// Use from which on the link is padded.
     pad_from: LinkUse,
-    /// What the timer needs.
+    /// State of the timer.
     times: Box<Times>,
 }
 
-/// What few cells need of a link's padding.
+/// Padding state that few cells need.
 #[derive(Debug, Clone)]
 struct Times {
     ends: Ends,
@@ -263,7 +263,7 @@ impl LinkPadding {
         times.due = None;
     }
 
-    /// Whether a PADDING cell must be sent now. The owner sends it, unless other cells wait to be
+    /// True if a PADDING cell must be sent now. The owner sends it, unless other cells wait to be
     /// sent on the link.
     pub(crate) fn poll(&mut self, now: Instant, rng: &mut impl Rng) -> bool {
         if !self.is_on() {

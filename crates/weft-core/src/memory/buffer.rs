@@ -12,7 +12,7 @@ const SLACK: usize = 64 << 10;
 pub struct Spares {
     /// Empty, each with some memory.
     buffers: Vec<Vec<u8>>,
-    /// How much that is.
+    /// Capacity of all of them, in bytes.
     bytes: usize,
 }
 
@@ -48,14 +48,14 @@ impl Spares {
 /// Bytes in order, taken from the front.
 #[derive(Debug, Default)]
 pub struct Bytes {
-    /// Those taken, then those that wait.
+    /// The bytes already taken, then those that wait.
     bytes: Vec<u8>,
-    /// How many were taken.
+    /// Number of bytes taken.
     taken: usize,
 }
 
 impl Bytes {
-    /// How many wait.
+    /// Number of bytes that wait.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.taken
     }
@@ -78,7 +78,7 @@ impl Bytes {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Those that wait.
+    /// The bytes that wait.
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(self.taken..).unwrap_or_default()
     }

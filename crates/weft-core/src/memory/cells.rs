@@ -130,7 +130,8 @@ pub(crate) fn empties_memory(empties: &Empties) -> usize {
 pub(crate) struct CellQueue {
     /// The oldest.
     first: Option<Waiting>,
-    /// Those behind it, oldest first; empty without it. Boxed: most queues have none, and all are as large.
+    /// The cells behind it, oldest first; empty without it. Boxed, because most queues have none
+    /// and all have the same size.
     #[allow(clippy::box_collection)]
     rest: Option<Box<VecDeque<Waiting>>>,
     /// Cells that left it since it was made.
@@ -191,7 +192,8 @@ impl CellQueue {
         self.move_noting(out, most, |_, _| {})
     }
 
-    /// The same. `note` gets each cell, and since when it waited.
+    /// Like [`move_to`](Self::move_to), and passes each cell to `note`, with the time since which
+    /// it waited.
     #[inline]
     pub(crate) fn move_noting(
         &mut self,

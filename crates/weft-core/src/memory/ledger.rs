@@ -1,5 +1,5 @@
-//! What a thread holds in queues and buffers, and what is freed when all threads together hold more
-//! than `MaxMemInQueues`.
+//! Memory that a thread holds in queues and buffers, and the choice of what to free when all
+//! threads together hold more than `MaxMemInQueues`.
 //!
 //! Everything that a peer can make grow is counted where it is held, with its owner: a circuit half,
 //! an edge or a link. Closing the owner frees it. Each owner is charged to the previous hop of its
@@ -23,7 +23,8 @@ use weft_share::PreviousHop;
 
 use crate::address::ConnectionId;
 
-/// What remains after memory was freed, of the limit: `FRACTION_OF_DATA_TO_RETAIN_ON_OOM`.
+/// Part of the limit that remains after memory was freed, in tenths:
+/// `FRACTION_OF_DATA_TO_RETAIN_ON_OOM`.
 const RETAIN_TENTHS: u128 = 9;
 
 /// Weights are distinguished to one part in this many, a power of two.
@@ -107,7 +108,7 @@ pub enum Cause {
     Hop(PreviousHop),
 }
 
-/// What one thread holds, or several together.
+/// Memory held by one thread, or by several together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Bytes of owners.
@@ -208,10 +209,10 @@ impl Holdings {
     }
 }
 
-/// What one thread has to free. Its spare memory is freed in any case.
+/// Memory that one thread must free. Its spare memory is freed in any case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
-    /// What the owners of each hop have to free.
+    /// Bytes that the owners of each hop must free.
     shares: Vec<Share>,
     /// The place of a cause's hop among these.
     hops: BTreeMap<Cause, usize>,
@@ -247,7 +248,7 @@ impl Cut {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Whether an owner is to be closed. Owners are asked for heaviest first.
+    /// True if the owner is to be closed. The caller asks for the heaviest owners first.
     #[must_use]
     pub fn includes(&self, cause: Cause, held: Held) -> bool {
         let share = self.hops.get(&cause).and_then(|hop| self.shares.get(*hop));
@@ -263,7 +264,7 @@ impl Cut {
     }
 }
 
-/// What one hop holds on all threads.
+/// Memory of one hop on all threads.
 #[derive(Debug, Default)]
 struct Hop {
     bytes: u64,
@@ -271,7 +272,7 @@ struct Hop {
     causes: Vec<(usize, Cause)>,
     /// Its owners by the step of their weight, on each thread that has some.
     steps: BTreeMap<u64, Vec<(usize, Step)>>,
-    /// What it has to free, by thread.
+    /// Bytes that it must free, by thread.
     shares: BTreeMap<usize, Share>,
 }
 
@@ -313,8 +314,8 @@ impl Hop {
     }
 }
 
-/// What each thread has to free, given the owners of all threads, so that `missing` bytes are freed: the hop that holds most
-/// closes its heaviest owner, again and again.
+/// Memory that each thread must free, given the owners of all threads, so that `missing` bytes are
+/// freed: the hop that holds most closes its heaviest owner, repeatedly.
 #[must_use]
 pub fn relieve(
     threads: &[Holdings],
@@ -415,7 +416,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Those from number `front` up to `end` wait now.
+    /// Records that the cells from number `front` up to `end` wait now.
     pub fn note(&mut self, front: u64, end: u64, now: Instant) {
         if front == end {
             *self = Waits::default();
@@ -490,7 +491,7 @@ mod tests {
         holdings
     }
 
-    /// What threads close, given their owners, so that so many bytes are freed.
+    /// Owners that threads close, given all owners, to free `missing` bytes.
     fn close(threads: &[&[Owner]], missing: u64) -> Vec<Vec<Owner>> {
         let all: Vec<Holdings> = threads.iter().map(|owners| holdings(owners)).collect();
         let cuts = relieve(&all, missing, hop_of);

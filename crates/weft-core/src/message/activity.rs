@@ -1,11 +1,11 @@
-//! What connections and the queues of circuits moved, for controllers (CONN_BW and CELL_STATS, control-spec 4.1.22 and
-//! 4.1.23) and statistics (`CellStatistics`). Measured only while somebody wants it.
+//! Traffic of connections and of circuits' queues, for controllers (CONN_BW and CELL_STATS,
+//! control-spec 4.1.22 and 4.1.23) and statistics (`CellStatistics`). Measured only on request.
 
 use std::time::{Duration, Instant};
 
 use crate::address::{ConnectionId, HalfAddr, OriginId};
 
-/// What a thread measured since its last report.
+/// Measurements of a thread since its last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Bytes of connections.
@@ -43,9 +43,9 @@ pub enum QueueKind {
 pub struct CommandUse {
     /// The cells' command.
     pub command: u8,
-    /// How many there were.
+    /// Number of cells.
     pub cells: u64,
-    /// How long all of them waited, together.
+    /// Sum of their waiting times.
     pub waited: Duration,
 }
 
@@ -54,7 +54,7 @@ pub struct CommandUse {
 pub struct QueueUse {
     /// The circuit, by its half that has the keys.
     pub circuit: HalfAddr,
-    /// Which of the circuit's queues.
+    /// The queue among the circuit's.
     pub kind: QueueKind,
     /// The connection that the cells left by.
     pub connection: ConnectionId,

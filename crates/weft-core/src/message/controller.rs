@@ -21,14 +21,15 @@ use crate::memory::ledger::{Cut, Holdings, Ledger};
 use crate::origin::{AppRefusal, HopFlow, LinkFailure, LinkStep, OriginEvent, StreamOpening};
 use crate::params::RelayParams;
 
-/// What a connection thread measured of a second, for the relay's weight ([`crate::extensions::abra`]).
+/// Measurements of a connection thread over a second, for the relay's weight
+/// ([`crate::extensions::abra`]).
 #[derive(Clone, Debug)]
 pub struct AbraReport {
-    /// Which thread.
+    /// The thread.
     pub thread: ThreadId,
     /// The rates of its circuits.
     pub rates: Rates,
-    /// What held it back.
+    /// Limits that the thread reached.
     pub capacity: Capacity,
     /// Circuits on it that asked.
     pub subscribers: u32,
@@ -63,7 +64,7 @@ pub enum ToController {
     LinkStep {
         /// The connection.
         connection: ConnectionId,
-        /// How far.
+        /// The step reached.
         step: LinkStep,
     },
     /// A link shall get no new circuits: its TLS keys near their end, or it is full.
@@ -80,8 +81,8 @@ pub enum ToController {
         /// [`FromController::Join`]s carried out for it, or refused.
         joins: u64,
     },
-    /// How many circuits a link carries and whether lost packets hold it up, where the controller wants that
-    /// ([`RelayParams::report_load`](crate::params::RelayParams::report_load)) and it has changed.
+    /// Number of circuits of a link, and its loss, sent when they have changed and the controller
+    /// wants them ([`RelayParams::report_load`](crate::params::RelayParams::report_load)).
     LinkLoad {
         /// The connection.
         connection: ConnectionId,
@@ -154,7 +155,7 @@ pub enum ToController {
         half: HalfAddr,
         /// The cookie.
         cookie: RendezvousCookie,
-        /// What follows it: the handshake for the waiting client.
+        /// The handshake for the waiting client, which follows the cookie.
         handshake: Vec<u8>,
     },
     /// A circuit from this connection was closed because it filled the queue toward its next hop.
@@ -164,7 +165,7 @@ pub enum ToController {
     },
     /// A link has left for another thread: all messages about its halves from here have been sent.
     LinkLeft {
-        /// Which transfer.
+        /// The number of the transfer.
         number: u64,
         /// Where it goes.
         to: ThreadId,
@@ -183,13 +184,13 @@ pub enum ToController {
     },
     /// A circuit asks for this relay's weight, and nothing is measured.
     AbraAsked,
-    /// What the thread measured of a second.
+    /// The thread's measurements of a second.
     Abra(Box<AbraReport>),
     /// The periodic report (Engler and Goldberg 2021, 4.3, 4.5).
     Report(Box<Report>),
     /// The answer to [`FromController::CountHoldings`].
     Holdings {
-        /// Which thread.
+        /// The thread.
         thread: ThreadId,
         /// Its owners of memory.
         holdings: Box<Holdings>,
@@ -229,7 +230,7 @@ pub enum FromController {
     Resolved {
         /// The stream.
         stream: StreamAddr,
-        /// What is known.
+        /// The answer.
         resolved: Resolved,
     },
     /// A circuit of our own has another hop.
@@ -238,7 +239,7 @@ pub enum FromController {
         half: HalfAddr,
         /// The hop's keys.
         keys: Box<HopKeys>,
-        /// How it counts.
+        /// Flow control of the hop.
         flow: HopFlow,
     },
     /// A circuit of our own shall be extended.
@@ -258,7 +259,7 @@ pub enum FromController {
         half: HalfAddr,
         /// The hop that opens the stream.
         hop: HopIndex,
-        /// What to open.
+        /// The kind of stream, and its target.
         opening: StreamOpening,
     },
     /// An application's request fails.
@@ -293,7 +294,7 @@ pub enum FromController {
     ExtendFailed {
         /// The half that asked.
         half: HalfAddr,
-        /// Which of its extensions.
+        /// The number of the extension.
         extension: u32,
         /// The reason for DESTROY.
         reason: DestroyReason,
@@ -346,12 +347,12 @@ pub enum FromController {
         /// The connection.
         connection: ConnectionId,
     },
-    /// Whether a link leads to a relay of the consensus, at an address of that relay's: it may be
-    /// idle for longer. At first it does not.
+    /// A link leads, or no longer leads, to a relay of the consensus at one of that relay's
+    /// addresses. Such a link may be idle for longer. New links count as not listed.
     LinkListed {
         /// The connection.
         connection: ConnectionId,
-        /// Whether it does.
+        /// It leads to one.
         listed: bool,
     },
     /// End the stream of this edge: a new exit policy forbids its destination.
@@ -389,12 +390,12 @@ pub enum FromController {
         connection: ConnectionId,
         /// The other thread.
         to: ThreadId,
-        /// Which transfer.
+        /// The number of the transfer.
         number: u64,
     },
     /// To the thread where a link goes: what its halves had sent has been handled.
     MovePassed {
-        /// Which transfer.
+        /// The number of the transfer.
         number: u64,
     },
     /// To the thread that a link has left: no message about the connection comes any more.
@@ -402,7 +403,7 @@ pub enum FromController {
         /// The connection.
         connection: ConnectionId,
     },
-    /// Whether to refuse new circuits and streams: the relay is going down, or hibernates.
+    /// Refuse new circuits and streams, or accept them again: the relay shuts down, or hibernates.
     Drain(bool),
 }
 

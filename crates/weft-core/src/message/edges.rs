@@ -36,7 +36,7 @@ pub enum EdgeControl {
         to: EdgeAddr,
         /// The stream, which must still be the edge's.
         stream: StreamAddr,
-        /// How many.
+        /// The number of cells.
         cells: u32,
     },
     /// XOFF was sent for what came before the edge existed. This overtakes it.

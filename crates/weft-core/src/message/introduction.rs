@@ -10,9 +10,9 @@ use crate::address::{ConnectionId, HalfAddr};
 pub struct EstablishRequest {
     /// By this clients name the service.
     pub auth_key: IntroAuthKey,
-    /// How it wants to be defended.
+    /// Defence that the service requests.
     pub defense: IntroDefense,
-    /// What the signature covers, behind its prefix.
+    /// The bytes under the signature, without its prefix.
     pub signed: Vec<u8>,
     /// The signature.
     pub signature: [u8; 64],
@@ -27,7 +27,7 @@ pub enum IntroNews {
         half: HalfAddr,
         /// The link it came on.
         connection: ConnectionId,
-        /// What it sent.
+        /// The service's request.
         request: Box<EstablishRequest>,
     },
     /// Such a half has closed.

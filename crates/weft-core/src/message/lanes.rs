@@ -92,7 +92,7 @@ pub enum HalfControl {
     Broken {
         /// The half.
         to: HalfAddr,
-        /// What it did.
+        /// The violation.
         what: &'static str,
     },
     /// An edge is about to send END: its far end does not know yet.
@@ -101,7 +101,7 @@ pub enum HalfControl {
         stream: StreamAddr,
         /// The far end has not answered yet.
         connected: bool,
-        /// What it may still send.
+        /// Messages that the far end may still send.
         left: Left,
     },
     /// An edge wants a stream on this circuit (origin's side).
@@ -123,7 +123,7 @@ pub enum HalfControl {
         to: HalfAddr,
         /// The new half.
         peer: HalfAddr,
-        /// Which of its extensions this answers.
+        /// Number of the extension that this answers.
         extension: u32,
     },
     /// The next hop answered CREATED2: becomes an EXTENDED2, sent backward.
@@ -149,7 +149,7 @@ pub enum HalfControl {
     Introduced {
         /// The client's half.
         to: HalfAddr,
-        /// What it shall be sent.
+        /// Status to send to the client.
         status: IntroduceStatus,
     },
     /// The circuit is over on the sender's side.
@@ -176,7 +176,7 @@ pub enum HalfControl {
     ExtendFailed {
         /// The half that asked.
         to: HalfAddr,
-        /// Which of its extensions this answers.
+        /// Number of the extension that this answers.
         extension: u32,
         /// The reason for DESTROY.
         reason: DestroyReason,

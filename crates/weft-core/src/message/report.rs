@@ -14,7 +14,7 @@ pub const HEAVIEST: usize = 16;
 /// The report of a connection thread, sent several times a second.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Which thread.
+    /// The thread.
     pub thread: ThreadId,
     /// Recent load: EWMA of bytes read and written, per second.
     pub bytes_per_second: f64,
@@ -22,7 +22,7 @@ pub struct Report {
     pub ledger: Ledger,
     /// Of this, bytes in TLS and socket buffers, and in cells that found no room in a ring.
     pub buffered: u64,
-    /// How many times it was asked to free memory and has done so.
+    /// Number of requests to free memory that the thread has carried out.
     pub memory_rounds: u64,
     /// Open links.
     pub links: u32,
@@ -32,15 +32,15 @@ pub struct Report {
     pub circuits: u32,
     /// Edges.
     pub edges: u32,
-    /// Those of its links that carry most ([`HEAVIEST`]).
+    /// The thread's links that carry most (at most [`HEAVIEST`]).
     pub heaviest: Vec<HeavyLink>,
-    /// How deep its rings were.
+    /// Fill levels of its rings.
     pub rings: RingDepths,
     /// Processor time of the thread since it started.
     pub cpu: Duration,
-    /// What exits moved by port, since the last report; only while that is counted.
+    /// Bytes that exits moved, by port, since the last report; only while they are counted.
     pub exit_ports: PortTraffic,
-    /// What connections and queues moved since the last report; only while that is measured.
+    /// Traffic of connections and queues since the last report; only while it is measured.
     pub activity: Activity,
     /// Connections by the way that they were used, since the thread started; only while that is counted.
     pub directions: Directions,
@@ -57,8 +57,8 @@ pub struct HeavyLink {
     pub bytes_per_second: f64,
 }
 
-/// How full a connection thread found its rings when it came to empty them: the most since its
-/// last report.
+/// Fill levels of a connection thread's rings when it emptied them: the highest since its last
+/// report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingDepths {
     /// Control messages from any one thread.
@@ -134,7 +134,7 @@ pub struct Totals {
     pub timed_out: u64,
     /// Circuits closed for breaking the protocol.
     pub protocol_errors: u64,
-    /// What streams did.
+    /// Counts of streams.
     pub streams: StreamTotals,
     /// Scheduler runs.
     pub scheduler_runs: u64,
@@ -148,11 +148,11 @@ pub struct Totals {
     pub kernel_asked: u64,
     /// Requests of clients and onion services that meet here.
     pub rendezvous: RendezvousTotals,
-    /// Those by which clients are introduced to onion services.
+    /// Counts of introductions of clients to onion services.
     pub intro: IntroTotals,
-    /// What padding machines did.
+    /// Counts of padding machines.
     pub circpad: CircpadTotals,
-    /// What tunnels did.
+    /// Counts of tunnels.
     pub tunnels: TunnelTotals,
     /// Links that came from another thread.
     pub links_moved: u64,
@@ -162,7 +162,7 @@ pub struct Totals {
     pub turns: u64,
     /// Times that reading waited for the bandwidth that all connections share.
     pub reads_limited: u64,
-    /// The same of writing.
+    /// Times that writing waited for the bandwidth that all connections share.
     pub writes_limited: u64,
     /// Times that a circuit asked for this relay's weight.
     pub abra_asked: u64,
@@ -173,7 +173,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// What padding cost, for the extra-info document.
+    /// Padding traffic, for the extra-info document.
     #[must_use]
     pub fn padding(&self) -> PaddingTotals {
         let cells = self.link_cells;
@@ -198,19 +198,19 @@ impl Totals {
 pub struct RendezvousTotals {
     /// ESTABLISH_RENDEZVOUS that were granted.
     pub established: u64,
-    /// Those on circuits that are for something else.
+    /// ESTABLISH_RENDEZVOUS on circuits with another use.
     pub establish_unsuitable: u64,
-    /// Those that are no cookie.
+    /// ESTABLISH_RENDEZVOUS without a valid cookie.
     pub establish_malformed: u64,
-    /// Those whose circuit was closed before the answer.
+    /// ESTABLISH_RENDEZVOUS whose circuit was closed before the answer.
     pub establish_dead: u64,
     /// RENDEZVOUS1 whose circuit was joined to the one that waited.
     pub joined: u64,
-    /// Those on circuits that are for something else.
+    /// RENDEZVOUS1 on circuits with another use.
     pub join_unsuitable: u64,
-    /// Those without a whole cookie.
+    /// RENDEZVOUS1 without a whole cookie.
     pub join_malformed: u64,
-    /// Those for which nobody waited any more when it came to joining.
+    /// RENDEZVOUS1 whose waiting circuit was gone when they were to be joined.
     pub join_dead: u64,
     /// Relay cells passed on between circuits that were joined, in both directions: what `hidserv-rend-v3-relayed-cells` of
     /// an extra-info document is made of.
@@ -222,23 +222,23 @@ pub struct RendezvousTotals {
 pub struct IntroTotals {
     /// ESTABLISH_INTRO that were granted.
     pub established: u64,
-    /// Those on circuits that are for something else.
+    /// ESTABLISH_INTRO on circuits with another use.
     pub establish_unsuitable: u64,
-    /// Those that cannot be read, or have a wrong MAC.
+    /// ESTABLISH_INTRO that cannot be parsed, or have a wrong MAC.
     pub establish_malformed: u64,
-    /// Those whose circuit was closed before the answer.
+    /// ESTABLISH_INTRO whose circuit was closed before the answer.
     pub establish_dead: u64,
     /// INTRODUCE1 that were passed on.
     pub introduced: u64,
-    /// Those that are too short to be answered.
+    /// INTRODUCE1 that are too short to be answered.
     pub introduce_malformed: u64,
-    /// Those on a circuit that had brought one.
+    /// INTRODUCE1 on a circuit that had already carried one.
     pub introduce_reused: u64,
-    /// Those whose service's circuit was closed, or does not take what waits for it.
+    /// INTRODUCE1 whose service's circuit was closed, or does not drain its queue.
     pub introduce_dead: u64,
 }
 
-/// What padding machines of circuits did (padding-spec 3).
+/// Counts of circuits' padding machines (padding-spec 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CircpadTotals {
     /// Machines that were started.
@@ -274,7 +274,7 @@ pub struct LinkCells {
     pub timers: u64,
 }
 
-/// What tunnels that end here did.
+/// Counts of tunnels that end here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelTotals {
     /// CONFLUX_LINKs received.
@@ -287,9 +287,9 @@ pub struct TunnelTotals {
     pub closed: u64,
     /// Of these, because a leg closed with messages under way.
     pub broken: u64,
-    /// The same, because a leg was linked too late for what was sent before.
+    /// Tunnels closed because a leg was linked too late for messages sent before.
     pub lost: u64,
-    /// The same, because too much arrived before what was sent earlier.
+    /// Tunnels closed because too much arrived before messages sent earlier.
     pub overflowed: u64,
     /// CONFLUX_SWITCHes sent.
     pub switches: u64,
@@ -307,7 +307,7 @@ pub struct TunnelTotals {
     pub reorder_bytes_max: u64,
 }
 
-/// What streams that end here did.
+/// Counts of streams that end here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTotals {
     /// BEGINs received.

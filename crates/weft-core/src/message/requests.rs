@@ -1,4 +1,4 @@
-//! What circuits ask of the controller.
+//! Requests of circuits to the controller.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use weft_cell::stream_msg::{Begin, Resolve};
 use crate::address::{ConnectionId, HalfAddr, OriginId, StreamAddr};
 use crate::stream::edge::StreamAt;
 
-/// What waits for the answer. A half asks for one thing at a time, besides its streams.
+/// The requester that waits for the answer. A half has one request at a time, besides its streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Asker {
     /// A half, for its onionskin or its extension.
@@ -28,7 +28,7 @@ impl Asker {
     }
 }
 
-/// What a link is asked for by.
+/// The requester of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// A half that got an EXTEND2.
@@ -37,7 +37,7 @@ pub enum Requester {
         half: HalfAddr,
         /// The link under it.
         connection: ConnectionId,
-        /// Which of its extensions this is (a TRUNCATE may have come since).
+        /// The number of the half's extension (a TRUNCATE may have arrived since).
         extension: u32,
     },
     /// A circuit of our own, for its first hop.
@@ -48,7 +48,7 @@ pub enum Requester {
 /// of our own.
 #[derive(Clone, Debug)]
 pub struct ExtendRequest {
-    /// What asks.
+    /// The requester.
     pub from: Requester,
     /// The relay's addresses that we may connect to; at least one.
     pub addrs: Vec<SocketAddr>,
@@ -56,7 +56,7 @@ pub struct ExtendRequest {
     pub rsa: RsaIdentity,
     /// Its ed25519 identity, if known.
     pub ed25519: Option<Ed25519Identity>,
-    /// What to send: CREATE2, or CREATE_FAST on a circuit of our own.
+    /// The request to send: CREATE2, or CREATE_FAST on a circuit of our own.
     pub create: Arc<CreateRequest>,
 }
 
@@ -69,11 +69,11 @@ pub struct StreamRequest {
     pub connection: ConnectionId,
     /// The link's peer is no relay: the circuit has one hop.
     pub from_client: bool,
-    /// What is asked for.
+    /// The request.
     pub ask: StreamAsk,
 }
 
-/// What a circuit asks for.
+/// Request for a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamAsk {
     /// BEGIN.

@@ -16,7 +16,7 @@ use crate::link::Link;
 pub enum TransferCell {
     /// From the thread that a link leaves, to all others: keep back what is for these halves.
     Freeze {
-        /// Which transfer.
+        /// The number of the transfer.
         number: u64,
         /// The sender.
         from: ThreadId,
@@ -25,24 +25,24 @@ pub enum TransferCell {
     },
     /// The answer: nothing more comes for them.
     Frozen {
-        /// Which transfer.
+        /// The number of the transfer.
         number: u64,
     },
     /// From the thread that a link has left, to all others: nothing more comes from its halves.
     Left {
-        /// Which transfer.
+        /// The number of the transfer.
         number: u64,
         /// Where the link goes.
         to: ThreadId,
     },
     /// To the thread where the link goes: what its halves sent before has been handled.
     Passed {
-        /// Which transfer.
+        /// The number of the transfer.
         number: u64,
     },
     /// The link has closed instead: what was kept back goes where it would have gone.
     Thaw {
-        /// Which transfer.
+        /// The number of the transfer.
         number: u64,
     },
 }
@@ -54,9 +54,9 @@ pub enum TransferControl {
     Parcel(Box<Parcel>),
     /// From the thread where the link is now, to all others: its halves are here.
     Moved {
-        /// Which transfer.
+        /// The number of the transfer.
         number: u64,
-        /// Those that have not closed on the way.
+        /// The halves that have not closed on the way.
         halves: Arc<[HalfAddr]>,
         /// The sender.
         to: ThreadId,
@@ -73,7 +73,7 @@ pub enum TransferControl {
 /// A link on its way.
 #[derive(Debug)]
 pub struct Parcel {
-    /// Which transfer.
+    /// The number of the transfer.
     pub(crate) number: u64,
     /// The link, without its table of circuits.
     pub(crate) link: Link,
@@ -81,9 +81,9 @@ pub struct Parcel {
     pub(crate) halves: Vec<MovedHalf>,
     /// Until when these wait for what.
     pub(crate) waits: Vec<Wait>,
-    /// What its circuits ask of the controller.
+    /// Pending requests of its circuits to the controller.
     pub(crate) requests: Vec<Request>,
-    /// What the owner of the socket adds: the socket.
+    /// The socket, added by its owner.
     pub(crate) cargo: Box<dyn Any + Send>,
 }
 

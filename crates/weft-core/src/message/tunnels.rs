@@ -37,7 +37,7 @@ pub enum LegControl {
         to: HalfAddr,
         /// The tunnel.
         tunnel: HalfAddr,
-        /// What the far end must know.
+        /// Sequence numbers that the far end must know.
         sequence: Sequence,
         /// The tunnel's id, once it has one (mTor).
         id: Option<TunnelId>,
@@ -52,7 +52,7 @@ pub enum LegControl {
         circuit: OriginId,
         /// The answer.
         answer: Box<Answer>,
-        /// How long that took.
+        /// Time until the answer.
         took: Duration,
     },
     /// A leg can take more.
@@ -61,7 +61,7 @@ pub enum LegControl {
         to: HalfAddr,
         /// The leg.
         leg: HalfAddr,
-        /// What it has room for.
+        /// Free room of the leg, and acknowledgements since the last such message.
         room: Room,
     },
     /// No more is to be sent on a leg (mTor).
@@ -77,7 +77,7 @@ pub enum LegControl {
         to: HalfAddr,
         /// The leg.
         leg: HalfAddr,
-        /// What it had done.
+        /// Final counts of the leg.
         closing: Closing,
     },
     /// The tunnel has closed, or does not take the leg.
@@ -135,7 +135,7 @@ pub enum TunnelNews {
         half: HalfAddr,
         /// The link under it.
         connection: ConnectionId,
-        /// Which tunnel.
+        /// The tunnel.
         ask: TunnelAsk,
     },
     /// The answer to [`TunnelOrder::Make`].

@@ -1,12 +1,14 @@
-//! Which link moves to another thread, because the one that it is on has much more to do than the others.
+//! Choice of a link to move to another thread when its thread has much more to do than the others.
 //!
-//! Links live for hours, and what they carry changes: a rule that only chooses a thread for each new link leaves the
-//! busiest thread far above the mean (`weft sim balance`, docs/simulation.md). Threads report how long their
-//! processors worked and which of their links carry most; [`Balance::decide`] names at most one link a second.
-//! A move ([`crate::moves::routes`]) delays a link's circuits by some turns of the threads, so nothing moves that gains little: the busiest
-//! thread must be busy, it must have been above the mean for a while, and a link that has moved stays for a while. Two
-//! cases are apart: a thread that is full beside one that is not gives links away as fast as they can go; and a thread that is no more in
-//! use ([`crate::moves::width`]) gives all away that carry something.
+//! Links live for hours, and their traffic changes: a rule that only chooses a thread for each new
+//! link leaves the busiest thread far above the mean (`weft sim balance`, docs/simulation.md).
+//! Threads report how long their processors worked and which of their links carry most;
+//! [`Balance::decide`] names at most one link a second. A move ([`crate::moves::routes`]) delays a
+//! link's circuits by some turns of the threads, so no link moves for a small gain: the busiest
+//! thread must be busy, it must have been above the mean for a while, and a link that has moved
+//! stays for a while. There are two exceptions: a full thread beside one that is half as busy gives
+//! links away without waiting, and a thread that is no longer in use
+//! ([`crate::moves::width`]) gives away all links that carry something.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,7 +18,7 @@ use crate::link::load::HALF_LIFE;
 use crate::message::HeavyLink;
 use crate::moves::width::Work;
 
-/// How far above the mean the busiest thread may be: below this nothing moves.
+/// Largest excess of the busiest thread over the mean at which no link moves.
 pub const IMBALANCE: f64 = 0.10;
 
 /// Part of the time that the busiest thread must work: below this, nobody waits for it.
@@ -25,16 +27,16 @@ const BUSY: f64 = 0.25;
 /// Part of the time from which on a thread is full: its links wait.
 const FULL: f64 = 0.7;
 
-/// Within this time half of what a thread did lately is forgotten, where it matters whether it is full.
+/// Half-life of a thread's recent load, for the decision that it is full.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// How long the busiest thread must have been too far above the mean.
+/// Time that the busiest thread must have been too far above the mean.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Between two moves.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a link stays where it has moved to.
+/// Time that a link stays on the thread to which it moved.
 const REST: Duration = Duration::from_secs(60);
 
 /// By how much of the mean the busier one of the two threads must fall.
@@ -51,14 +53,14 @@ pub struct Move {
     pub to: ThreadId,
 }
 
-/// What is known of a thread.
+/// State of a thread.
 #[derive(Clone, Debug, Default)]
 struct Thread {
     /// Processor time, and when that was reported.
     cpu: Option<(Duration, Instant)>,
     /// Part of the time that it worked lately, by [`HALF_LIFE`].
     busy: f64,
-    /// The same, by [`RECENT`].
+    /// Like `busy`, but by [`RECENT`].
     recent: f64,
     /// Bytes that it carried lately.
     bytes_per_second: f64,
@@ -124,7 +126,7 @@ impl Balance {
         known.links = links;
     }
 
-    /// How far the busiest thread is above the mean, as a part of it.
+    /// Excess of the busiest thread's load over the mean, as a fraction of the mean.
     #[must_use]
     pub fn imbalance(&self) -> f64 {
         let mean = self.mean();
@@ -134,7 +136,7 @@ impl Balance {
         }
     }
 
-    /// What the threads do.
+    /// Load of the threads.
     #[must_use]
     pub fn work(&self) -> Work {
         #[expect(clippy::cast_precision_loss, reason = "threads are few")]
@@ -224,7 +226,7 @@ impl Balance {
         Some((from, to, link.connection))
     }
 
-    /// Whether a move began just now.
+    /// True if a move began less than an interval ago.
     fn is_early(&self, now: Instant) -> bool {
         let early = |last| now.saturating_duration_since(last) < INTERVAL;
         self.last.is_some_and(early)

@@ -1,4 +1,4 @@
-//! Which thread has which link (docs/architecture/threads.md).
+//! Assignment of links to threads (docs/architecture/threads.md).
 //!
 //! - [`width`]: how many threads get links; [`placement`]: which of them gets the next one;
 //! - [`balance`]: which link moves to another thread;

@@ -1,4 +1,4 @@
-//! Which thread gets the next link.
+//! Choice of the thread that gets the next link.
 //!
 //! The controller gives a new link to the thread with the least recent load ([`Load`](crate::link::load::Load)): Engler and
 //! Goldberg 2021, 4.3 proposes this instead of taking turns, because some links carry far more than others and live longer.

@@ -132,7 +132,7 @@ impl Routes {
             >= HELD
     }
 
-    /// Whether anything is kept back.
+    /// True if messages are being kept back.
     pub(crate) fn is_freezing(&self) -> bool {
         !self.frozen.is_empty()
     }

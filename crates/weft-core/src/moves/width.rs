@@ -1,4 +1,4 @@
-//! How many of the connection threads get links.
+//! Number of connection threads that get links.
 //!
 //! Cells for each wake-up decide what a cell costs, not threads: work that one thread can do costs least on one. So a
 //! relay begins with one thread, takes another when those in use are busy and a core is idle for it, and leaves one out again
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// Part of the time that the threads in use work, in the mean: from here on there is one more.
 const BUSY: f64 = 0.6;
 
-/// The same, were there one less: up to here there is. Half of [`BUSY`], so that a load that is in between changes nothing.
+/// Highest mean load, computed for one thread less, at which one less is in use. Half of [`BUSY`],
+/// so that a load between the two changes nothing.
 const ROOM: f64 = 0.3;
 
 /// Cores of the machine that must be idle for one more thread: without them it would take turns with the others.
@@ -21,10 +22,10 @@ const TIMES: usize = 3;
 /// Between two changes upward: what is measured must be of the threads that are in use.
 const UP: Duration = Duration::from_secs(1);
 
-/// How long there must have been room before one thread less is in use.
+/// Time that there must have been room before one thread less is in use.
 const DOWN: Duration = Duration::from_secs(60);
 
-/// What the threads in use do, as parts of the time of one thread.
+/// Load of the threads in use, as fractions of one thread's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
     /// By those in use, in the mean, within the last second or so.
@@ -58,13 +59,14 @@ impl Width {
         }
     }
 
-    /// How many are in use.
+    /// Number of threads in use.
     #[must_use]
     pub fn in_use(&self) -> u16 {
         self.in_use
     }
 
-    /// How many of the machine's cores had nothing to do in the last second. Where this cannot be known, there are enough.
+    /// Sets the number of the machine's cores that were idle in the last second. Where it is
+    /// unknown, there are assumed to be enough.
     pub fn set_idle_cores(&mut self, cores: Option<f64>) {
         self.idle_cores.rotate_right(1);
         self.idle_cores[0] = cores;

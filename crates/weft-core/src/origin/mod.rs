@@ -38,7 +38,7 @@ pub struct LinkTarget {
     pub ed25519: Option<Ed25519Identity>,
 }
 
-/// What a stream is opened with.
+/// Kind and target of a stream to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamOpening {
     /// BEGIN: a TCP connection from the last hop.
@@ -47,7 +47,7 @@ pub enum StreamOpening {
         host: String,
         /// Port.
         port: u16,
-        /// Which address families will do.
+        /// Acceptable address families.
         flags: BeginFlags,
     },
     /// BEGIN_DIR: the hop's directory.
@@ -55,12 +55,12 @@ pub enum StreamOpening {
     /// RESOLVE: no stream, one answer. For a reverse lookup the name is in `in-addr.arpa` or
     /// `ip6.arpa`.
     Resolve {
-        /// What to look up.
+        /// Name to look up.
         name: String,
     },
 }
 
-/// How a circuit's far end counts what flows (what its handshake agreed on).
+/// Flow control at a circuit's far end, per its handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HopFlow {
     /// Fixed windows (tor-spec 7.3).
@@ -72,20 +72,20 @@ pub enum HopFlow {
     },
 }
 
-/// How a tunnel's legs are joined at the far end.
+/// Protocol by which the far end joins a tunnel's legs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelKind {
     /// A conflux set (proposal 329).
     Conflux {
-        /// What the far end knows the set by: random, the same for all legs.
+        /// Identifies the set at the far end: random, the same for all legs.
         nonce: [u8; 32],
-        /// What the far end's scheduling shall aim at.
+        /// Goal of the far end's scheduling.
         ux: DesiredUx,
     },
     /// A tunnel of mTor (docs/extensions/mtor.md), with relays whose protocol list has `WeftMtor=1`. The second leg may be linked
     /// when the first one is.
     Mtor {
-        /// What shows the far end that the legs are one client's: random, the same for all.
+        /// Proves to the far end that the legs belong to one client: random, the same for all.
         secret: [u8; SECRET_LEN],
     },
 }
@@ -109,7 +109,7 @@ pub enum OriginCommand {
         circuit: OriginId,
         /// The hop's keys.
         keys: Box<HopKeys>,
-        /// How it counts.
+        /// Flow control of the hop.
         flow: HopFlow,
     },
     /// Ask the last hop to extend (in a RELAY_EARLY cell). Answered by [`OriginEvent::Answered`].
@@ -160,7 +160,7 @@ pub enum OriginCommand {
         hop: HopIndex,
         /// The tunnel's name, or the name for it.
         tunnel: OriginId,
-        /// What kind of tunnel.
+        /// The kind of tunnel.
         kind: TunnelKind,
     },
     /// Give up a slow leg of a tunnel of mTor: no more is sent on it, and its circuit closes when all that the far end sent has
@@ -178,7 +178,7 @@ pub enum OriginCommand {
         circuit: OriginId,
         /// The hop that opens it.
         hop: HopIndex,
-        /// What to open.
+        /// The kind of stream, and its target.
         opening: StreamOpening,
     },
     /// Take a stream whose exit has not answered yet from its circuit, with END. Its application
@@ -298,21 +298,21 @@ pub enum OriginEvent {
         rsa: RsaIdentity,
         /// The address.
         addr: SocketAddr,
-        /// What happened.
+        /// The event.
         state: LinkState,
     },
     /// A link that is being opened has come further.
     LinkStep {
         /// The relay's RSA identity digest; zero: not known.
         rsa: RsaIdentity,
-        /// How far.
+        /// The step reached.
         step: LinkStep,
     },
     /// An application asks.
     Request {
         /// Its connection.
         stream: ConnectionId,
-        /// What.
+        /// The request.
         request: AppRequest,
     },
     /// CONNECTED came; data flows.
@@ -323,7 +323,7 @@ pub enum OriginEvent {
         circuit: OriginId,
         /// The address that the exit connected to, if it gave it.
         addr: Option<IpAddr>,
-        /// How long that address is good, in seconds.
+        /// Lifetime of that address, in seconds.
         ttl: u32,
     },
     /// RESOLVED came; the application has been answered and the stream is over.
@@ -376,7 +376,7 @@ pub enum LinkState {
     Closed(LinkFailure),
 }
 
-/// How far a link is that is being opened.
+/// Progress of a link that is being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkStep {
     /// A proxy or a pluggable transport is connected to, and is asked for the rest.
@@ -489,21 +489,21 @@ pub enum EndedBy {
     Us,
 }
 
-/// What an application asks for, by SOCKS, HTTP CONNECT, DNSPort or the control port.
+/// Request of an application, by SOCKS, HTTP CONNECT, DNSPort or the control port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppRequest {
-    /// What to open.
+    /// The kind of stream, and its target.
     pub opening: AppOpening,
     /// Where the application is, for isolation by address.
     pub from: Option<IpAddr>,
     /// Its port (control port's SOURCE_ADDR).
     pub from_port: u16,
-    /// Which listener it came to, as numbered by the node's main thread; the listener's isolation
-    /// flags and session group are known by this number.
+    /// Listener that accepted it, as numbered by the node's main thread; the number stands for the
+    /// listener's isolation flags and session group.
     pub listener: u32,
-    /// How it asked.
+    /// Protocol of the request.
     pub protocol: AppProtocol,
-    /// What it gave to be isolated by: SOCKS user name and password; HTTP's isolation headers.
+    /// Credentials that isolate it: SOCKS user name and password; HTTP's isolation headers.
     pub credentials: Option<Arc<AppCredentials>>,
 }
 
@@ -529,7 +529,7 @@ pub enum AppOpening {
     },
 }
 
-/// How an application asked: one of the things that streams may be kept apart by
+/// Protocol of an application's request: one of the properties by which streams can be isolated
 /// (IsolateClientProtocol).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AppProtocol {

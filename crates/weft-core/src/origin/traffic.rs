@@ -1,5 +1,4 @@
-//! What a circuit that begins here has carried, as controllers are shown it (control-spec 4.1.22,
-//! CIRC_BW).
+//! Traffic of a circuit that begins here, as shown to controllers (control-spec 4.1.22, CIRC_BW).
 //!
 //! Every relay cell that arrives counts as read. Only those that an honest far end may have sent
 //! count as delivered and overhead, too: what is missing there was dropped, which is how monitors
@@ -17,7 +16,7 @@ use crate::address::OriginId;
 pub struct CircuitTraffic {
     /// Relay cells that arrived, with relay headers and without circuit headers.
     pub read: u64,
-    /// The same of relay cells that were sent.
+    /// Relay cells that were sent, with relay headers and without circuit headers.
     pub written: u64,
     /// Of `read`, the data of messages that were valid.
     pub delivered_read: u64,
@@ -68,7 +67,7 @@ pub struct Congestion {
     pub rtt: (Duration, Duration),
 }
 
-/// What is reported of one circuit.
+/// Traffic report of one circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitReport {
     /// The circuit.

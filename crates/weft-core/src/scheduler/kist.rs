@@ -1,4 +1,4 @@
-//! How much a link may write in one run of the scheduler.
+//! Write limit of a link for one run of the scheduler.
 //!
 //! KIST ("kernel-informed socket transport", C tor's `scheduler_kist.c`) hands the kernel about as
 //! much as TCP can send at once, plus as much again to send when the acknowledgements come, so
@@ -18,7 +18,7 @@ pub(crate) const BYTES_PER_CELL: u64 = 514 + 29;
 /// output buffer under KISTLite.
 pub const DEFAULT_OUTBUF_HIGH_WATER: u64 = 32 * 1024;
 
-/// What the kernel reports about a connected TCP socket (`TCP_INFO` and `SIOCOUTQNSD`).
+/// The kernel's report on a connected TCP socket (`TCP_INFO` and `SIOCOUTQNSD`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketState {
     /// The congestion window, in segments: `tcpi_snd_cwnd`.
@@ -57,12 +57,13 @@ pub fn write_limit(socket: &SocketState, outbuf: u64, sock_buf_size_factor: f64)
 /// since, and then waits in the kernel.
 const UNASKED: u64 = 10 * 1448;
 
-/// How old an answer may be.
+/// Longest time for which an answer of the kernel is used.
 const ANSWER_LASTS: Duration = Duration::from_secs(1);
 
-/// What is known of a socket's limit without asking the kernel each time: its last answer, and what was written
-/// since. A link with a handful of cells a second has room for them, whatever became of its window: KIST is there
-/// for those with more, and these are asked for in each run of the scheduler.
+/// Estimate of a socket's limit without a system call each time: the kernel's last answer, minus
+/// the bytes written since. A link with a handful of cells a second always has room for them,
+/// whatever its window has become: KIST is for links with more, and the kernel is asked about these
+/// in each run of the scheduler.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KnownLimit {
     answered: Option<Instant>,
@@ -81,7 +82,7 @@ impl KnownLimit {
         }
     }
 
-    /// Whether the kernel has answered in this run of the scheduler.
+    /// True if the kernel has answered in this run of the scheduler.
     #[must_use]
     pub fn is_new(&self, now: Instant) -> bool {
         self.answered == Some(now)

@@ -1,4 +1,4 @@
-//! Which circuit sends its next cell: one scheduler for each connection thread.
+//! Choice of the circuit that sends its next cell: one scheduler for each connection thread.
 //!
 //! Each connection thread schedules its own links only, so that no scheduling decision needs a
 //! lock or a message (Engler and Goldberg 2021, 4.3). Within the thread the rule is C tor's
@@ -63,7 +63,7 @@ pub struct Scheduler {
     half_life: Duration,
     /// The time relative to which counts are kept, from the first time that is known.
     epoch: Option<Instant>,
-    /// How many times the epoch has moved on, each by [`EPOCH_HALF_LIVES`].
+    /// Number of times that the epoch has moved on, each time by [`EPOCH_HALF_LIVES`].
     epochs: u64,
     /// The last `now`, and what a cell sent then counts: 2^(half-lives since the epoch).
     weight: (Option<Instant>, f64),
@@ -83,7 +83,7 @@ pub struct Scheduler {
 struct Circuit {
     /// [`LinkKey::NONE`]: the slot is not in use.
     link: LinkKey,
-    /// Which of the links that have had this key.
+    /// Generation of the link, among those that have had this key.
     link_generation: u64,
     /// Cells sent, each weighted by when, relative to the epoch number `epochs`.
     count: f64,
@@ -230,7 +230,8 @@ impl Scheduler {
         }
     }
 
-    /// What a circuit has sent lately, in cells sent now: for the scheduler of the thread that it moves to.
+    /// Cells that a circuit has sent lately, each weighted as if sent now: for the scheduler of the
+    /// thread to which it moves.
     pub(crate) fn sent_lately(&mut self, half: HalfKey, now: Instant) -> f64 {
         let weight = self.weight_at(now);
         let circuit = self
@@ -251,8 +252,8 @@ impl Scheduler {
         }
     }
 
-    /// Whether the circuit has cells queued. Only an active circuit is ever chosen, and only an
-    /// active one costs anything.
+    /// Notes that the circuit has, or no longer has, cells queued. Only an active circuit is ever
+    /// chosen, and only an active one costs anything.
     pub fn set_active(&mut self, half: HalfKey, active: bool) {
         let Some(circuit) = self.circuits.get_mut(half.index()) else {
             return;
@@ -281,8 +282,8 @@ impl Scheduler {
         self.link_changed(link);
     }
 
-    /// How many cells the link may write in this run ([`kist::cells`]), in place of what was left
-    /// before.
+    /// Sets the number of cells that the link may write in this run ([`kist::cells`]). It replaces
+    /// the rest of the last budget.
     pub fn set_budget(&mut self, link: LinkKey, cells: u32) {
         if let Some(entry) = self.link_mut(link) {
             entry.budget = cells;
@@ -306,8 +307,8 @@ impl Scheduler {
         Some(Choice { link, half, budget })
     }
 
-    /// What was chosen has sent so many cells: counts them for the circuit and takes them from the
-    /// link's budget. `active`: cells are left in the circuit's queue.
+    /// Counts the cells that the chosen circuit has sent, and takes them from the link's budget.
+    /// `active`: cells remain in the circuit's queue.
     pub fn sent(&mut self, choice: Choice, cells: u32, active: bool, now: Instant) {
         let weight = self.weight_at(now);
         let Choice { link, half, .. } = choice;
@@ -389,7 +390,7 @@ impl Scheduler {
         }
     }
 
-    /// What a cell sent at `now` counts. Moves the epoch on if it is too long ago.
+    /// Weight of a cell sent at `now`. Moves the epoch on if it is too long ago.
     fn weight_at(&mut self, now: Instant) -> f64 {
         if self.weight.0 == Some(now) {
             return self.weight.1;
@@ -443,7 +444,7 @@ impl Circuit {
     }
 }
 
-/// What remains of a count after so many epochs.
+/// Factor by which a count shrinks over this number of epochs.
 fn epoch_factor(epochs: u128) -> f64 {
     // Past 2^-1074 there is nothing left.
     let epochs = u32::try_from(epochs).unwrap_or(u32::MAX);

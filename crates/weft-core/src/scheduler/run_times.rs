@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 /// (docs/performance.md).
 const UNCONTENDED: Duration = Duration::from_micros(500);
 
-/// The same for a thread that is [`BUSY`]: more cells for each time that it wakes up, more of them in one write.
+/// Like [`UNCONTENDED`], for a thread that is [`BUSY`]: each wake-up handles more cells, and each
+/// write carries more.
 const UNCONTENDED_BUSY: Duration = Duration::from_millis(2);
 
 /// Parts of its time that a thread works, from which and up to which its wait grows. With less it serves a few users,
@@ -32,12 +33,12 @@ pub struct RunTimes {
     contended: bool,
     /// Bytes that came since.
     gathered: usize,
-    /// How busy the thread is.
+    /// Part of its time that the thread works.
     work: Work,
 }
 
 impl RunTimes {
-    /// How long after a run the next one may be; `interval` is KISTSchedRunInterval.
+    /// Shortest time between runs; `interval` is KISTSchedRunInterval.
     #[must_use]
     pub fn interval(&self, interval: Duration) -> Duration {
         match self.contended {
@@ -47,7 +48,7 @@ impl RunTimes {
         }
     }
 
-    /// Whether it may run now.
+    /// True if the scheduler may run now.
     #[must_use]
     pub fn is_due(&self, interval: Duration, now: Instant) -> bool {
         let wait = self.interval(interval);
@@ -92,7 +93,7 @@ impl RunTimes {
     }
 }
 
-/// Which part of its time a thread works.
+/// Part of its time that a thread works.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     since: Option<Instant>,

@@ -76,7 +76,7 @@ pub(crate) struct Slots<K, T> {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot<T> {
-    /// How many tenants it has had.
+    /// Number of tenants that it has had.
     generation: u32,
     tenant: Option<T>,
 }
@@ -197,7 +197,7 @@ impl<K: SlotKey, T> Slots<K, T> {
         self.slots.len()
     }
 
-    /// How many there are.
+    /// Number of tenants.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -1,5 +1,5 @@
-//! What a circuit lends the edges of its streams: how many cells they may send to their half before
-//! the half has sent some.
+//! Credit that a circuit lends to the edges of its streams: the number of cells that they may send
+//! to their half before the half has sent some.
 //!
 //! All streams of a circuit share one allowance. A cell is lent until the half has sent it on, so that
 //! what waits for the circuit's window stays within the allowance, whatever the number of streams and
@@ -21,7 +21,7 @@ const FIRST: u32 = 8;
 /// Credit is given back in batches of this many, or of half of what an edge is lent.
 const BATCH: u32 = 32;
 
-/// What one stream's edge is lent.
+/// Credit lent to one stream's edge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loan {
     /// Cells that the edge may send, or has sent and that have not arrived.
@@ -49,7 +49,7 @@ impl Loan {
     }
 }
 
-/// What a circuit lends.
+/// Credit that a circuit can lend.
 #[derive(Debug, Default)]
 pub(crate) struct Lender {
     /// The sum of all loans.

@@ -1,4 +1,5 @@
-//! What comes for a stream before it has an edge: optimistic data while an exit's name server thinks.
+//! Cells that arrive for a stream before it has an edge: optimistic data that waits for an exit's
+//! name resolution.
 //!
 //! It waits at the half, under the rules that the edge will go on with. With fixed windows a stream
 //! may bring 500 cells, and more breaks the protocol. Under congestion control it has no window: past
@@ -13,8 +14,9 @@ use crate::flow::{CcParams, FlowMsg, Side, StreamFlow};
 
 /// Cells that may wait with fixed windows: a stream's window.
 pub(crate) const MAX_EARLY: usize = 500;
-/// The same under congestion control: what makes us send XOFF (500 cells, as the consensus has it), and
-/// as much as a fast circuit brings until XOFF has arrived. A stream that brings more is ended.
+/// Cells that may wait under congestion control: the 500 cells after which we send XOFF (by the
+/// consensus), and the cells that a fast circuit carries until XOFF has arrived. A stream that
+/// brings more is ended.
 pub const MAX_EARLY_XOFF: usize = 16_384;
 
 /// See the module.
@@ -31,7 +33,7 @@ pub(crate) struct Early {
     xoff_sent: bool,
 }
 
-/// What is to be done after a cell came.
+/// Action to take after a cell arrived.
 #[derive(Debug)]
 pub(crate) enum Kept {
     /// Nothing: it waits.
@@ -78,7 +80,7 @@ impl Early {
             + self.flow.as_ref().map_or(0, StreamFlow::memory)
     }
 
-    /// Whether it keeps to its bound, for tests.
+    /// True if the cells that wait are within their bound, for tests.
     pub(crate) fn is_bounded(&self) -> bool {
         let most = match self.flow {
             Some(_) => MAX_EARLY_XOFF,

@@ -33,7 +33,7 @@ pub(crate) const MAX_OPTIMISTIC: usize = 16 << 10;
 /// transferred can foretell digests (proposal 289; C tor leaves as many).
 pub(crate) const RANDOM_BYTES: usize = 16;
 
-/// What an edge has come to.
+/// Progress of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// On no circuit (origin's side): the client thread decides.
@@ -53,7 +53,7 @@ pub enum Phase {
 pub struct StreamAt {
     /// The stream.
     pub addr: StreamAddr,
-    /// What the circuit's ends agreed on.
+    /// Stream rules that the circuit's ends negotiated.
     pub terms: Terms,
 }
 
@@ -62,7 +62,7 @@ pub struct StreamAt {
 pub struct Asked {
     /// The half.
     pub half: HalfAddr,
-    /// Which of the edge's requests this is: an answer to an earlier one does not count.
+    /// Number of the edge's request: an answer to an earlier one does not count.
     pub request: u32,
     /// Credit that the stream begins with: cells for what the application has sent already.
     pub cells: u32,
@@ -73,7 +73,7 @@ pub struct Asked {
 pub struct OriginSide {
     /// The circuit that it is on, or was asked of.
     pub circuit: Option<OriginId>,
-    /// What the application sent before the stream was connected.
+    /// Bytes that the application sent before the stream was connected.
     pub(crate) optimistic: Vec<u8>,
 }
 
@@ -86,9 +86,8 @@ pub struct Edge {
     pub at: Option<StreamAt>,
     /// The request for a stream that has no answer yet (origin's side).
     pub asked: Option<Asked>,
-    /// How many requests there were.
+    /// Number of requests so far.
     requests: u32,
-    /// How far it has come.
     pub phase: Phase,
     /// For streams that begin here.
     pub origin: Option<Box<OriginSide>>,
@@ -186,7 +185,7 @@ impl Edge {
         asked
     }
 
-    /// Whether the edge is for this stream.
+    /// True if the edge belongs to this stream.
     #[inline]
     pub(crate) fn is_at(&self, stream: StreamAddr) -> bool {
         self.at.is_some_and(|at| at.addr == stream)
@@ -210,7 +209,7 @@ impl Edge {
         }
     }
 
-    /// Whether credit is all that the edge lacks to send something.
+    /// True if the edge lacks nothing but credit to send something.
     pub(crate) fn needs_credit(&self) -> bool {
         let may_send = match self.phase {
             Phase::Open => true,
@@ -383,7 +382,7 @@ impl Edges {
         self.slots.iter()
     }
 
-    /// How many there are.
+    /// Number of edges.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }

@@ -16,8 +16,8 @@ use crate::address::HopIndex;
 use crate::flow::{Left, MAX_CWND};
 use crate::memory::ledger::map_entry;
 
-/// How long a far end under congestion control is expected to go on at least, once our END was sent.
-/// C tor takes the time in which a circuit must be built, which is this before it has learned one.
+/// Shortest time for which a far end under congestion control is expected to go on sending after
+/// our END. C tor takes its circuit build timeout, which has this value until it has learned one.
 const LEAST_TIME: Duration = Duration::from_secs(60);
 /// Ended streams that one circuit remembers one by one. A far end that has nothing to send never
 /// lets go of one; past this the oldest is remembered by what it leaves alone.
@@ -29,7 +29,7 @@ const BEFORE_END: u32 = 1 << 22;
 /// application reads in the moment in which it closes. A stream's window is about so many.
 const BEHIND_END: u32 = 10;
 
-/// What the far end of one stream may still send.
+/// Messages that the far end of one stream may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Late {
     /// The hop that it leads to.
@@ -40,12 +40,12 @@ pub(crate) struct Late {
     pub left: Left,
 }
 
-/// What to make of a message of a stream that is not there.
+/// Judgement of a message for a stream that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
     /// Its sender did not know of our END.
     Expected,
-    /// The same, most likely; but later than C tor counts it as valid.
+    /// Its sender most likely did not know of our END, but C tor no longer counts it as valid.
     Overdue,
     /// Nobody honest sends it.
     Forbidden,
@@ -72,7 +72,8 @@ pub(crate) struct Ended {
     table: BTreeMap<u16, Entry>,
     /// DATA, XOFF and XON of streams that are not remembered one by one any more.
     other_data: u32,
-    /// The same of SENDME, END, CONNECTED and RESOLVED; and what may follow a far end's own END.
+    /// SENDME, END, CONNECTED and RESOLVED of such streams, and messages that may follow a far
+    /// end's own END.
     other_control: u32,
 }
 
@@ -125,12 +126,12 @@ impl Ended {
         self.table.remove(&id);
     }
 
-    /// Whether a stream id must not be given again yet.
+    /// True if the stream id must not be used again yet.
     pub(crate) fn has(&self, id: u16) -> bool {
         self.table.contains_key(&id)
     }
 
-    /// How many are remembered one by one.
+    /// Number of streams that are remembered one by one.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.table.len()

@@ -38,7 +38,7 @@ pub(crate) struct Streams {
     pub ended: Ended,
     /// Where the search for a free stream id continues.
     next_id: u16,
-    /// How many streams there were.
+    /// Number of streams so far.
     generation: u32,
     /// Streams that may still be opened, once one was.
     bucket: Option<StreamBucket>,
@@ -48,20 +48,20 @@ pub(crate) struct Streams {
     early_since: Option<Instant>,
 }
 
-/// What runs between this half and one other node.
+/// Flow control and pending cells between this half and one other node.
 #[derive(Debug)]
 pub(crate) struct HopEnd {
-    /// What may be sent. `None`: that is for a tunnel's legs to know, whose windows count.
+    /// Flow control of the circuit. `None`: the windows of a tunnel's legs count instead.
     pub flow: Option<CircuitFlow>,
     /// DATA, and what must not overtake it, that waits for that.
     pub pending: VecDeque<(EdgeAddr, Box<Cell>)>,
-    /// How many of these are of streams that have ended, and are never sent.
+    /// Number of pending cells of streams that have ended; they are never sent.
     dead: usize,
     /// Cells that waited here before those.
     taken: u64,
     /// Since when they wait.
     waits: Waits,
-    /// What edges may send here.
+    /// Credit for edges that send here.
     pub(crate) lender: Lender,
 }
 
@@ -78,7 +78,7 @@ impl HopEnd {
         }
     }
 
-    /// Whether its streams have XON and XOFF. Those of tunnels have.
+    /// True if its streams have XON and XOFF. Those of tunnels always do.
     pub(crate) fn is_vegas(&self) -> bool {
         self.flow.as_ref().is_none_or(CircuitFlow::is_vegas)
     }
@@ -161,16 +161,16 @@ pub(crate) struct Stream {
     pub edge: Place,
     /// It is a question and an answer (RESOLVE), without data.
     pub resolves: bool,
-    /// Which tenant of its id it is.
+    /// Generation of the stream, among those that have had its id.
     pub generation: u32,
-    /// What its edge may send.
+    /// Credit of its edge.
     loan: Loan,
     /// Its cells among [`HopEnd::pending`].
     pending: u32,
 }
 
 impl Stream {
-    /// Whether this edge's cells are the stream's.
+    /// True if this edge's cells belong to the stream.
     #[inline]
     fn is_for(&self, edge: EdgeAddr) -> bool {
         match self.edge {
@@ -184,7 +184,7 @@ impl Stream {
         self.pending
     }
 
-    /// What its edge may send, or has sent and has not arrived.
+    /// Cells that its edge may send, or has sent and that have not arrived.
     pub(crate) fn lent(&self) -> u32 {
         self.loan.lent()
     }
@@ -233,12 +233,12 @@ impl Streams {
         bucket.stream_asked(params, now)
     }
 
-    /// Whether there is no stream, and none has ended of which something may still arrive.
+    /// True if there is no stream, and nothing may still arrive for one that has ended.
     pub(crate) fn is_unused(&self) -> bool {
         self.table.is_empty() && self.ended.is_empty()
     }
 
-    /// Whether a stream id is taken.
+    /// True if the stream id is taken.
     pub(crate) fn has(&self, id: u16) -> bool {
         self.table.contains_key(&id)
     }
@@ -413,8 +413,8 @@ impl Streams {
         Some((hop, end))
     }
 
-    /// Whether an answer is to what was asked: CONNECTED to BEGIN and BEGIN_DIR, RESOLVED to RESOLVE.
-    /// What is no answer may be one.
+    /// True if the answer fits the request: CONNECTED answers BEGIN and BEGIN_DIR, RESOLVED answers
+    /// RESOLVE. Also true for messages that are no answers.
     #[inline]
     pub(crate) fn may_answer(&self, id: u16, message: StreamMessage) -> bool {
         let resolved = match message {
@@ -496,7 +496,7 @@ impl Streams {
         self.early
     }
 
-    /// What came early for a stream waits here no more.
+    /// Subtracts the memory of early cells that no longer wait here.
     fn forget_early(&mut self, memory: usize) {
         if planted(Fault::EarlyStaysCounted) {
             return;

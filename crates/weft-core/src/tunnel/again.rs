@@ -16,10 +16,10 @@ const STALLED: Duration = Duration::from_secs(1);
 /// The last message is sent once more where nothing that is under way was acknowledged for so long, or three round trips of its leg;
 /// then after twice as long, and so on.
 const TAIL: Duration = Duration::from_secs(1);
-/// How often that is doubled at most.
+/// Largest number of doublings.
 const DOUBLINGS: u32 = 6;
 
-/// What MTOR_ACK brings.
+/// Result of an MTOR_ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acknowledged {
     /// It names what was not sent.
@@ -85,8 +85,9 @@ impl Legs {
         any
     }
 
-    /// How many messages may still be given up on a leg that stands still: as many as were acknowledged, so that a far end that names
-    /// the same number again and again is not sent more than it has received.
+    /// Number of messages that may still be given up on a stalled leg: as many as were
+    /// acknowledged, so that a far end that repeats the same number is not sent more than it has
+    /// received.
     fn may_give_up(&self) -> usize {
         let acknowledged = self.outstanding.first() - 1;
         let left = (acknowledged + SPAN).saturating_sub(self.given_up);
@@ -189,13 +190,14 @@ impl Legs {
         still.filter_map(Leg::found_slow).collect()
     }
 
-    /// Whether a copy of a message is kept.
+    /// True if a copy of the message is kept.
     #[cfg(test)]
     pub(crate) fn keeps(&self, number: u64) -> bool {
         self.outstanding.keeps(number)
     }
 
-    /// Whether a message was sent that is not acknowledged, on no leg and not to be sent again.
+    /// True if the message was sent and is not acknowledged, but no leg carries it and it is not
+    /// queued to be sent again.
     #[cfg(test)]
     pub(crate) fn lost(&self, number: u64) -> bool {
         let carrier = self.outstanding.carrier(number);

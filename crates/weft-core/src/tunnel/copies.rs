@@ -83,7 +83,7 @@ impl Copies {
             + self.spare.capacity() * size_of::<Box<[Cell]>>()
     }
 
-    /// How old the oldest block is. Sending a message again does not make its copy younger.
+    /// Age of the oldest block. Sending a message again does not make its copy younger.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         let oldest = self.blocks.front();
         oldest.map_or(Duration::ZERO, |(at, _)| now.saturating_duration_since(*at))

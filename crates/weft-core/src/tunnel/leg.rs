@@ -13,7 +13,7 @@ use crate::origin::TunnelKind;
 /// Legs that one tunnel has at most, those that are still being linked among them.
 pub(crate) const MAX_LEGS: usize = 16;
 
-/// How the messages of a tunnel are numbered, and what happens when a leg closes.
+/// Numbering of a tunnel's messages, and the effect of a leg that closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     /// Conflux: messages are numbered by their place on their leg, and SWITCH; a leg that closes with some under way ends the tunnel.
@@ -22,19 +22,19 @@ pub enum Policy {
     Mtor,
 }
 
-/// How a half came to be a leg.
+/// Protocol by which a half became a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegKind {
     /// Of a conflux set.
     Conflux {
-        /// What both ends know the set by.
+        /// Identifies the set at both ends.
         nonce: [u8; 32],
-        /// What our far end is asked to aim at; at a relay, what it was asked for.
+        /// Goal that our far end is asked for; at a relay, the goal that it was asked for.
         ux: DesiredUx,
     },
     /// Of a tunnel of mTor.
     Mtor {
-        /// What JOIN shows.
+        /// Secret that JOIN proves.
         secret: [u8; SECRET_LEN],
         /// It joins by JOIN, not by MULTIPATH. Of our own that is known once the tunnel has taken it.
         join: bool,
@@ -74,7 +74,7 @@ pub struct LegLink {
     pub from_client: bool,
 }
 
-/// What the two ends of a leg know of each other's sequence numbers.
+/// Sequence numbers that the two ends of a leg exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// Messages that the tunnel has sent.
@@ -88,11 +88,11 @@ pub struct Sequence {
 pub struct Joining {
     /// The half.
     pub leg: HalfAddr,
-    /// What its streams' rules would be.
+    /// Rules that its streams would have.
     pub terms: Terms,
     /// Its link.
     pub link: LegLink,
-    /// What kind of leg.
+    /// The kind of leg.
     pub kind: LegKind,
     /// The circuit, if it is our own: the far end is asked next.
     pub ours: Option<OriginId>,
@@ -100,7 +100,7 @@ pub struct Joining {
     pub asked: Option<Link>,
 }
 
-/// What the far end of a circuit of our own answered.
+/// Answer of the far end of a circuit of our own.
 #[derive(Clone, Copy, Debug)]
 pub enum Answer {
     /// CONFLUX_LINKED.
@@ -127,11 +127,10 @@ pub(crate) struct LegSide {
     pub tunnel: Option<HalfAddr>,
     /// The hop that the tunnel leads to.
     pub hop: HopIndex,
-    /// How far it has come.
     pub stage: Stage,
-    /// What kind of leg.
+    /// The kind of leg.
     pub kind: LegKind,
-    /// What CONFLUX_LINK had, until the tunnel has it.
+    /// Content of CONFLUX_LINK, until it is passed to the tunnel.
     pub asked: Option<Link>,
     /// Counted cells that the tunnel may send, or has sent and have not arrived.
     pub granted: u32,
@@ -147,7 +146,7 @@ pub(crate) struct LegSide {
     pub last: Option<u64>,
 }
 
-/// How far a leg has come.
+/// Progress of a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// It waits for the tunnel.

@@ -14,7 +14,7 @@ use super::slow::Pace;
 use crate::address::{HalfAddr, OriginId};
 use crate::memory::ledger::{Held, queue_memory, shrink};
 
-/// How legs are chosen.
+/// Rule by which legs are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scheduling {
     /// The leg with the shortest round trip, or none: nothing is reordered in vain (C tor's `conflux_decide_circ_minrtt`).
@@ -32,8 +32,9 @@ pub(super) const TURN: u32 = 64;
 
 /// A leg of our own that has no answer to MULTIPATH or JOIN for so long is closed.
 const JOINING: Duration = Duration::from_secs(60);
-/// The same of a leg on which MTOR_DROP was sent and nothing arrives: neither its answer nor what the far end sent before that. A
-/// window takes a thin relay longer than this, so each message that comes begins the time anew.
+/// A leg on which MTOR_DROP was sent is closed after this time without any message: neither the
+/// answer nor the messages that the far end sent before it. A slow relay takes longer than this for
+/// a window, so each message that arrives restarts the time.
 const DROPPING: Duration = Duration::from_secs(10);
 /// A leg on which MTOR_DROP was sent, by either end, is closed after so long, whatever arrives.
 const STOPPED: Duration = Duration::from_secs(60);
@@ -61,7 +62,7 @@ pub(crate) struct Leg {
     pub(super) rtt: Option<Duration>,
     /// The number of the tunnel's last message that was sent on it, or skipped by SWITCH.
     pub(super) last_sent: u64,
-    /// The same of what arrives.
+    /// The number of the tunnel's last message that arrived on it, or was skipped by SWITCH.
     last_received: u64,
     /// Messages that were handed to it.
     handed: u64,
@@ -69,9 +70,10 @@ pub(crate) struct Leg {
     arrived: u64,
     /// Its half has closed, and some that it handed on before are still on their way.
     pub(super) closing: Option<Closing>,
-    /// What was sent on it and its SENDMEs have not acknowledged, in order (mTor).
+    /// Messages that were sent on it and that its SENDMEs have not acknowledged, in order (mTor).
     pub(super) carries: VecDeque<u64>,
-    /// How many of these, from the first on, were to be sent again because it stood still. None is a second time.
+    /// Number of these, from the first on, that were queued to be sent again because the leg
+    /// stalled. No message is queued twice.
     pub(super) given_up: usize,
     /// It stands still: nothing new is sent on it.
     pub(super) stalled: bool,
@@ -79,11 +81,11 @@ pub(crate) struct Leg {
     pub(super) turn: u64,
     /// Messages that it has taken in the turn that it has now.
     in_turn: u32,
-    /// How fast messages arrive (mTor).
+    /// Rate at which messages arrive (mTor).
     pub pace: Pace,
 }
 
-/// What a half that has closed had done for its tunnel.
+/// Final counts that a closed half leaves to its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closing {
     /// The tunnel's messages that were sent on the circuit.
@@ -94,7 +96,7 @@ pub struct Closing {
     pub in_flight: bool,
 }
 
-/// Whether a tunnel goes on without a leg.
+/// Effect of a removed leg on its tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Removed {
     /// It does, or the leg's last messages are on their way.
@@ -121,13 +123,13 @@ pub(crate) struct Legs {
     pub(super) legs: Vec<Leg>,
     /// The place of the one that sent last.
     current: Option<usize>,
-    /// How messages are numbered.
+    /// Numbering of messages.
     policy: Policy,
-    /// How legs are chosen.
+    /// Rule by which legs are chosen.
     pub scheduling: Scheduling,
     /// Messages sent, each counted once.
     pub(super) sent: u64,
-    /// What may have to be sent again (mTor).
+    /// Messages that may have to be sent again (mTor).
     pub(super) outstanding: Outstanding,
     /// The highest number that MTOR_ACK named, and when it did so first.
     pub(super) named: Option<(u64, Instant)>,
@@ -139,7 +141,7 @@ pub(crate) struct Legs {
     pub(super) turns: u64,
     /// When something that was sent was acknowledged last (mTor).
     pub(super) news: Option<Instant>,
-    /// How often the last message was sent once more since then.
+    /// Number of times that the last message was sent again since then.
     pub(super) tails: u32,
     /// Counts acknowledgements that were sent.
     pub(super) acks: usize,
@@ -173,7 +175,7 @@ impl Legs {
         self.legs.iter()
     }
 
-    /// How many there are.
+    /// Number of legs.
     pub(crate) fn len(&self) -> usize {
         self.legs.len()
     }
@@ -281,7 +283,7 @@ impl Legs {
         self.note_news(now);
     }
 
-    /// Whether a leg is linked, and was not given up.
+    /// True if the leg is linked, and was not given up.
     pub(crate) fn is_in_use(&self, half: HalfAddr) -> bool {
         let mut legs = self.legs.iter();
         legs.any(|leg| leg.half == half && leg.is_usable())
@@ -363,7 +365,8 @@ impl Legs {
 
     // ---- what is sent ----
 
-    /// Whether some leg takes a new message, which counts against its circuit's window or not.
+    /// True if a leg takes a new message. `counted`: the message counts against its circuit's
+    /// window.
     pub(crate) fn takes(&self, counted: bool) -> bool {
         match counted {
             true => self.next().is_some() && self.outstanding.has_room(),
@@ -479,7 +482,7 @@ impl Legs {
         self.remove_closed(half)
     }
 
-    /// Whether copies, and what legs carry, are as many as they may be, for tests.
+    /// True if copies, and the messages that legs carry, are within their bounds, for tests.
     pub(crate) fn audit(&self) -> bool {
         let given_up = |leg: &Leg| leg.given_up <= leg.carries.len();
         let conflux =
@@ -533,7 +536,7 @@ impl Leg {
         self.circuit
     }
 
-    /// Whether messages may be sent on it.
+    /// True if messages may be sent on it.
     pub(super) fn is_usable(&self) -> bool {
         self.linked && self.closing.is_none() && !self.dropped
     }

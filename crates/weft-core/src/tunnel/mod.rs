@@ -37,7 +37,7 @@ pub(crate) use legs::{Choice, Legs, Removed, Scheduling};
 pub(crate) use outstanding::SPAN;
 pub(crate) use reorder::{Arrival, MAX_REORDER, Reorder};
 
-/// What a tunnel is known by while its legs are joined.
+/// Name of a tunnel while its legs are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TunnelName {
     /// The nonce of a conflux set whose legs end at this relay.
@@ -63,19 +63,19 @@ pub(crate) const LEG_BATCH: u32 = 16;
 /// The state of a tunnel. See the module.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    /// What the controller knows it by.
+    /// The controller's name for it.
     pub name: TunnelName,
     /// Its streams. They have one end, whatever hop of its circuits the tunnel leads to.
     pub streams: Streams,
     /// Its legs.
     pub legs: Legs,
-    /// What has arrived too early.
+    /// Messages that arrived too early.
     pub reorder: Reorder,
-    /// What the first leg agreed on, and all others must.
+    /// Rules that the first leg negotiated, and all others must match.
     pub leg_terms: Terms,
     /// The rules of its streams.
     pub terms: Terms,
-    /// How its messages are numbered.
+    /// Numbering of its messages.
     pub policy: Policy,
     /// The id that the far end gave it (mTor).
     pub id: Option<TunnelId>,
@@ -85,7 +85,7 @@ pub(crate) struct Tunnel {
     pub last_arrival: Option<Instant>,
     /// Messages that have arrived, on all legs.
     pub arrivals: u64,
-    /// What MTOR_ACK named last.
+    /// Number in the last MTOR_ACK.
     pub acknowledged: u64,
     /// MTOR_ACKs that may still arrive.
     pub acks: TokenBucket,
@@ -131,7 +131,7 @@ impl Tunnel {
         }
     }
 
-    /// What both ends must know before a leg is linked.
+    /// Sequence numbers that both ends must know before a leg is linked.
     pub(crate) fn sequence(&self) -> Sequence {
         Sequence {
             sent: self.legs.sent(),

@@ -49,7 +49,7 @@ impl Default for Outstanding {
 }
 
 impl Outstanding {
-    /// Whether the next number may be given out.
+    /// True if another number may be assigned.
     pub(crate) fn has_room(&self) -> bool {
         (self.sent.len() as u64) < SPAN
     }
@@ -144,7 +144,7 @@ impl Outstanding {
         }
     }
 
-    /// Whether some wait for that.
+    /// True if some messages wait to be sent again.
     pub(crate) fn wants_again(&self) -> bool {
         !self.again.is_empty()
     }
@@ -157,7 +157,7 @@ impl Outstanding {
         Some((number, self.copies.get(number)?))
     }
 
-    /// Whether a message was sent that is not acknowledged.
+    /// True if the message was sent and is not acknowledged.
     #[cfg(test)]
     pub(crate) fn keeps(&self, number: u64) -> bool {
         let place = number
@@ -171,12 +171,12 @@ impl Outstanding {
         self.copies.memory() + queue_memory(&self.sent) + self.again.len() * map_entry::<u64, ()>()
     }
 
-    /// How long the first message that is not acknowledged has been kept.
+    /// Time for which the first unacknowledged message has been kept.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         self.copies.age(now)
     }
 
-    /// Whether what is known about each message fits together, for tests.
+    /// True if the records of all messages are consistent, for tests.
     pub(crate) fn audit(&self) -> bool {
         let numbered = || (self.first..).zip(&self.sent);
         let again = numbered().filter(|(_, sent)| sent.as_ref().is_some_and(|sent| sent.again));

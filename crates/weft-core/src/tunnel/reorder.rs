@@ -11,7 +11,7 @@ use crate::memory::ledger::{Held, Waits, map_entry};
 /// Messages that wait at most: 8 MiB. A far end that keeps to its congestion windows has far fewer under way.
 pub(crate) const MAX_REORDER: usize = 16384;
 
-/// What becomes of a message that has arrived.
+/// Handling of a message that has arrived.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     /// It is the next one. See [`Reorder::next`] for what follows it.
@@ -29,7 +29,7 @@ pub(crate) enum Arrival {
 pub(crate) struct Reorder {
     /// Messages handed on: the number of the last.
     delivered: u64,
-    /// Those that wait, by number.
+    /// The messages that wait, by number.
     waiting: BTreeMap<u64, Box<Cell>>,
     /// The highest number that ever waited.
     highest: u64,
@@ -98,12 +98,12 @@ impl Reorder {
         std::mem::take(&mut self.waiting).into_values()
     }
 
-    /// Whether none waits.
+    /// True if no message waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// How many wait.
+    /// Number of messages that wait.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }

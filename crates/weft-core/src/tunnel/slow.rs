@@ -1,4 +1,5 @@
-//! Whether a leg is so slow that its circuit should be replaced (Yang and Li 2015, IV-B; docs/extensions/mtor.md).
+//! Detection of legs so slow that their circuits should be replaced (Yang and Li 2015, IV-B;
+//! docs/extensions/mtor.md).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ const OUTLIERS: u32 = 3;
 /// A leg that brings nothing for so long, or for as long as a slow batch takes, while others bring 50 messages each, is slow as
 /// well.
 const STALLED: Duration = Duration::from_secs(1);
-/// The same of a leg of which no batch is known.
+/// Like [`STALLED`], for a leg without a measured batch.
 const UNKNOWN: Duration = Duration::from_secs(3);
 /// After such a pause of the whole tunnel batches begin anew: nothing was sent.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -70,7 +71,8 @@ impl Pace {
         false
     }
 
-    /// Whether the leg brings nothing although `legs` others bring so much that it should: the tunnel has `count` messages by now.
+    /// True if the leg brings nothing although `legs` others have brought enough messages that it
+    /// should have: the tunnel has received `count` messages so far.
     pub(crate) fn is_stalled(&self, count: u64, legs: usize, now: Instant) -> bool {
         let Some((last, count_then)) = self.last else {
             return false;

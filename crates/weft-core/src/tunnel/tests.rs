@@ -1,4 +1,4 @@
-//! Which messages are sent again, and which leg takes them.
+//! Messages that are sent again, and the legs that take them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};

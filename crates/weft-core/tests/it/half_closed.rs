@@ -14,7 +14,8 @@ use weft_core::origin::{EndedBy, HopFlow, OriginCommand, OriginEvent, StreamOpen
 use weft_core::params::RelayParams;
 use weft_core::stream::edge::MAX_WAITING;
 
-/// What the origin counted: allowed late messages, and those that nobody honest sends.
+/// The origin's counts of late messages that are allowed, and of messages that no honest peer
+/// sends.
 fn counts(world: &World) -> (u64, u64) {
     let totals = world.totals();
     (totals.streams.late, totals.streams.stray)
@@ -138,7 +139,7 @@ fn connected_does_not_answer_a_resolve_nor_data() {
     }
 }
 
-/// What was reported of the circuit, added up; and how often.
+/// Sum of the reported traffic of the circuit, and the number of reports.
 fn reported(two: &mut TwoHops) -> (CircuitTraffic, usize) {
     let mut sum = CircuitTraffic::default();
     let mut reports = 0;

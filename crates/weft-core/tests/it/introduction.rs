@@ -53,7 +53,7 @@ fn introduce1(key: &Keypair, encrypted: usize) -> Vec<u8> {
     [&start.concat()[..], &vec![7; encrypted]].concat()
 }
 
-/// What is around the relay: its peer for services, and its peer for clients, both of them relays.
+/// Surroundings of the relay: its peer for services, and its peer for clients, both of them relays.
 struct Play {
     world: World,
     services: ConnectionId,
@@ -118,7 +118,7 @@ impl Play {
         data[1]
     }
 
-    /// What a service is sent next.
+    /// The next message that a service is sent.
     fn introduced(&mut self, service: &mut Circuit) -> Vec<u8> {
         let (_, command, data) = service.backward(&mut self.world);
         assert_eq!(command, RelayCmd::INTRODUCE2);

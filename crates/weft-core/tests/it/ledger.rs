@@ -1,4 +1,4 @@
-//! What nodes hold: counted where it is held, bounded, and freed oldest and largest first.
+//! Memory of nodes: counted where it is held, bounded, and freed oldest and largest first.
 
 use std::net::IpAddr;
 use std::time::Duration;

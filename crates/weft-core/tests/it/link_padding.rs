@@ -19,7 +19,7 @@ use weft_core::params::RelayParams;
 
 /// Many paddings, and less than a keepalive.
 const WHILE: Duration = Duration::from_secs(240);
-/// How late the timer may look.
+/// Largest delay of the timer, in milliseconds.
 const TICK: u64 = 250;
 
 fn params(connection_padding: Option<bool>, reduced: bool) -> RelayParams {

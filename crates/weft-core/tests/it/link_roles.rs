@@ -1,4 +1,4 @@
-//! What a node answers on a link, by its role there: every cell command, in every role.
+//! Answers of a node on a link, by its role there: every cell command, in every role.
 
 use crate::world::{self, CLIENT, OWN_RSA, World, destroy_reason, relay_identity};
 use weft_cell::circ_msg::CreateRequest;
@@ -89,7 +89,7 @@ fn lawful(world: &mut World, command: ChanCmd, circ_id: u32) -> Vec<u8> {
     cell.as_bytes().to_vec()
 }
 
-/// What a cell leaves behind.
+/// Effects of a cell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Trace {
     /// The command of the answer, and the reason of a DESTROY.

@@ -261,7 +261,7 @@ fn a_link_that_is_full_gets_no_new_circuits_and_another_is_opened() {
     }
 }
 
-/// What a client learns of links.
+/// Events about links that a client gets.
 fn of_links(world: &mut World) -> Vec<String> {
     world.do_actions();
     let events = std::mem::take(&mut world.events).into_iter();

@@ -205,7 +205,7 @@ fn chaos(seed: u64, steps: usize) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// How many runs: PROPTEST_CASES, or a hundred.
+/// Number of runs: PROPTEST_CASES, or a hundred.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES")
         .ok()
@@ -240,7 +240,8 @@ fn send(world: &mut World, circuit: &mut Circuit, command: RelayCmd, stream: u16
     }
 }
 
-/// What the relay sent the client: commands and data of relay messages; DESTROY has none.
+/// Messages that the relay sent to the client: commands and data of relay messages; DESTROY has
+/// none.
 fn answers(world: &mut World, circuit: &mut Circuit) -> Vec<(Option<RelayCommand>, Vec<u8>)> {
     let mut answers = Vec::new();
     while let Some(cell) = world.take(circuit.client.0) {

@@ -39,7 +39,7 @@ fn send_relay_msg(
     world.receive(circuit.client.0, &cell);
 }
 
-/// What came to the client: streams, commands and data.
+/// Messages that arrived at the client: streams, commands and data.
 fn hear(world: &mut World, circuit: &mut Circuit) -> Vec<(u16, RelayCmd, Vec<u8>)> {
     let mut heard = Vec::new();
     while !world.written[&circuit.client.0].is_empty() {
@@ -56,7 +56,7 @@ fn hear(world: &mut World, circuit: &mut Circuit) -> Vec<(u16, RelayCmd, Vec<u8>
     heard
 }
 
-/// What came to the client, but SENDMEs: commands and data.
+/// Messages that arrived at the client, except SENDMEs: commands and data.
 fn heard(world: &mut World, circuit: &mut Circuit) -> Vec<(RelayCmd, Vec<u8>)> {
     let heard = hear(world, circuit).into_iter();
     heard
@@ -417,7 +417,8 @@ fn over_edges(world: &World) -> usize {
         .count()
 }
 
-/// How many members of a list have another place after one of them has left: the steps that it took.
+/// Number of members of a list whose place has changed after one of them has left: the steps that
+/// it took.
 fn moved<K: PartialEq>(before: &[K], after: &[K]) -> usize {
     let places = before.iter().zip(after);
     places.filter(|(before, after)| before != after).count()

@@ -40,7 +40,7 @@ fn sent(origin: &mut AtAnOrigin) -> (RelayCommand, u16, Vec<u8>) {
     (command, body.stream_id(), body.data().unwrap().to_vec())
 }
 
-/// What the client learns: how long it took, and whether it was refused.
+/// Results of probes that the client got: the time that each took, and true if it was refused.
 fn learnt(origin: &mut AtAnOrigin) -> Vec<(Duration, bool)> {
     let events = std::mem::take(&mut origin.world.events);
     let probed = events.into_iter().filter_map(|event| match event {

@@ -1,4 +1,4 @@
-//! How long cells wait in the queues of circuits, where that is measured.
+//! Waiting times of cells in circuits' queues, while they are measured.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn spliced(period: Option<Duration>) -> (World, Circuit) {
     (world, circuit)
 }
 
-/// What all threads have to report now: of the circuit's queue to the client, then of the other one.
+/// Current reports of all threads: of the circuit's queue to the client, then of the other one.
 fn reports(world: &mut World) -> Vec<QueueUse> {
     let now = world.now;
     let managers = world.managers.iter_mut();

@@ -1,4 +1,4 @@
-//! Which peers are relays to the limits of connections and circuits, and which are clients.
+//! Classification of peers as relays or clients by the limits of connections and circuits.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ fn one_connection() -> DosParams {
     }
 }
 
-/// How many more connections an address may open.
+/// Number of further connections that an address may open.
 fn more(world: &mut World, addr: &str) -> usize {
     let addr = addr.parse().unwrap();
     let accepted = std::iter::from_fn(|| world.controller.accepted(addr, world.now));

@@ -1,6 +1,6 @@
-//! What a client may send on streams that end at this relay, and what happens when it sends more: SENDMEs
-//! that prove nothing, data beyond the windows, messages after an END, too many streams. The test plays the
-//! client cell by cell.
+//! Limits on a client's streams that end at this relay, and the reactions when it exceeds them:
+//! SENDMEs that prove nothing, data beyond the windows, messages after an END, too many streams.
+//! The test plays the client cell by cell.
 
 use crate::world::{CLIENT, Circuit, OWN_ED, OWN_RSA, World, controller_params, relay_identity};
 use weft_cell::reason::{DestroyReason, EndReason};
@@ -143,7 +143,7 @@ fn send_relay_msg(
     world.settle();
 }
 
-/// What the relay has sent back since, by command.
+/// Commands that the relay has sent back since the last call.
 fn answers(world: &mut World, circuit: &mut Circuit) -> Vec<RelayCmd> {
     let mut commands = Vec::new();
     while world.written[&circuit.client.0].front().is_some() {
@@ -364,7 +364,7 @@ fn a_circuit_that_goes_on_still_ends_streams_here() {
     assert_eq!(circuit.at_next(&mut world).2, b"passes");
 }
 
-/// What a relay answers to a third and fourth stream of a circuit that may open two, a BEGIN and a
+/// A relay's reaction to a third and fourth stream of a circuit that may open two: a BEGIN and a
 /// RESOLVE.
 fn past_the_limit(defense: StreamDefense) -> (World, Circuit) {
     let mut params = RelayParams::new(OWN_RSA, OWN_ED);

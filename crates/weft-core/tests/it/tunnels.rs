@@ -212,7 +212,7 @@ fn send(world: &mut World, circuit: &mut Circuit, command: RelayCmd, stream: u16
     world.settle();
 }
 
-/// What the relay sent the client: the commands of relay messages, or DESTROY.
+/// Messages that the relay sent to the client: the commands of relay messages, or DESTROY.
 fn answers(world: &mut World, circuit: &mut Circuit) -> Vec<String> {
     let mut answers = Vec::new();
     while let Some(cell) = world.take(circuit.client.0) {

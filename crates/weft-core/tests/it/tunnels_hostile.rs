@@ -7,7 +7,7 @@ use crate::far_end::{FarEnd, Kind, Side, play};
 use proptest::prelude::*;
 use weft_cell::RelayCmd;
 
-/// How many runs: PROPTEST_CASES, or some.
+/// Number of runs: PROPTEST_CASES, or 200.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES")
         .ok()

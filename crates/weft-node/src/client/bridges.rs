@@ -21,7 +21,7 @@ use crate::logging;
 /// A bridge's answer.
 pub(super) struct BridgeAnswer {
     addr: SocketAddr,
-    /// What was asked.
+    /// RSA identity that was asked for.
     rsa: RsaIdentity,
     descriptor: Result<BridgeDescriptor, String>,
 }
@@ -47,7 +47,7 @@ pub(super) struct BridgeSide {
     /// A request that stands still this long fails.
     pub(super) max_stall: Duration,
     answers: mpsc::UnboundedSender<BridgeAnswer>,
-    /// Whether some bridge can be asked for documents, as the directory was last notified.
+    /// True if a bridge can be asked for documents, as last reported to the directory.
     usable: bool,
     /// All connections go through a proxy.
     pub(super) proxied: bool,
@@ -72,7 +72,7 @@ impl BridgeSide {
         (side, receiver)
     }
 
-    /// What connections to this relay are made by.
+    /// Path of connections to this relay.
     pub(super) fn via(&self, rsa: &RsaIdentity) -> Via {
         match (self.bridges.is_by_transport(rsa), self.proxied) {
             (true, _) => Via::Transport,
@@ -138,7 +138,7 @@ impl BridgeSide {
         });
     }
 
-    /// What is known of bridges, or torrc's list of them, is new.
+    /// Applies a change in what is known of bridges, or in torrc's list of them.
     pub(super) fn changed(&self, client: &mut Client<Paths>, rng: &mut StdRng, now: Now) {
         let known = self.bridges.for_paths();
         if client.chooser().set_bridges(known, now, rng) {

@@ -88,7 +88,7 @@ impl ClientThread {
         }
     }
 
-    /// Whether messages wait for room in the channel; then no more should be caused.
+    /// True if messages wait for room in the channel; the caller should then cause no more.
     pub(crate) fn is_stuck(&self) -> bool {
         !self.stuck.is_empty()
     }
@@ -103,7 +103,7 @@ impl ClientThread {
         self.access.clone()
     }
 
-    /// Whether the thread has ended by itself.
+    /// True if the thread has ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }

@@ -19,7 +19,7 @@ use weft_dir::downloads::Downloads;
 use super::settings::ClientSettings;
 use crate::wake::WakeUp;
 
-/// How long the client thread may take to end.
+/// Time that the client thread may take to end.
 pub(super) const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Messages of the main thread to the client thread.
@@ -50,11 +50,11 @@ pub(crate) enum FromClient {
     Network(Arc<Network>),
     /// The protocols that the network requires of clients and this version lacks.
     TooOld(String),
-    /// What the client counts, for the MetricsPort; once a second, where something has changed.
+    /// The client's counts, for the MetricsPort; once a second, if some have changed.
     Counts(ClientCounts),
 }
 
-/// What a client counts.
+/// Counts of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct ClientCounts {
     /// Circuits that streams may use.
@@ -63,7 +63,7 @@ pub(crate) struct ClientCounts {
     pub(crate) probes: ProbeCounts,
     /// The longest round trip of a circuit that is used, if there is a limit.
     pub(crate) round_trip_limit: Option<Duration>,
-    /// What relays stated of their bandwidth.
+    /// Statements of relays about their bandwidth.
     pub(crate) statements: StatementCounts,
     /// Tunnels of mTor.
     pub(crate) tunnels: TunnelCounts,
@@ -129,7 +129,7 @@ pub(crate) struct Inside<'a> {
     pub(crate) bootstrap: Option<Bootstrap>,
     /// The problem that holds it up.
     pub(crate) problem: Option<BootstrapProblem>,
-    /// How the fetches of the directory go.
+    /// Progress of the directory's fetches.
     pub(crate) downloads: &'a Arc<Downloads>,
     pub(crate) now: Now,
 }

@@ -13,8 +13,9 @@ use weft_config::Options;
 use weft_config::options::AppPort;
 use weft_config::options::BridgeOptions;
 
-/// How long circuits are kept ready after the last use, before `spread` is added: as long as links of
-/// clients are kept (`nf_conntimeout_clients`; C tor's predicted_ports_prediction_time_remaining).
+/// Time after the last use for which circuits are kept ready, before `spread` is added: the time
+/// for which clients keep links (`nf_conntimeout_clients`; C tor's
+/// predicted_ports_prediction_time_remaining).
 const PREDICT_FOR: Duration = Duration::from_secs(1800);
 
 /// Settings of the client thread.

@@ -39,7 +39,7 @@ use weft_log::RateLimit;
 const TICK: Duration = Duration::from_secs(1);
 /// The interval at which a full channel to the main thread is tried again.
 const FULL: Duration = Duration::from_millis(1);
-/// How often the state file is written when something in it changed.
+/// Interval at which a changed state file is written.
 const STATE_INTERVAL: Duration = Duration::from_secs(30);
 /// Events that are handled before the outputs that they caused.
 const EVENTS_PER_TURN: usize = 256;
@@ -87,7 +87,7 @@ pub(super) struct Task {
     guards: BTreeMap<RsaIdentity, GuardInfo>,
     /// The counts as last reported.
     counts: ClientCounts,
-    /// How the fetches of the directory go.
+    /// Progress of the directory's fetches.
     downloads: Arc<Downloads>,
     /// `__AlwaysCongestionControl`.
     always_congestion_control: bool,

@@ -26,7 +26,7 @@ pub(crate) struct CircuitQueues {
     pub outbound: Option<Queue>,
 }
 
-/// What was reported since the last events.
+/// Traffic reported since the last events.
 #[derive(Debug, Default)]
 pub(crate) struct PendingActivity {
     connections: BTreeMap<ConnectionId, ConnectionBytes>,

@@ -6,9 +6,9 @@ use super::reply::Reply;
 /// An argument that may have a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeywordArg {
-    /// What stands before the `=`; empty where there is none.
+    /// The text before the `=`; empty if there is none.
     pub(super) key: String,
-    /// What stands behind it, or the argument; `None`: there is a key and no `=`.
+    /// The text behind the `=`, or an argument without a key; `None`: the key has no `=`.
     pub(super) value: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn keyword_value<'a>(args: &'a [KeywordArg], key: &str) -> Option<&'a
     arg.value.as_deref()
 }
 
-/// Whether a key stands alone.
+/// True if a key has no value.
 pub(super) fn has_keyword(args: &[KeywordArg], key: &str) -> bool {
     args.iter()
         .any(|arg| arg.key.eq_ignore_ascii_case(key) && arg.value.is_none())

@@ -88,7 +88,8 @@ pub(super) struct Authentication {
 }
 
 impl Authentication {
-    /// Whether a command is allowed before authentication (control.c, `is_valid_initial_command`).
+    /// True if the command is allowed before authentication (control.c,
+    /// `is_valid_initial_command`).
     pub(super) fn allows(&self, command: Command) -> bool {
         let again = match command {
             Command::ProtocolInfo => self.protocol_info_sent,

@@ -247,10 +247,10 @@ pub(crate) trait Backend: Clone + Send + Sync + 'static {
     /// The progress of bootstrapping; `None`: the node has no client.
     fn bootstrap(&self) -> impl Future<Output = Option<BootstrapView>> + Send;
 
-    /// Whether circuits can be built, and whether there is enough directory information.
+    /// Returns two flags: circuits can be built, and there is enough directory information.
     fn readiness(&self) -> impl Future<Output = (bool, bool)> + Send;
 
-    /// Whether nobody has used the client for so long that it keeps no circuits.
+    /// The client has been unused for so long that it keeps no circuits.
     fn is_dormant(&self) -> impl Future<Output = bool> + Send;
 
     /// The guards, best first, in the format of `entry-guards`:
@@ -267,10 +267,10 @@ pub(crate) trait Backend: Clone + Send + Sync + 'static {
         document: DocumentKind,
     ) -> impl Future<Output = Option<String>> + Send;
 
-    /// What the directory cache keeps of these; `None`: nothing.
+    /// Text of these descriptors in the directory cache; `None`: there are none.
     fn descriptors(&self, which: Descriptors) -> impl Future<Output = Option<String>> + Send;
 
-    /// How the fetches of the directory go.
+    /// Progress of the directory's fetches.
     fn downloads(&self) -> impl Future<Output = Arc<Downloads>> + Send;
 
     /// The tables of GeoIPFile and GeoIPv6File.

@@ -28,7 +28,7 @@ fn stream_id(text: &str) -> Result<u64, Reply> {
         .map_err(|_| Reply::line(552, format!("Unknown stream \"{text}\"")))
 }
 
-/// Whether a purpose is `controller`; `None`: there is no such purpose.
+/// True if the purpose is `controller`; `None`: the purpose is unknown.
 fn is_controller_purpose(text: &str) -> Option<bool> {
     let text = text.to_ascii_lowercase();
     match text.strip_prefix("purpose=").unwrap_or(&text) {

@@ -28,9 +28,9 @@ pub(super) struct Fake {
     node: Arc<Mutex<Arc<NodeView>>>,
     pub(super) events: broadcast::Sender<Event>,
     recorded: Arc<Mutex<Vec<String>>>,
-    /// Whether there is a consensus.
+    /// There is a consensus.
     pub(super) has_consensus: bool,
-    /// Whether nobody uses the client.
+    /// The client is dormant.
     pub(super) dormant: bool,
 }
 

@@ -189,7 +189,7 @@ async fn descriptors<B: Backend>(backend: &B, node: &NodeView, key: &str) -> Opt
     Some(found.map_or(otherwise, Answer::Value))
 }
 
-/// Whether the node fetches server descriptors (`we_fetch_router_descriptors`).
+/// True if the node fetches server descriptors (`we_fetch_router_descriptors`).
 fn keeps_descriptors(node: &NodeView) -> bool {
     node.options.is_relay() && node.options.directory.cache
 }

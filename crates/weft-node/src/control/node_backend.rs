@@ -78,7 +78,7 @@ pub(crate) struct NodeBackend {
     main: WakeUp,
     event_state: Arc<Mutex<EventState>>,
     documents: Arc<Mutex<DocumentCache>>,
-    /// What a relay's directory serves.
+    /// Documents that a relay's directory serves.
     served: Option<Arc<CachedDocuments>>,
 }
 

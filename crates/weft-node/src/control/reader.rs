@@ -122,7 +122,8 @@ impl Reader {
     }
 }
 
-/// Whether a browser sent this (control.c, `peek_connection_has_http_command`).
+/// True if the line is an HTTP request of a browser (control.c,
+/// `peek_connection_has_http_command`).
 fn is_http(line: &str) -> bool {
     ["CONNECT ", "DELETE ", "GET ", "POST ", "PUT "]
         .iter()

@@ -47,7 +47,7 @@ impl Reply {
         self.lines.push((code, text, data));
     }
 
-    /// What is sent instead of an answer that has become too long.
+    /// The reply to send instead, if the answer has become too long.
     pub(super) fn if_too_long(&self) -> Option<Self> {
         let text = format!("The answer has more than {MAX_ANSWER} bytes: ask for less at once");
         (self.length > MAX_ANSWER).then(|| Self::line(551, text))

@@ -31,8 +31,8 @@ use crate::logging;
 
 /// Controllers at once, at most.
 const MAX_CONTROLLERS: usize = 64;
-/// How long a controller may take to authenticate: some ask their user for the password. (C tor has no
-/// limit.) While places are short, silent controllers are closed long before.
+/// Time that a controller may take to authenticate: some ask their user for the password. (C tor
+/// has no limit.) While places are short, silent controllers are closed long before.
 const AUTHENTICATION_TIME: Duration = Duration::from_secs(300);
 /// The interval of log lines about controllers that were closed for others.
 const LOG_INTERVAL: Duration = Duration::from_secs(300);
@@ -75,7 +75,7 @@ type Owner = Option<IpAddr>;
 /// A controller's place among [`MAX_CONTROLLERS`]. Authenticated controllers keep theirs.
 type ControllerPlace = Place<Owner, oneshot::Sender<()>>;
 
-/// What a controller may do from the beginning.
+/// Privileges of a controller when it connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Authenticate.

@@ -58,12 +58,12 @@ impl<B: Backend> Session<B> {
         self.owner = true;
     }
 
-    /// Whether it has authenticated.
+    /// True if the controller has authenticated.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted
     }
 
-    /// Whether the node ends when this connection closes.
+    /// True if the node ends when this connection closes.
     pub(crate) fn is_owner(&self) -> bool {
         self.owner
     }

@@ -42,25 +42,25 @@ pub(crate) struct NodeView {
     pub recent: Vec<(u64, u64)>,
     /// Onionskins of relays since the start; `None`: the node is no relay.
     pub handshakes: Option<HandshakeCounts>,
-    /// Whether the self-test reached the ORPorts, or AssumeReachable is set.
+    /// The self-test reached the ORPorts, or AssumeReachable is set.
     pub reachable: bool,
     /// The effective exit policy; `None`: the node is no relay.
     pub exit_policy: Option<ExitPolicy>,
     /// Addresses that the exit policy rejects besides those of torrc.
     pub rejected: Vec<IpAddr>,
-    /// How far the start of a relay that is no client has come.
+    /// Bootstrap progress of a relay that is no client.
     pub bootstrap: Option<BootstrapView>,
-    /// Whether an authority has taken the descriptor.
+    /// An authority has accepted the descriptor.
     pub accepted: bool,
-    /// How the fetches of the relay's directory go; `None`: the node is no relay.
+    /// Progress of the fetches of the relay's directory; `None`: the node is no relay.
     pub downloads: Option<Arc<Downloads>>,
     /// The node's public IPv4 and IPv6 addresses, as far as they are known.
     pub addresses: Vec<IpAddr>,
-    /// How much of AccountingMax is used.
+    /// Usage of AccountingMax.
     pub accounting: weft_counts::accounting::View,
     /// `status/clients-seen` of a bridge.
     pub clients_seen: Option<String>,
-    /// Whether the node is going down.
+    /// The node is shutting down.
     pub exiting: bool,
     pub started: Instant,
     /// The limit of open files.
@@ -84,18 +84,18 @@ pub(crate) struct CircuitView {
     pub created: SystemTime,
     /// The SOCKS credentials of its streams, if all have the same.
     pub credentials: Option<Arc<AppCredentials>>,
-    /// How fast it is, as far as that is known.
+    /// Measured speed.
     pub speed: Speed,
     /// The conflux set that it is a leg of: half of its nonce. The round trip is that of CONFLUX_LINK.
     pub conflux: Option<[u8; 16]>,
 }
 
-/// How fast a circuit is, and how much it was used.
+/// Speed and use of a circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Speed {
-    /// How long building took.
+    /// Time that it took to build.
     pub build_time: Option<Duration>,
-    /// How long the round trip takes, if it was measured.
+    /// Round-trip time, if it was measured.
     pub round_trip: Option<Duration>,
     /// The sum of its relays' weights, in 1/(Mbit/s), if they were asked.
     pub weight: Option<f64>,

@@ -9,7 +9,7 @@ use weft_datadir::file;
 
 use super::ports::connect;
 
-/// How long the node may take for an answer.
+/// Time that the node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a cookie.
 const COOKIE: usize = 32;
@@ -108,7 +108,7 @@ fn converse(
 mod tests {
     use super::*;
 
-    /// What was to be read, and what was written.
+    /// Input to be read, and output that was written.
     struct Played(io::Cursor<Vec<u8>>, Vec<u8>);
 
     impl Read for Played {

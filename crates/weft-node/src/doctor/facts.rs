@@ -1,4 +1,5 @@
-//! What is found out: this machine's files, process and ports, the running node by its control port, other machines.
+//! The doctor's facts: this machine's files, process and ports, the running node by its control
+//! port, other machines.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,24 +27,24 @@ use crate::process::machine::total_memory;
 use crate::reachability::reach;
 use crate::relay::{check, directories, has_host_names, key_config, own_addresses};
 
-/// How long another machine may take to answer.
+/// Time that another machine may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many authorities are asked for the time.
+/// Number of authorities asked for the time.
 const ASKED: usize = 3;
-/// How many guards and bridges are tried.
+/// Number of guards and bridges tried.
 const ENTRIES: usize = 8;
 
 /// The identities of a relay, as links prove them.
 type Ids = (RsaIdentity, Option<Ed25519Identity>);
 
-/// How much is asked.
+/// Scope of the examination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// Other machines are asked, too. If not, only this one is.
     pub network: bool,
 }
 
-/// What was found out.
+/// Facts for the findings.
 pub(super) struct Facts {
     pub(super) now: SystemTime,
     pub(super) scope: Scope,
@@ -58,7 +59,8 @@ pub(super) struct Facts {
     pub(super) is_exit: bool,
     /// It keeps documents for others (DirCache).
     pub(super) is_cache: bool,
-    /// What a start would fail by: directories of another user, limits, ports of two options.
+    /// The error at which a start would fail: directories of another user, limits, ports of two
+    /// options.
     pub(super) check: Result<(), String>,
     /// Directories that others may read, or the node not use.
     pub(super) modes: Vec<WrongMode>,
@@ -68,7 +70,7 @@ pub(super) struct Facts {
     pub(super) moved: Option<String>,
     /// The process that has the DataDirectory, or why that is not known.
     pub(super) holder: Result<Holder, String>,
-    /// How many files it may have open; of this process, if that one is not known.
+    /// Number of files that it may have open; this process' number if the node's is unknown.
     pub(super) files: Option<u64>,
     /// This machine's ports.
     pub(super) ports: Vec<Port>,
@@ -78,7 +80,7 @@ pub(super) struct Facts {
     pub(super) names_unread: bool,
     /// The seconds by which our clock is ahead of each authority's.
     pub(super) clocks: Result<Vec<Skew>, Unasked>,
-    /// What the running node says of itself, by key; `None`: it has no port for controllers.
+    /// The running node's answers, by key; `None`: it has no port for controllers.
     pub(super) node: Option<Result<BTreeMap<String, String>, String>>,
     pub(super) consensus: Option<Consensus>,
     /// Guards or bridges.
@@ -123,7 +125,8 @@ pub(super) struct Keys {
     pub(super) fingerprint: String,
     /// `None`: there is no signing key.
     pub(super) signing_expires: Option<SystemTime>,
-    /// How long before its end the relay renews the signing key; `None`: it cannot, without the master key.
+    /// Time before its end at which the relay renews the signing key; `None`: it cannot, without
+    /// the master key.
     pub(super) renewed_before: Option<Duration>,
 }
 
@@ -136,7 +139,7 @@ pub(super) struct Consensus {
     pub(super) versions: String,
     /// DoSCircuitCreationEnabled and DoSConnectionEnabled.
     pub(super) floods: [bool; 2],
-    /// How it lists the relay.
+    /// Entry of the relay.
     pub(super) listed: Option<Listed>,
 }
 
@@ -293,7 +296,8 @@ fn load_keys(config: &KeyConfig) -> Result<KeysOnDisk, String> {
     KeysOnDisk::read(config).map_err(|error| error.to_string())
 }
 
-/// Whether a relay with these keys answers there.
+/// Asks the relay at an address; fails unless it answers with these keys. Returns the clock skew,
+/// in seconds, if known.
 fn answers_as(at: SocketAddr, ids: Ids, route: &Route) -> Result<Option<i64>, String> {
     let (rsa, ed25519) = ids;
     let expected = (rsa, ed25519);
@@ -301,7 +305,7 @@ fn answers_as(at: SocketAddr, ids: Ids, route: &Route) -> Result<Option<i64>, St
     answer.map_err(|error| root(&error))
 }
 
-/// What an error comes from: what it says itself is about tests of our own ORPort.
+/// The deepest cause of an error: the outer text is about tests of our own ORPort.
 fn root(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => root(source),
@@ -309,7 +313,7 @@ fn root(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// Whether the relay answers with its keys at its addresses, asked from this machine.
+/// Tries the relay's own addresses from this machine: it must answer with its keys.
 fn own_answers(own: &[SocketAddr], ids: Ids) -> Vec<Tried> {
     all_at_once(own, |at| {
         let answer = answers_as(*at, ids, &Route::default());

@@ -1,8 +1,8 @@
-//! What the doctor answers.
+//! Findings of the doctor.
 
 use std::fmt;
 
-/// How good an answer is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// As it should be.
@@ -29,12 +29,12 @@ impl fmt::Display for Verdict {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about, in a word or two.
+    /// Subject, in a word or two.
     pub about: &'static str,
-    /// How good it is.
+    /// Severity.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub text: String,
-    /// What to do about it.
+    /// Remedy.
     pub advice: Option<String>,
 }

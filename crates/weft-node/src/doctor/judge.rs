@@ -1,4 +1,4 @@
-//! What follows from the facts, by arguments alone.
+//! Findings derived from the facts, by arguments alone.
 
 use std::cmp::Ordering;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::control::VERSION;
 const BAD_SKEW: u64 = 30 * 60;
 /// Off by more is worth a look.
 const SKEW: u64 = 60;
-/// How long before its end a signing key that the relay cannot renew is worth a look.
+/// Remaining lifetime from which on a signing key that the relay cannot renew is reported.
 const SIGNING_SOON: Duration = Duration::from_secs(5 * 86_400);
 /// Files that a relay needs besides one connection for each relay of the network.
 const FILES_BESIDES: u64 = 1000;

@@ -1,5 +1,6 @@
-//! What operators and users ask when something does not work, answered from the outside (`weft doctor`): the torrc, the
-//! files, the process, the ports, the clock, the consensus, the guards.
+//! Answers to the questions of operators and users when something does not work, given from the
+//! outside (`weft doctor`): the torrc, the files, the process, the ports, the clock, the consensus,
+//! the guards.
 //!
 //! [`facts`] looks at this machine and asks the running node and the network; [`judge`] makes findings of it, by
 //! arguments alone. Nothing is changed: it runs beside the node, whose lock is at most tried for a moment

@@ -11,7 +11,7 @@ use weft_config::{Options, OrPort};
 
 use super::tried::Tried;
 
-/// How long a port may take to accept a connection.
+/// Time that a port may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A port of this machine.
@@ -73,7 +73,7 @@ fn expected_ports(options: &Options) -> Vec<Expected> {
     all
 }
 
-/// Whether what torrc opens is open.
+/// Tries to connect to each port that torrc opens.
 pub(super) fn ports(options: &Options) -> Vec<Port> {
     all_at_once(&expected_ports(options), |port| {
         let answer = connect(&port.at, PATIENCE).map(drop);

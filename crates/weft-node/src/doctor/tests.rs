@@ -1,4 +1,4 @@
-//! What is found of one node, and how that changes with one fact.
+//! Findings about one node, and their changes with one fact.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
@@ -94,7 +94,8 @@ fn good() -> Facts {
     }
 }
 
-/// The same, which nobody lists, by a node that answers so whether it was reached.
+/// Facts of a good relay that the consensus does not list, and that reports `reached` as the result
+/// of its self-test.
 fn unlisted(reached: &str) -> Facts {
     let mut facts = good();
     facts.consensus.as_mut().unwrap().listed = None;
@@ -104,7 +105,7 @@ fn unlisted(reached: &str) -> Facts {
     facts
 }
 
-/// What is found about something that there is one finding of.
+/// The only finding about a subject.
 fn only(facts: &Facts, about: &str) -> Finding {
     let mut all = findings(facts);
     all.retain(|finding| finding.about == about);

@@ -4,7 +4,7 @@ use std::io;
 
 use weft_cell::reason::EndReason;
 
-/// Whether no local port was left for another connection.
+/// True if no local port was left for another connection.
 #[must_use]
 pub(crate) fn is_port_exhaustion(error: &io::Error) -> bool {
     matches!(
@@ -13,7 +13,7 @@ pub(crate) fn is_port_exhaustion(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the process has no more files, or the system no more memory.
+/// True if the process has no more files, or the system no more memory.
 #[must_use]
 pub(crate) fn is_resource_exhaustion(error: &io::Error) -> bool {
     matches!(

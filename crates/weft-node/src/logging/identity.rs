@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 pub struct IdentityName {
     /// Among the process' identities.
     pub number: usize,
-    /// What its lines begin with. Every thread has it, and each turn of a connection thread sets it: so it lives as long as
-    /// the process, and is copied without a count.
+    /// Prefix of its lines. Every thread has it, and each turn of a connection thread sets it: so
+    /// it is leaked once, and copied without a reference count.
     pub name: &'static str,
 }
 

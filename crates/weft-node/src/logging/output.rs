@@ -80,7 +80,7 @@ impl Output {
         &self.to
     }
 
-    /// Whether it is a file that has lines already.
+    /// True if the output is a file that already has lines.
     pub(super) fn has_lines(&self) -> bool {
         match &self.sink {
             Sink::File(file) => file.metadata().is_ok_and(|meta| meta.len() > 0),

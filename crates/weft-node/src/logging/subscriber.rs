@@ -271,7 +271,7 @@ impl Logger {
         }
     }
 
-    /// Whether lines of this severity go to standard output.
+    /// True if lines of this severity go to standard output.
     pub(super) fn is_on_stdout(&self, severity: Severity) -> bool {
         let state = self.lock();
         let mut outputs = state.outputs.iter();
@@ -351,8 +351,8 @@ impl Subscriber for Logger {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Whether events of this target hold names that clients look up, unscrubbed: those of the resolver,
-/// whose errors are counted instead (`weft-exit/src/counts.rs`).
+/// True if events of this target may hold names that clients look up, unscrubbed: those of the
+/// resolver, whose errors are counted instead (`weft-exit/src/counts.rs`).
 fn has_unscrubbed_names(target: &str) -> bool {
     target.starts_with("hickory_")
 }

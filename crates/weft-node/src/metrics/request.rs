@@ -97,7 +97,7 @@ fn split(target: &str) -> (Option<&str>, &str) {
     at.map_or((None, target), |(host, path)| (Some(host), path))
 }
 
-/// Whether a `Host` is an address or `localhost`, with or without a port.
+/// True if a `Host` is an address or `localhost`, with or without a port.
 fn is_no_name(host: &str) -> bool {
     let host = host.trim();
     let name = match host.rsplit_once(':') {

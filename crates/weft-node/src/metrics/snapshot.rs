@@ -31,7 +31,7 @@ impl Snapshots {
         }
     }
 
-    /// Those that there are.
+    /// Snapshots of all identities that have one.
     pub(super) fn all(&self) -> Vec<Arc<Snapshot>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().flatten().cloned().collect()
@@ -75,13 +75,13 @@ pub(crate) struct Snapshot {
     pub exits: ExitCounts,
     /// The relay's flags in the consensus; empty if it is not listed.
     pub flags: RelayFlags,
-    /// What the directory of onion services counts, on a relay.
+    /// Counts of the directory of onion services, on a relay.
     pub hs_dir: Option<HsDirCounts>,
-    /// What the directory holds, on a relay.
+    /// Memory of the directory, on a relay.
     pub directory: Option<DirectoryMemory>,
-    /// What the client counts, where there is one.
+    /// Counts of the client, if there is one.
     pub client: Option<ClientCounts>,
-    /// What the relay states of its bandwidth, with AbraWeights.
+    /// Counts of the relay's statements about its bandwidth, with AbraWeights.
     pub abra: Option<AbraCounts>,
     /// The end of the signing key's certificate, with an offline master key.
     pub signing_expires: Option<SystemTime>,

@@ -33,7 +33,8 @@ struct Family {
 }
 
 impl Text {
-    /// What follows is about this one of several identities; its samples come behind those of others of their family.
+    /// Begins the samples of one of several identities; they are placed behind those of others of
+    /// the same family.
     pub(super) fn begin(&mut self, identity: Option<&'static str>) {
         self.identity = identity;
         self.current = 0;

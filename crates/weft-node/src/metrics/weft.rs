@@ -35,8 +35,8 @@ pub(super) fn write(text: &mut Text, snapshot: &Snapshot) {
     }
 }
 
-/// What name servers answered, by record type. C tor has the label, and leaves it out because its resolver does not
-/// know the type of an answer.
+/// Answers of name servers, by record type. C tor has the label but leaves it out, because its
+/// resolver does not know the type of an answer.
 fn names(text: &mut Text, counts: &ExitCounts) {
     text.family(
         "weft_exit_dns_queries_total",
@@ -58,7 +58,7 @@ fn names(text: &mut Text, counts: &ExitCounts) {
     }
 }
 
-/// What sets of circuits did (conflux).
+/// Counts of conflux sets.
 fn tunnels(text: &mut Text, snapshot: &Snapshot) {
     let totals = snapshot.totals().tunnels;
     text.family(
@@ -133,7 +133,7 @@ fn onion_services(text: &mut Text, snapshot: &Snapshot) {
     }
 }
 
-/// What the directory holds.
+/// Memory of the directory.
 fn directory(text: &mut Text, memory: &DirectoryMemory) {
     text.family(
         "weft_directory_bytes",
@@ -150,7 +150,7 @@ fn directory(text: &mut Text, memory: &DirectoryMemory) {
     }
 }
 
-/// What the directory of onion services keeps and has done.
+/// Descriptors and counts of the directory of onion services.
 fn hs_dir(text: &mut Text, counts: &HsDirCounts) {
     text.single(
         "weft_hsdir_descriptors",
@@ -193,7 +193,7 @@ fn hs_dir(text: &mut Text, counts: &HsDirCounts) {
     );
 }
 
-/// What the relay states of its bandwidth (docs/extensions/abra.md).
+/// The relay's statements about its bandwidth (docs/extensions/abra.md).
 fn abra(text: &mut Text, snapshot: &Snapshot, counts: &AbraCounts) {
     text.single(
         "weft_abra_weight",
@@ -226,7 +226,7 @@ fn abra(text: &mut Text, snapshot: &Snapshot, counts: &AbraCounts) {
     text.sample(&[("message", "sent")], totals.abra_sent);
 }
 
-/// What a client counts.
+/// Counts of a client.
 fn client(text: &mut Text, counts: &ClientCounts) {
     text.single(
         "weft_client_circuits_open",

@@ -34,7 +34,7 @@ fn refused(what: &'static str) -> impl Fn(io::Error) -> DaemonError {
     move |source| DaemonError::System { what, source }
 }
 
-/// The same for an error of `nix`.
+/// Like [`refused`], for an error of `nix`.
 fn refused_call(what: &'static str) -> impl Fn(nix::Error) -> DaemonError {
     move |errno| refused(what)(errno.into())
 }

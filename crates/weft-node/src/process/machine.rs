@@ -10,7 +10,8 @@ pub(crate) fn usable_cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// How many cores of the machine have nothing to do. What is done with low priority ("nice") gives way, so it counts as nothing.
+/// Number of idle cores of the machine. Low-priority work ("nice") gives way, so it counts as idle
+/// time.
 #[derive(Debug, Default)]
 pub(crate) struct IdleCores {
     last: Option<(Duration, Instant)>,

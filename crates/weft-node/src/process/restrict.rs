@@ -1,4 +1,5 @@
-//! What the process gives up: swap space, being looked into, starting programs (C tor: `restrict.c`).
+//! Restrictions that the process puts on itself: no swap space, no inspection by other processes,
+//! no starting of programs (C tor: `restrict.c`).
 
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::prctl;

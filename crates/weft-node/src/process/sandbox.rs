@@ -45,7 +45,7 @@ pub(crate) fn enter() -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Whether the process is restricted.
+/// True if the process is restricted.
 pub(crate) fn is_active() -> bool {
     trap::is_installed()
 }
@@ -80,7 +80,7 @@ mod tests {
     use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
 
-    /// Whether the first thread of a process could be sent a signal.
+    /// Checks that the first thread of a process could be sent a signal.
     #[expect(unsafe_code, reason = "the C library has no such function")]
     fn tgkill(process: i32) -> Result<(), Option<i32>> {
         // SAFETY: the call takes three numbers and touches no memory; signal 0 is none.

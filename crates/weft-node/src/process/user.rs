@@ -169,7 +169,7 @@ pub fn as_configured<T>(options: &Options, work: impl FnOnce() -> T) -> Result<T
     }
 }
 
-/// The same for this user.
+/// Runs `work` as this user.
 fn as_user<T>(name: &str, uid: Uid, gid: Gid, work: impl FnOnce() -> T) -> Result<T, UserError> {
     let refused = |step| {
         move |source| UserError::Refused {

@@ -15,7 +15,7 @@ pub(crate) const CIRCUITS: u32 = 4;
 const MAX_CELLS: u64 = 1000;
 /// A test is of this many seconds of BandwidthRate.
 const SECONDS: u64 = 10;
-/// How often a slow relay is tested again (`BANDWIDTH_RECHECK_INTERVAL`).
+/// Interval between tests of a slow relay (`BANDWIDTH_RECHECK_INTERVAL`).
 const AGAIN: Duration = Duration::from_secs(12 * 3600);
 /// A relay is slow whose published bandwidth is below this, in bytes per second.
 const SLOW: u64 = 51_200;
@@ -47,7 +47,7 @@ impl BandwidthTest {
         }
     }
 
-    /// Whether to begin a test: `published` is the bandwidth that the last descriptor shows, `rate`
+    /// True if a test should begin: `published` is the bandwidth in the last descriptor, `rate` is
     /// BandwidthRate. The relay's ORPort must be reachable.
     pub(crate) fn due(&mut self, published: u64, rate: u64, now: Instant) -> bool {
         if now >= self.again {

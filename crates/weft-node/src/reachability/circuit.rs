@@ -192,7 +192,7 @@ impl Circuit {
         }
     }
 
-    /// What a SENDME must carry that is for the last message.
+    /// Digest that a SENDME for the last message must carry.
     pub(super) fn seen(&self) -> Option<Seen> {
         self.crypt.received(self.last)
     }

@@ -1,4 +1,4 @@
-//! What a directory sends on a stream, and what is due for it.
+//! Messages of a directory on a stream, and the reactions to them.
 
 use weft_cell::RelayCmd;
 
@@ -6,7 +6,7 @@ use weft_cell::RelayCmd;
 pub(super) const PER_STREAM_SENDME: usize = 50;
 pub(super) const PER_CIRCUIT_SENDME: usize = 100;
 
-/// What a message leads to.
+/// Reaction to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing.
@@ -15,7 +15,7 @@ pub enum Step {
     Ask,
     /// A SENDME is sent on the stream, and before it one about the circuit.
     Acknowledge {
-        /// Whether it is.
+        /// A SENDME about the circuit is sent before it.
         of_circuit: bool,
     },
     /// The stream has ended, or has sent what it may not.

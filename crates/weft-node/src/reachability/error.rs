@@ -207,8 +207,8 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// Whether the asked relay did its tasks, so that this failure is one of our own port. Only that relay
-    /// reports it: ask another before believing it.
+    /// True if the asked relay did its tasks, so that this failure is one of our own port. Only
+    /// that relay reports it: ask another before believing it.
     pub fn is_verdict(&self) -> bool {
         match self {
             Self::NotReached { .. }

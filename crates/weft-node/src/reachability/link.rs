@@ -94,7 +94,7 @@ impl Link {
         self.clock_skew
     }
 
-    /// The same, for a peer that sends so many bytes more.
+    /// Raises the limit on received bytes by `bytes`.
     pub(super) fn with_room(mut self, bytes: usize) -> Self {
         self.most = self.most.saturating_add(bytes);
         self

@@ -12,7 +12,7 @@ use super::{Relay, listeners};
 use crate::logging::{self, LocalCalendar};
 use crate::notice;
 
-/// How soon listeners that could not be opened are tried again.
+/// Time after which listeners that could not be opened are tried again.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// The counts, and how far they are taken.
@@ -41,17 +41,17 @@ impl AccountingSide {
         }
     }
 
-    /// Whether nothing new is accepted.
+    /// True if the relay accepts nothing new.
     pub(super) fn is_hibernating(&self) -> bool {
         self.accounting.is_hibernating()
     }
 
-    /// Whether nothing is opened either.
+    /// True if the relay opens no connections, either.
     pub(super) fn is_asleep(&self) -> bool {
         self.accounting.is_asleep()
     }
 
-    /// What controllers see.
+    /// The view for controllers.
     pub(super) fn view(&self) -> View {
         self.accounting.view()
     }

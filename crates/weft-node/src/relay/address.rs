@@ -14,7 +14,7 @@ use weft_dir::command::Command;
 use super::Relay;
 use crate::logging::{self, safe};
 
-/// How often host names are looked up again, as in C tor (CHECK_DESCRIPTOR_INTERVAL).
+/// Interval between look-ups of host names, as in C tor (CHECK_DESCRIPTOR_INTERVAL).
 const LOOK_UP_EVERY: Duration = Duration::from_secs(60);
 
 /// Our addresses, and what they are found by.
@@ -129,8 +129,8 @@ impl Addresses {
     }
 }
 
-/// Whether an address may be published: it is public, or a private one is allowed
-/// (`address_can_be_used`). `explicit`: the operator wrote it down.
+/// True if an address may be published: it is public, or a private one is allowed
+/// (`address_can_be_used`). `explicit`: the operator configured it.
 fn can_be_used(addr: IpAddr, options: &Options, explicit: bool) -> bool {
     let directory = &options.directory;
     let assumed = directory.assume_reachable || (addr.is_ipv6() && directory.assume_reachable_ipv6);
@@ -159,7 +159,7 @@ pub(super) fn interface_address(v4: bool) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip())
 }
 
-/// What a look-up brought, by name.
+/// Results of a look-up, by name.
 type Answers = BTreeMap<String, io::Result<Vec<IpAddr>>>;
 
 /// The host names of `Address`. The system's resolver may take its time: apart from the first
@@ -206,7 +206,7 @@ impl HostNames {
         false
     }
 
-    /// What is known of a name.
+    /// Known addresses of a name.
     fn addresses(&self, name: &str) -> impl Iterator<Item = IpAddr> {
         self.known.get(name).into_iter().flatten().copied()
     }
@@ -255,7 +255,7 @@ fn ask(names: Vec<String>) -> Answers {
         .collect()
 }
 
-/// Whether `Address` names hosts, which [`own_addresses`] looks up.
+/// True if `Address` names hosts, which [`own_addresses`] looks up.
 pub(crate) fn has_host_names(options: &Options) -> bool {
     !names_of(options).is_empty()
 }

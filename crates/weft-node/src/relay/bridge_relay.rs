@@ -1,4 +1,4 @@
-//! What only a bridge does: it counts its users.
+//! Functions of bridges alone: a bridge counts its users.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -121,7 +121,7 @@ fn extra_info_line(transport: &Transport, addresses: &Addresses) -> Option<Strin
     })
 }
 
-/// How a program is started.
+/// Program and environment to start.
 fn wanted(
     program: &TransportProgram,
     options: &Options,

@@ -1,5 +1,5 @@
-//! What makes a start fail and can be found before anything is opened, written or changed.
-//! `--verify-config` and every start run it.
+//! Errors that make a start fail and can be found before anything is opened, written or changed.
+//! `--verify-config` and every start run these checks.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub fn check(options: &Options) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether two listeners cannot both have their port.
+/// True if two listeners cannot both have their port.
 pub(super) fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     let everywhere = one.ip().is_unspecified() || other.ip().is_unspecified();
     one.port() == other.port()

@@ -1,4 +1,5 @@
-//! What only one identity of a process can have, and who has it: ports, sockets, directories, files, keys.
+//! Resources that only one identity of a process can have: ports, sockets, directories, files,
+//! keys.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -98,7 +99,7 @@ impl Thing {
         }
     }
 
-    /// Whether only one of the two can be had.
+    /// True if only one of the two claims can be granted.
     fn excludes(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Tcp(one), Self::Tcp(other)) | (Self::Udp(one), Self::Udp(other)) => {
@@ -142,7 +143,7 @@ impl fmt::Display for Claim {
     }
 }
 
-/// What an identity has alone. What is of the process is not among it.
+/// Resources that an identity claims for itself. Those of the process are not included.
 fn claims(torrc: &str, options: &Options) -> Vec<Claim> {
     let mut claims = Vec::new();
     let mut claim = |option, thing, at| claims.push(Claim { option, thing, at });

@@ -33,7 +33,7 @@ pub(super) struct ClientSide {
     spread: f64,
     /// Our own identity as a relay.
     own: Option<RsaIdentity>,
-    /// What of it the state file has.
+    /// Lines that the state file has.
     saved: Vec<StateLine>,
     /// Log lines about a state file that cannot be written.
     unsaved_lines: RateLimit,
@@ -42,7 +42,8 @@ pub(super) struct ClientSide {
 /// Lines of the state file: a key, and the values that it has.
 type StateLine = (&'static str, Vec<String>);
 
-/// Whether lines are worth a write. The minutes without use, of which each has another number, are saved with the others.
+/// True if the lines are worth a write. The minutes without use, which always differ, are saved
+/// with the others.
 fn are_news(saved: &[StateLine], lines: &[StateLine]) -> bool {
     let [_, minutes] = Remembered::KEYS;
     let of = |all: &[StateLine]| {
@@ -82,7 +83,7 @@ impl ClientSide {
         }))
     }
 
-    /// Whether messages to the client wait for room.
+    /// True if messages to the client wait for room.
     pub(super) fn is_stuck(&self) -> bool {
         self.thread.is_stuck()
     }

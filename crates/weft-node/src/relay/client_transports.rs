@@ -66,7 +66,7 @@ impl ClientTransports {
         Some(Proxy { addr, protocol })
     }
 
-    /// What the client knows of transports.
+    /// Transports that the client can use.
     fn transports(&self, options: &Options) -> Transports {
         let plugins = &options.bridges.plugins;
         let external = plugins.iter().filter(|plugin| match plugin.kind {
@@ -175,7 +175,8 @@ impl Relay {
         }
     }
 
-    /// How a connection to this relay is opened: where bridges are used to these alone, by their transports.
+    /// Route of a connection to this relay. If bridges are used, only they have one, by their
+    /// transports.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Whether the wall clock goes as fast as time does.
+//! Comparison of the wall clock with the monotonic clock.
 //!
 //! Cells, links and circuits live by the monotonic clock, which cannot be set. Keys and
 //! certificates live by the wall clock, because others judge them by theirs: when it is set, what
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// A smaller jump is no matter: C tor's `NUM_JUMPED_SECONDS_BEFORE_WARN`.
 const TOLERATED: Duration = Duration::from_secs(100);
 
-/// How far the wall clock was set.
+/// Jump of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Jump {
     Forward(Duration),

@@ -79,9 +79,9 @@ pub(super) struct ControlSide {
     written: Vec<OwnFile>,
     started: Instant,
     refusals: RateLimit,
-    /// What controllers want to have measured.
+    /// Measurements that controllers want.
     pub(super) measured: MeasuredEvents,
-    /// What threads reported of connections and queues in this second.
+    /// Traffic of connections and queues that threads reported in this second.
     activity: PendingActivity,
     /// Controllers that came when there were too many.
     pub(super) refused: FamilyCounts,
@@ -242,7 +242,7 @@ impl Relay {
         logger.set_tap(Some((least, Box::new(tap))));
     }
 
-    /// What controllers see now.
+    /// The current view for controllers.
     fn node_view(&mut self, options: Arc<Options>, defaults: Arc<Settings>) -> NodeView {
         let totals = self.controller.totals();
         let mut listeners = Vec::new();
@@ -309,7 +309,7 @@ impl Relay {
         weft_config::torrc_path(&command_line, &self.context.host)
     }
 
-    /// What is in force by the defaults torrc alone.
+    /// Settings in force by the defaults torrc alone.
     fn defaults(&self) -> Settings {
         let number = self.process.membership.number();
         let command_line = self.context.command_line.identity(number);

@@ -21,15 +21,15 @@ use weft_datadir::keys::RelayKeys;
 /// ntor and ntor-v3 with EXTEND2 over IPv6 and Counter Galois Onion, authenticated SENDMEs and congestion control, introduction and
 /// rendezvous points of onion services, padding on circuits, the documents that it reads.
 const PROTOCOLS: &str = "Cons=2 Desc=2-4 FlowCtrl=1-2 HSIntro=4-5 HSRend=2 Link=4-5 LinkAuth=3 Microdesc=2-3 Padding=2 Relay=2-6";
-/// What a relay whose circuits may be joined to conflux sets speaks besides (proposal 329).
+/// Additional subprotocol of a relay whose circuits can join conflux sets (proposal 329).
 const CONFLUX: &str = "Conflux=1";
-/// What a relay that serves a directory speaks besides.
+/// Additional subprotocol of a relay that serves a directory.
 const DIRECTORY: &str = "DirCache=2";
-/// What it speaks besides if it keeps descriptors of onion services, too.
+/// Additional subprotocol of a directory that keeps descriptors of onion services.
 const HS_DIRECTORY: &str = "HSDir=2";
-/// What a relay that states its weight to circuits speaks besides (docs/extensions/abra.md).
+/// Additional subprotocol of a relay that states its weight to circuits (docs/extensions/abra.md).
 const ABRA: &str = "WeftAbra=1";
-/// What an exit at which tunnels of mTor may end speaks besides (docs/extensions/mtor.md).
+/// Additional subprotocol of an exit at which mTor tunnels can end (docs/extensions/mtor.md).
 const MTOR: &str = "WeftMtor=1";
 
 /// The summary of a policy that lets nothing out.
@@ -128,17 +128,17 @@ fn family(members: &[String], nickname: &str, fingerprint: &str) -> Vec<String> 
     family
 }
 
-/// The same key pair again; the type has no `Clone`.
+/// Copies a key pair; the type has no `Clone`.
 fn rsa_copy(pair: &rsa::KeyPair) -> rsa::KeyPair {
     rsa::KeyPair::from(pair.as_key().clone())
 }
 
-/// The same; `None` where the key was none.
+/// Copies a key pair; `None` if the key is invalid.
 fn ed25519_copy(key: &ExpandedKeypair) -> Option<ExpandedKeypair> {
     ExpandedKeypair::from_secret_key_bytes(key.to_secret_key_bytes())
 }
 
-/// What the directory task follows.
+/// Options for the directory task.
 pub(super) fn directory_options(options: &Options) -> DirectoryOptions {
     let authorities = directory::authorities(options);
     let testing = &options.testing;

@@ -25,7 +25,7 @@ const QUIET: Duration = Duration::from_secs(300);
 /// For so long after the bandwidth was used up nothing is answered (C tor `connection_dir_is_global_write_low`).
 const SLACK: Duration = Duration::from_secs(2);
 
-/// How soon answers ask for bandwidth again at the earliest.
+/// Shortest time until answers ask for bandwidth again.
 const SHORTEST_WAIT: Duration = Duration::from_millis(2);
 
 /// The part that the DirPort has in the limit of all.
@@ -103,10 +103,11 @@ impl Bandwidth for DirPortBandwidth {
 pub(super) struct DirPortSide {
     /// Connections that were refused.
     pub(super) refused: FamilyCounts,
-    /// Those of them for which there was no room.
+    /// Connections of `refused` for which there was no room.
     pub(super) refused_full: u64,
     refusals: RateLimit,
-    /// How often the bandwidth had been used up when that was last looked at, and when that had grown.
+    /// Number of times that the bandwidth was used up, as last seen, and the time of the last
+    /// increase.
     used_up: (u64, Option<Instant>),
     pub(super) bandwidth: Arc<DirPortBandwidth>,
 }
@@ -130,7 +131,7 @@ impl DirPortSide {
         }
     }
 
-    /// Whether that was just now.
+    /// True if the bandwidth was used up within [`SLACK`].
     fn is_used_up(&self, now: Instant) -> bool {
         let since = self.used_up.1.map(|at| now.saturating_duration_since(at));
         since.is_some_and(|since| since < SLACK)

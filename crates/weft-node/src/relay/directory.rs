@@ -28,7 +28,7 @@ use weft_datadir::state;
 /// Protocols that C tor 0.4.9's authorities require of every relay and that one lacks where `DirCache` is off.
 const LACKED: [&str; 2] = ["DirCache", "HSDir"];
 
-/// Those of missing protocols that have another reason: the version is too old.
+/// Missing protocols for which `DirCache` is not the reason: the version is too old.
 fn beyond_design(protocols: &str) -> String {
     let name = |entry: &str| entry.split('=').next().is_some_and(|n| LACKED.contains(&n));
     let beyond: Vec<&str> = protocols.split(' ').filter(|entry| !name(entry)).collect();

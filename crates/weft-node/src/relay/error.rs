@@ -45,11 +45,11 @@ pub enum StartError {
     /// Two identities of the process want what only one can have.
     #[error("two identities cannot have the same {what}: {one} and {other}")]
     Shared {
-        /// What both want.
+        /// The resource that both want.
         what: &'static str,
         /// The option of one, and its line.
         one: String,
-        /// Those of the other.
+        /// The option of the other, and its line.
         other: String,
     },
     /// One of several identities.
@@ -57,7 +57,7 @@ pub enum StartError {
     Of {
         /// Its torrc.
         torrc: String,
-        /// What is wrong with it.
+        /// The error of this identity.
         why: Box<StartError>,
     },
     /// `User` cannot be become.
@@ -121,7 +121,7 @@ pub enum StartError {
     TooOld {
         /// `clients` or `relays`.
         of: &'static str,
-        /// Which.
+        /// The missing subprotocols.
         protocols: String,
     },
     /// The system: threads, event loops.
@@ -136,7 +136,7 @@ pub(super) fn thread_ended(which: &str) -> StartError {
 }
 
 impl StartError {
-    /// The same of one of several identities, which has this torrc.
+    /// Wraps the error as that of one of several identities, which has this torrc.
     pub(super) fn of(self, torrc: &str) -> Self {
         Self::Of {
             torrc: torrc.to_owned(),

@@ -10,7 +10,7 @@ use weft_sync::wake::WakeFlag;
 use crate::thread::event_loop;
 use crate::wake::WakeUp;
 
-/// How often the event loop returned since it is counted (`MainloopStats`; mainloop.c,
+/// Number of returns of the event loop since counting began (`MainloopStats`; mainloop.c,
 /// `reset_main_loop_counters`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LoopCounts {
@@ -57,7 +57,7 @@ pub(super) struct EventLoop {
     pub(super) last_tick: Instant,
     /// A listener had more connections than one turn accepts.
     pub(super) accept_again: bool,
-    /// How often it returned, while that is counted.
+    /// Number of returns of the event loop, while they are counted.
     pub(super) counts: Option<LoopCounts>,
 }
 

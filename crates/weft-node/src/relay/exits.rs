@@ -35,7 +35,7 @@ use weft_policy::ExitPolicy;
 
 /// Log lines about one kind of trouble.
 const QUIET: Duration = Duration::from_secs(300);
-/// How often a resolv.conf that cannot be read is looked at again (RETRY_DNS_INTERVAL).
+/// Interval at which a resolv.conf that cannot be read is tried again (RETRY_DNS_INTERVAL).
 const RETRY: Duration = Duration::from_secs(600);
 /// Answers that may wait for the main thread: as many as there can be questions, and as many again that
 /// were cancelled too late.
@@ -50,7 +50,7 @@ pub(super) struct ExitSide {
     sender: SyncSender<DnsAnswer>,
     answers: Receiver<DnsAnswer>,
     main: WakeUp,
-    /// How name servers are asked now.
+    /// Current DNS configuration.
     config: Option<DnsConfig>,
     /// When a resolv.conf that could not be read is tried again.
     retry: Option<Instant>,
@@ -78,7 +78,7 @@ impl ExitSide {
         }
     }
 
-    /// What has been counted since the start.
+    /// Counts since the start.
     pub(super) fn counts(&self) -> ExitCounts {
         self.exits.counts()
     }
@@ -145,7 +145,7 @@ impl ExitSide {
     }
 }
 
-/// How name servers are asked.
+/// DNS configuration by these options.
 pub(super) fn dns_config(options: &Options, network: &Params, max_files: usize) -> DnsConfig {
     let dns = &options.exit.dns;
     DnsConfig {
@@ -158,7 +158,7 @@ pub(super) fn dns_config(options: &Options, network: &Params, max_files: usize) 
     }
 }
 
-/// What the exit follows. `own` are the relay's addresses.
+/// Settings of the exit. `own` are the relay's addresses.
 pub(super) fn exit_settings(options: &Options, network: &Params, own: Vec<IpAddr>) -> ExitSettings {
     let exit = &options.exit;
     let policy = match options.is_relay() {
@@ -343,7 +343,7 @@ impl Relay {
             .send(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
     }
 
-    /// What is known of the previous hop of a circuit.
+    /// Kind of a circuit's previous hop.
     fn previous(&self, connection: ConnectionId, from_client: bool) -> PreviousKind {
         if from_client {
             return PreviousKind::Client;

@@ -20,7 +20,7 @@ impl Heartbeat {
         }
     }
 
-    /// Whether a line is due.
+    /// True if a line is due.
     pub(super) fn due(&mut self, now: Instant, period: Duration) -> bool {
         let due = now.saturating_duration_since(self.last) >= period;
         if due {

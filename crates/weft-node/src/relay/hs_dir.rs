@@ -68,7 +68,7 @@ impl Relay {
             .set_cache_memory(memory.spare, memory.fixed, answers);
     }
 
-    /// What the directory holds, for the metrics.
+    /// Memory of the directory, for the metrics.
     pub(super) fn directory_memory(&self) -> Option<DirectoryMemory> {
         let directory = self.directory.handle.as_ref()?;
         let documents = directory.documents();

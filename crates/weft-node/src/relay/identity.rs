@@ -15,7 +15,7 @@ use weft_tls::{LinkLifetimes, LinkTls, LinkTlsError};
 use super::error::StartError;
 use super::family::{self, Families};
 
-/// How often the signing key's lifetime is checked, as C tor does.
+/// Interval at which the signing key's lifetime is checked, as in C tor.
 pub(super) const SIGNING_CHECK: Duration = Duration::from_secs(30);
 
 /// The keys, and what other threads use of them.
@@ -27,7 +27,7 @@ pub(super) struct Identity {
     pub(super) keys: Option<RelayKeys>,
     /// The keys of the families that the relay is in.
     pub(super) families: Families,
-    /// Whether the operator was warned of a family without a list.
+    /// The operator was warned of a family without a list.
     pub(super) warned_of_family: bool,
     /// For the onionskin workers.
     pub(super) onion_keys: Option<OnionKeys>,
@@ -93,7 +93,7 @@ fn prepare_cache(options: &Options) -> Result<(), DirError> {
     )
 }
 
-/// How long link keys and certificates are good.
+/// Lifetimes of link keys and certificates.
 fn link_lifetimes(options: &Options) -> LinkLifetimes {
     let keys = &options.keys;
     LinkLifetimes {

@@ -55,8 +55,8 @@ pub fn launch(
     Ok(true)
 }
 
-/// What the lines of each identity begin with: its nickname, or its torrc where another one has that nickname; nothing,
-/// if there is only one. Called once: names are never freed.
+/// Log prefix of each identity: its nickname, or its torrc if another one has that nickname;
+/// nothing, if there is only one. Called once: names are never freed.
 fn names(command_line: &CommandLine, all: &[Loaded]) -> Vec<Option<IdentityName>> {
     let nickname = |loaded: &Loaded| loaded.options.identity.nickname.clone();
     let nicknames: Vec<String> = all.iter().map(nickname).collect();

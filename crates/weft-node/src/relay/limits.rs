@@ -93,8 +93,8 @@ pub(super) fn relay_params(
     }
 }
 
-/// How often what left the queues of circuits is reported, if it is measured. Events for controllers want it every
-/// second; the statistics of a day only need what circuits that end have left.
+/// Interval of reports on cells that left circuits' queues, if they are measured. Events for
+/// controllers need it every second; daily statistics only need the rest from circuits that end.
 fn queue_period(options: &Options, events: bool) -> Option<Duration> {
     match (
         options.testing.cell_events && events,
@@ -106,7 +106,7 @@ fn queue_period(options: &Options, events: bool) -> Option<Duration> {
     }
 }
 
-/// What the owners of sockets follow. `known_relays` are those of the consensus, `my_addrs` the
+/// Parameters of connection threads. `known_relays` are the relays of the consensus, `my_addrs` the
 /// relay's own addresses.
 pub(super) fn thread_params(
     options: &Options,
@@ -169,7 +169,7 @@ pub(super) fn per_connection(options: &Options, consensus: &Params) -> Option<(u
     })
 }
 
-/// What the controller follows.
+/// Parameters of the controller.
 pub(super) fn controller_params(
     options: &Options,
     consensus: &Params,
@@ -192,7 +192,7 @@ pub(super) fn controller_params(
     }
 }
 
-/// Which circuits share connections, where these are at most `total`.
+/// Rule by which circuits share connections, of which there are at most `total`.
 fn sharing(options: &Options, total: usize) -> Sharing {
     let per_relay = options.network.max_connections_per_relay;
     match options.network.connection_per_circuit {
@@ -256,7 +256,7 @@ fn dos_params(options: &Options, consensus: &Params) -> DosParams {
     }
 }
 
-/// How many streams a circuit may open: torrc over consensus.
+/// Limit on the streams that a circuit may open: torrc over consensus.
 fn stream_dos(options: &Options, consensus: &Params) -> StreamDosParams {
     let torrc = &options.dos;
     let defense = torrc
@@ -327,7 +327,8 @@ impl Relay {
         self.apply_exits(false, now);
     }
 
-    /// What this identity uses of the process' limits, and what the others leave of them. Once a second, and when a limit changes.
+    /// Reports this identity's use of the process' limits, and applies what the others leave of
+    /// them. Called once a second, and when a limit changes.
     pub(super) fn share_limits(&mut self) {
         self.count_other_files();
         let membership = &self.process.membership;

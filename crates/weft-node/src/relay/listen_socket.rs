@@ -41,13 +41,13 @@ pub enum ListenError {
     Place {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with the directory.
+        /// The defect of the directory.
         why: &'static str,
     },
 }
 
 impl ListenError {
-    /// Whether another socket has the address.
+    /// True if another socket has the address.
     pub(super) fn is_in_use(&self) -> bool {
         matches!(self, Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
     }
@@ -95,7 +95,8 @@ pub(super) enum ListenSocket {
 #[derive(Debug)]
 pub(super) struct OwnFile {
     path: PathBuf,
-    /// Which file it is: device and inode; `None`: a pipe or device, into which was written and which somebody else made.
+    /// Device and inode of the file; `None`: a pipe or device, which another program made and to
+    /// which Weft only writes.
     file: Option<(u64, u64)>,
 }
 
@@ -204,7 +205,8 @@ impl ListenSocket {
         }
     }
 
-    /// Whether it is a Unix socket whose file is not there any more, so that no program can connect.
+    /// True if the socket is a Unix socket whose file no longer exists, so that no program can
+    /// connect.
     pub(super) fn has_lost_its_file(&self) -> bool {
         match self {
             Self::Unix(_, file) => std::fs::symlink_metadata(&file.path)
@@ -283,9 +285,9 @@ fn set_access(path: &Path, mode: u32, user: Option<&User>) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a socket may be put here: a directory that belongs to the user that runs Weft or to root,
-/// and that only this user (or group) reaches, unless everybody may connect anyway (C tor:
-/// `check_private_dir`, which does not take root's).
+/// Checks that a socket may be put here: in a directory that belongs to the user that runs Weft or
+/// to root, and that only this user (or group) can reach, unless everybody may connect anyway (C
+/// tor: `check_private_dir`, which does not accept root's).
 fn check_place(unix: &UnixPath, user: Option<&User>) -> Result<(), ListenError> {
     let wrong = |why| {
         Err(ListenError::Place {

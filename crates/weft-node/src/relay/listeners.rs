@@ -33,7 +33,7 @@ pub(super) enum Service {
 }
 
 impl Service {
-    /// Whether other members of the network come here.
+    /// True if other members of the network connect to this service.
     pub(super) fn is_network(self) -> bool {
         matches!(self, Service::Or | Service::ExtOr | Service::Dir)
     }
@@ -126,7 +126,7 @@ fn at(port: &OrPort) -> ListenAt {
 /// An open listener.
 #[derive(Debug)]
 struct Listener {
-    /// What asked for it.
+    /// The option that requests it.
     wanted: Wanted,
     bound: Bound,
     socket: ListenSocket,
@@ -199,7 +199,7 @@ impl ListenerSet {
             })
     }
 
-    /// How many listeners for a service there are and were.
+    /// Number of listeners for a service, open now and since the start.
     pub(super) fn counts(&self, service: Service) -> ListenerCounts {
         let mut open = FamilyCounts::default();
         for listener in &self.open {

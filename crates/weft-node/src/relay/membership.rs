@@ -1,5 +1,6 @@
-//! What the identities of one process share besides threads (`weft -f A -f B`): limits, metrics, tables, and how the service
-//! manager sees the process. An identity that is alone is one of one.
+//! State that the identities of one process share besides threads (`weft -f A -f B`): limits,
+//! metrics, tables, and the process as the service manager sees it. A single identity is one of
+//! one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -8,10 +9,10 @@ use super::tables::SharedTables;
 use crate::metrics::Snapshots;
 use crate::process::limits::files_of_identity;
 
-/// What all see of one identity.
+/// State of one identity that all can see.
 #[derive(Debug, Default)]
 struct Member {
-    /// What it uses of the limits.
+    /// Its use of the limits.
     files: AtomicUsize,
     memory: AtomicU64,
     is_up: AtomicBool,
@@ -50,7 +51,7 @@ impl Membership {
         (0..count).map(member).collect()
     }
 
-    /// How many identities the process was started with.
+    /// Number of identities with which the process was started.
     pub(super) fn count(&self) -> usize {
         self.common.members.len()
     }
@@ -60,8 +61,8 @@ impl Membership {
         self.number
     }
 
-    /// Whether it is the first that has not ended, which does what the process does once: it has the MetricsPort, opens logs,
-    /// and notifies the service manager.
+    /// True if the identity is the first that has not ended. It does what the process does once: it
+    /// has the MetricsPort, opens logs, and notifies the service manager.
     pub(super) fn leads(&self) -> bool {
         let mut before = self.common.members.iter().take(self.number);
         before.all(|member| member.has_ended.load(Ordering::Acquire))
@@ -77,7 +78,8 @@ impl Membership {
         &self.common.tables
     }
 
-    /// How many connections the process may have, where the system allows `most` to a process of one identity.
+    /// Number of connections that the process may have, if the system allows `most` to a process of
+    /// one identity.
     pub(super) fn max_files(&self, most: usize, threads: usize) -> usize {
         let others = self.count().saturating_sub(1);
         most.saturating_sub(others.saturating_mul(files_of_identity(threads)))
@@ -105,8 +107,9 @@ impl Membership {
         self.of_others(most, |member| member.memory.load(Ordering::Relaxed))
     }
 
-    /// What this identity leaves to the others, of `most`: what they use, and at least half of an equal part to each, as it
-    /// keeps half of one. So a flood at one identity does not take what the peers of the others need.
+    /// Part of `most` that this identity must leave to the others: what they use, and for each at
+    /// least half of an equal part, as this one keeps half of one. So a flood at one identity does
+    /// not take what the peers of the others need.
     fn of_others(&self, most: u64, used: impl Fn(&Member) -> u64) -> u64 {
         let part = most / (2 * of_size(self.count().max(1)));
         let left = self.others().fold(0, |sum: u64, member| {
@@ -154,7 +157,7 @@ impl Membership {
         }
     }
 
-    /// Whether this is so of all that have not ended.
+    /// True if the flag is set for all identities that have not ended.
     fn all(&self, of: impl Fn(&Member) -> &AtomicBool) -> bool {
         let members = self.common.members.iter();
         members

@@ -37,7 +37,7 @@ pub(super) struct Metrics {
     refusals: RateLimit,
     /// The relay's flags in the consensus.
     pub(super) flags: RelayFlags,
-    /// What the client counted last, where there is one.
+    /// The client's last counts, if there is a client.
     pub(super) client: Option<ClientCounts>,
     /// Connections that could not be opened because no local port was left.
     pub(super) ports_exhausted: u64,

@@ -114,10 +114,10 @@ const SIGNAL: Token = Token(usize::MAX - 2);
 /// Messages taken from one connection thread in one turn. A requested stream costs the system calls of a
 /// connection: everything else, with `ConnectionThreads 0` all cells, waits for that long.
 const MESSAGES_PER_TURN: usize = 64;
-/// How often housekeeping runs.
+/// Interval of housekeeping.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What the program gives the relay besides its options.
+/// Values that the program passes to the relay besides its options.
 #[derive(Debug)]
 struct Context {
     /// The process', to read the configuration again on SIGHUP.
@@ -132,7 +132,7 @@ struct Context {
     background: Option<Background>,
     /// The name of its torrc, as it was given.
     torrc: String,
-    /// What names it in log lines and metrics, where there are several.
+    /// Its name in log lines and metrics, if there are several identities.
     name_in_log: Option<IdentityName>,
 }
 

@@ -1,4 +1,4 @@
-//! What the node knows of the network.
+//! The node's knowledge of the network.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use weft_dir::params::Params;
 
 use crate::control::view::BootstrapView;
 
-/// How long a relay is known after the last consensus that listed it: as long as C tor keeps its descriptor
-/// (`ROUTER_MAX_AGE`).
+/// Time for which a relay stays known after the last consensus that listed it: as long as C tor
+/// keeps its descriptor (`ROUTER_MAX_AGE`).
 const KNOWN: Duration = Duration::from_secs(48 * 3600);
 
 /// The relays of recent consensuses, with the time at which the last that lists them came.
@@ -27,7 +27,8 @@ impl RecentRelays {
             .retain(|_, listed| now.saturating_duration_since(*listed) < KNOWN);
     }
 
-    /// Whether it is a relay: one that misses a consensus still is (C tor's `connection_or_digest_is_known_relay`).
+    /// True if the identity is a relay's: a relay that misses a consensus still counts (C tor's
+    /// `connection_or_digest_is_known_relay`).
     pub(super) fn knows(&self, id: &RsaIdentity) -> bool {
         self.0.contains_key(id)
     }
@@ -39,11 +40,11 @@ pub(super) struct NetworkView {
     pub(super) consensus: Option<Arc<Consensus>>,
     /// Its relays, and those of the consensuses before it.
     pub(super) recent: RecentRelays,
-    /// How the relay's fetches of it go.
+    /// Progress of the relay's fetches of it.
     pub(super) downloads: Option<Arc<Downloads>>,
-    /// How far the start of a relay that is no client has come.
+    /// Bootstrap progress of a relay that is no client.
     pub(super) bootstrap: Option<BootstrapView>,
-    /// Whether an authority has taken the relay's descriptor.
+    /// An authority has accepted the relay's descriptor.
     pub(super) accepted: bool,
     /// The consensus' parameters, or the defaults.
     pub(super) params: Params,

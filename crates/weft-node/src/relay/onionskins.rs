@@ -1,4 +1,5 @@
-//! Whether so many onionskins were refused that the descriptor says so (C tor `overload_general_onionskin_assessment`).
+//! Detection of so many refused onionskins that the descriptor must report it (C tor
+//! `overload_general_onionskin_assessment`).
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -61,7 +62,7 @@ impl Assessment {
         }
     }
 
-    /// What was seen in the period that ends now, if too many of it were refused.
+    /// Counts of the period that ends now, if too many onionskins were refused in it.
     fn end(&mut self, all: Seen, period: Duration, most: f64, now: Instant) -> Option<Seen> {
         let seen = all.since(self.before);
         if now < self.began + period || seen.requested < ENOUGH {

@@ -1,4 +1,4 @@
-//! What the process holds on its machine while the node runs.
+//! Resources of the process on its machine while the node runs.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -24,9 +24,9 @@ pub(super) struct Process {
     pub(super) wall_clock: WallClock,
     pub(super) idle_cores: IdleCores,
     pub(super) heartbeat: Heartbeat,
-    /// What is shared with other identities of the process.
+    /// State shared with the other identities of the process.
     pub(super) membership: Membership,
-    /// Whether this identity did at the last look what the process does once.
+    /// At the last check, this identity was the one that acts for the process.
     pub(super) leads: bool,
     _lock: DataDirLock,
 }

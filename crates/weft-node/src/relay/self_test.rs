@@ -1,4 +1,4 @@
-//! Whether our ORPort can be reached from outside: relays that connect prove it, or probes.
+//! Test that our ORPort can be reached from outside: relays that connect prove it, or probes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread::JoinHandle;
@@ -22,11 +22,11 @@ use crate::notice;
 use crate::reachability::bandwidth_test::{BandwidthTest, CIRCUITS, cells_per_circuit, pace};
 use crate::reachability::{Candidate, Probe, ProbeError, Reachability};
 
-/// How long a probe of our own ORPort may take.
+/// Time that a probe of our own ORPort may take.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a circuit that measures our bandwidth stays open behind its last cell: as long as a slow relay takes to pass
-/// on what waits there.
+/// Time for which a circuit that measures our bandwidth stays open after its last cell: enough for
+/// a slow relay to pass on what waits there.
 const LINGER: Duration = Duration::from_secs(10);
 
 /// The test of our ORPort.
@@ -39,7 +39,7 @@ pub(super) struct SelfTest {
     bandwidth: BandwidthTest,
     /// Its circuits that run.
     circuits: Vec<(Candidate, JoinHandle<Result<u64, ProbeError>>)>,
-    /// Whether one of them has carried its cells.
+    /// One of them has carried its cells.
     carried: bool,
     /// The bandwidth that was published last.
     pub(super) published: u64,
@@ -250,7 +250,7 @@ impl Relay {
         }
     }
 
-    /// Whether our EXTEND2s name ed25519 identities (`ExtendByEd25519ID`).
+    /// True if our EXTEND2s name ed25519 identities (`ExtendByEd25519ID`).
     fn names_ed25519(&self) -> bool {
         self.options
             .network

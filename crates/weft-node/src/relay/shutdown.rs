@@ -11,7 +11,7 @@ use crate::thread::ConnectionThread;
 use crate::thread::host::GuestHandle;
 use crate::thread::mesh::ToThread;
 
-/// How long connection threads may take to end.
+/// Time that connection threads may take to end.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The state of an orderly end.
@@ -34,12 +34,12 @@ impl Shutdown {
         self.at = Some(now + wait);
     }
 
-    /// Whether new connections are refused.
+    /// True if new connections are refused.
     pub(super) fn is_under_way(&self) -> bool {
         self.at.is_some()
     }
 
-    /// Whether the node ends now.
+    /// True if the node ends now.
     pub(super) fn is_over(&self, now: Instant, connections: usize) -> bool {
         self.at.is_some_and(|at| now >= at || connections == 0)
     }

@@ -13,7 +13,7 @@ use super::heartbeat::Heartbeat;
 use crate::control::Signal;
 use crate::notice;
 
-/// What an operator asks for by a signal, as C tor understands them.
+/// Request of an operator by a signal, with C tor's meanings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     /// SIGTERM: end now.
@@ -42,7 +42,7 @@ const SIGNALS: [(i32, Ask); 5] = [
 pub(super) struct Signals {
     /// Readable when a signal came.
     pub(super) pipe: UnixStream,
-    /// Which came.
+    /// Set by the handlers, one for each request.
     flags: Vec<(Arc<AtomicBool>, Ask)>,
 }
 
@@ -68,7 +68,7 @@ impl Signals {
         Ok(Signals { pipe, flags })
     }
 
-    /// What was asked for since the last time.
+    /// Requests since the last call.
     pub(super) fn take(&mut self) -> Vec<Ask> {
         let mut buffer = [0; 64];
         while self.pipe.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}
@@ -87,7 +87,7 @@ fn duplicate(stream: &UnixStream) -> io::Result<std::os::unix::net::UnixStream> 
 }
 
 impl Relay {
-    /// What the operator asks for.
+    /// Carries out the operator's request.
     pub(super) fn on_signal(&mut self, ask: Ask, now: Instant) {
         self.report_signal(match ask {
             Ask::Terminate => Signal::Halt,
@@ -141,7 +141,7 @@ impl Relay {
 mod tests {
     use super::*;
 
-    /// Whether this process has a handler for a signal.
+    /// True if this process has a handler for a signal.
     fn is_caught(signal: i32) -> bool {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

@@ -301,7 +301,8 @@ fn start_threads(all: &mut [Prepared]) -> Result<Vec<Threads>, StartError> {
     Ok(of_each)
 }
 
-/// Whether the right to bind low ports stays: where torrc asks for that, or has such a port (`have_low_ports`).
+/// True if the right to bind low ports is kept: torrc asks for it, or has such a port
+/// (`have_low_ports`).
 fn keeps_bind(options: &Options) -> bool {
     let is_low = |addr: SocketAddr| (1..1024).contains(&addr.port());
     options

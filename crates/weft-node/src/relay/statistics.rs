@@ -25,12 +25,12 @@ use crate::control::events::Event as ControlEvent;
 use crate::logging;
 use crate::notice;
 
-/// How often days are ended, and the lines of the document looked at.
+/// Interval at which days are ended, and the document's lines checked.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The folder of the files.
 const FOLDER: &str = DataFile::Statistics.name();
 
-/// What onion services made of this relay; see [`Statistics::note_onions`].
+/// Use of this relay by onion services; see [`Statistics::note_onions`].
 #[derive(Clone, Copy, Debug, Default)]
 struct OnionCounts {
     /// Cells passed on at this rendezvous point since the start.
@@ -45,7 +45,7 @@ pub(super) struct StatisticsSide {
     tables: Option<Arc<Tables>>,
     /// Tables that are being read: some ten megabytes.
     loading: Option<JoinHandle<Arc<Tables>>>,
-    /// What the directory has got last.
+    /// Lines that the directory got last.
     sent: Vec<String>,
     /// Since when the directory of onion services counts those that it sees.
     onions_from: Option<SystemTime>,
@@ -53,7 +53,7 @@ pub(super) struct StatisticsSide {
 }
 
 impl StatisticsSide {
-    /// What was counted before the start is read from its files.
+    /// Restores the counts from before the start from their files.
     pub(super) fn new(options: &Options, now: Instant, wall: SystemTime) -> Self {
         let mut statistics = Statistics::new(wall);
         if options.is_relay() {
@@ -98,7 +98,7 @@ fn load(kind: StatsFile, path: &Path, now: SystemTime) -> Option<String> {
     }
 }
 
-/// What left a queue, as statistics have it; `None`: of a circuit that begins here.
+/// A queue's measurements as statistics need them; `None` for a circuit that begins here.
 fn queue_part(used: &QueueUse, now: Instant, wall: SystemTime) -> Option<(CircuitName, QueuePart)> {
     let inbound = match used.kind {
         QueueKind::Inbound => true,
@@ -120,7 +120,7 @@ fn queue_part(used: &QueueUse, now: Instant, wall: SystemTime) -> Option<(Circui
     ))
 }
 
-/// What is counted by these options, where these tables are known.
+/// Statistics to count by these options, if these tables are known.
 fn switches(options: &Options, tables: Option<&Tables>) -> Switches {
     let wanted = options.statistics;
     let knows = |v4| tables.is_some_and(|tables| tables.countries.knows(v4));
@@ -269,8 +269,9 @@ impl Relay {
         statistics.note_files_exhausted(SystemTime::now());
     }
 
-    /// What is counted of onion services. The one place that knows where: cells are counted by the threads, and different
-    /// services, from [`Statistics::onions_from`] on, by the directory of onion services.
+    /// Counts of onion services. The one place that knows their sources: cells are counted by the
+    /// threads, and different services, from [`Statistics::onions_from`] on, by the directory of
+    /// onion services.
     fn onion_counts(&mut self, totals: &Totals) -> OnionCounts {
         let from = self.statistics.statistics.onions_from();
         let directory = self.directory.handle.as_ref().map(DirectoryHandle::hs_dir);

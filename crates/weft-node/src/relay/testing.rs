@@ -2,7 +2,7 @@
 
 use weft_config::{MemoryHost, Options, load_text};
 
-/// What a torrc comes to.
+/// The options of a torrc.
 pub(super) fn options(torrc: &str) -> Options {
     match load_text(torrc, &MemoryHost::new()) {
         Ok(loaded) => loaded.options,

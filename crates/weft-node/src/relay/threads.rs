@@ -28,7 +28,7 @@ pub(super) fn wanted(options: &Options) -> u32 {
         .min(MAX_CONNECTION_THREADS)
 }
 
-/// What the threads start with.
+/// Initial configuration of the threads.
 pub(super) struct Setup {
     pub(super) params: Arc<RelayParams>,
     pub(super) thread_params: ThreadParams,
@@ -122,7 +122,7 @@ impl Threads {
         Ok((threads, guests))
     }
 
-    /// How many there are.
+    /// Number of threads.
     pub(super) fn count(&self) -> u16 {
         u16::try_from(self.ends.len()).unwrap_or(u16::MAX)
     }

@@ -1,4 +1,4 @@
-//! What is done from time to time: totals, keys, names, the heartbeat.
+//! Periodic work: totals, keys, names, the heartbeat.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +15,7 @@ use crate::thread::host::GuestHandle;
 use crate::thread::mesh::ToThread;
 use weft_datadir::keys::{OnionKeyParams, Rotation};
 
-/// How often the onion keys' lifetime is looked at, as C tor does.
+/// Interval at which the onion keys' lifetime is checked, as in C tor.
 const ONION_CHECK: Duration = Duration::from_secs(3600);
 
 impl Relay {

@@ -9,7 +9,8 @@ use weft_log::{Line, RateLimit};
 /// The interval of lines about an authority that gives the same reason again: failed uploads are repeated.
 const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How long uploads to an authority may fail before that is a warning: it may only be starting.
+/// Time for which uploads to an authority may fail before a warning is logged: it may only be
+/// starting.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why an authority does not have our descriptor.

@@ -1,4 +1,4 @@
-//! How the main thread gives a thread a connection.
+//! Passing of connections from the main thread to a connection thread.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What must hold of a connection thread between two turns: every socket has one owner, which the
+//! Invariants of a connection thread between two turns: every socket has one owner, which the
 //! manager and the event loop know, and every link and edge has its socket.
 //!
 //! In debug builds a thread compares its tables with each other four times a second, or more seldom where
@@ -23,7 +23,7 @@ pub(super) fn sure(holds: bool, what: &str) -> Result<(), String> {
 }
 
 impl ConnectionThread {
-    /// Whether the tables are to be compared now. To be asked once in each tick.
+    /// True if the tables are to be compared now. Must be called once in each tick.
     pub(super) fn audit_is_due(&mut self) -> bool {
         if let Some(left) = self.ticks_to_audit.checked_sub(1) {
             self.ticks_to_audit = left;

@@ -39,7 +39,7 @@ pub(super) enum CloseReason {
 }
 
 impl CloseReason {
-    /// What it is called on the control port and for circuits.
+    /// Its name on the control port and for circuits.
     pub(super) fn failure(&self) -> LinkFailure {
         match self {
             Self::Ended | Self::Idle => LinkFailure::Done,
@@ -82,7 +82,7 @@ pub(crate) fn io_failure(error: &io::Error) -> LinkFailure {
     }
 }
 
-/// What went wrong while cells were written.
+/// Error of writing cells.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     /// The socket failed.

@@ -98,7 +98,8 @@ impl ConnectionThread {
     }
 }
 
-/// What is said of a certificate that is not valid at the time of this machine, in C tor's words (`log_cert_lifetime`).
+/// Log text for a certificate that is not valid at the time of this machine, in C tor's words
+/// (`log_cert_lifetime`).
 fn of_another_time(validity: Validity, now: SystemTime) -> String {
     let date = |time: SystemTime| {
         let form =

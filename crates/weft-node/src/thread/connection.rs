@@ -35,7 +35,7 @@ const MAX_BYTES_BEFORE_OPEN: usize = 1 << 17;
 /// handshake and tickets have about ten. A KeyUpdate is one, and so is each piece of a message.
 const MAX_EMPTY_BEFORE_OPEN: usize = 128;
 
-/// How far a connection has come.
+/// Progress of a connection.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// TCP, TLS and the link handshake.
@@ -53,7 +53,7 @@ pub(super) struct Handshaking {
     pub(super) proxy: Option<Proxying>,
     /// TLS.
     pub(super) session: LinkSession,
-    /// What goes on inside TLS.
+    /// The handshake inside TLS.
     pub(super) handshake: LinkHandshake,
     /// The step that the last call of [`new_step`](Self::new_step) found.
     step: Option<LinkStep>,
@@ -66,9 +66,9 @@ pub(super) struct Handshaking {
 /// A proxy that is asked for a connection.
 #[derive(Debug)]
 pub(super) struct Proxying {
-    /// Which.
+    /// The proxy.
     pub(super) proxy: Arc<Proxy>,
-    /// How far that is.
+    /// Progress of the request.
     pub(super) request: weft_proxy::Request,
 }
 
@@ -100,7 +100,7 @@ impl Handshaking {
         }
     }
 
-    /// How far it has come, once TCP is connected; `None`: no further than at the last call.
+    /// The step that it has reached, once TCP is connected; `None`: the same as at the last call.
     pub(super) fn new_step(&mut self) -> Option<LinkStep> {
         let step = match self.proxy {
             Some(_) => LinkStep::ProxyConnected,
@@ -171,11 +171,11 @@ pub(super) struct Connection {
     pub(super) initiated: bool,
     /// Its identifier.
     pub(super) id: ConnectionId,
-    /// How far it has come, with the TLS session.
+    /// Progress, with the TLS session.
     pub(super) phase: Phase,
-    /// What is known of KIST's limit.
+    /// State of its KIST limit.
     pub(super) limit: KnownLimit,
-    /// How much it may move.
+    /// Limits on the bytes that it may move.
     pub(super) allowance: Allowance,
     /// The beginning of a TLS record whose rest has not come.
     pub(super) wire_in: Vec<u8>,
@@ -195,7 +195,7 @@ pub(super) struct Connection {
     pub(super) unreported: (u64, u64),
 }
 
-/// What a read brought.
+/// Result of a read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadOutcome {
     /// Bytes taken from the socket.

@@ -18,7 +18,7 @@ use mio::{Events, Poll, Token};
 use super::{ConnectionThread, clock};
 use crate::logging::{IdentityName, current, enter};
 
-/// How a connection thread ended.
+/// Result of a connection thread.
 type Ended = OnceLock<Result<(), String>>;
 
 /// A connection thread, for a thread of the process.
@@ -64,7 +64,7 @@ impl Guest {
 }
 
 impl GuestHandle {
-    /// How it ended; `None`: it goes on.
+    /// Its result; `None`: it still runs.
     pub(crate) fn result(&self) -> Option<io::Result<()>> {
         // Before the result is looked for: a guest that ends sets it first.
         let is_gone = Arc::strong_count(&self.ended) == 1;
@@ -75,7 +75,7 @@ impl GuestHandle {
         }
     }
 
-    /// Whether it has ended.
+    /// True if the thread has ended.
     pub(crate) fn is_finished(&self) -> bool {
         self.result().is_some()
     }
@@ -116,7 +116,7 @@ fn fail(guests: Vec<Guest>, error: &io::Error) {
 /// Several, and the event loop that theirs are nested in.
 #[derive(Debug)]
 pub(super) struct Guests {
-    /// Those that have not ended, by their tokens.
+    /// Guests that have not ended, by their tokens.
     pub(super) all: Vec<(Token, Guest)>,
     poll: Poll,
     events: Events,

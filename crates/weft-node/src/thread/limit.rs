@@ -1,11 +1,13 @@
-//! How much a connection may move: the relay's common limit, what is exempt from it, and the
+//! Bandwidth limits of a connection: the relay's common limit, exemptions from it, and the separate
 //! limit of each connection whose peer is no known relay.
 //!
 //! As C tor (connection.c): connections to private addresses are free unless
-//! `CountPrivateBandwidth` is set, but not those that programs of transports hand over, whose clients are elsewhere; all others share the relay's rate, of which this thread has a
-//! [`Lease`]; and those of clients and unknown relays have a bucket of their own besides, where
-//! `PerConnBWRate` and `PerConnBWBurst` or the consensus set them. What a TLS session moved past
-//! what it was granted is owed, and paid before anything more is granted.
+//! As in C tor (connection.c), connections to private addresses are free unless
+//! `CountPrivateBandwidth` is set. Connections that transport programs hand over are not free:
+//! their clients are elsewhere. All others share the relay's rate, of which this thread has a
+//! [`Lease`]. Connections of clients and unknown relays also have a separate bucket, if
+//! `PerConnBWRate` and `PerConnBWBurst` or the consensus set them. Bytes that a TLS session moved
+//! past its grant are owed, and paid before anything more is granted.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -21,10 +23,10 @@ use super::params::ThreadParams;
 /// An empty bucket of a connection's own is asked again when it holds this many bytes.
 const WORTH_IT: u64 = 4096;
 
-/// How soon to ask again at the earliest.
+/// Shortest time until a connection asks again.
 const SHORTEST_WAIT: Duration = Duration::from_millis(2);
 
-/// Which way bytes go.
+/// Direction of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     /// From the socket.
@@ -36,9 +38,10 @@ pub(super) enum Direction {
 /// Nothing may be moved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// How long to wait before the next call.
+    /// Time to wait before the next call.
     pub(super) wait: Duration,
-    /// What all connections share is used up, not what this one has of its own: no other gets anything either.
+    /// The bandwidth that all connections share is used up, not this connection's own: no other
+    /// gets anything, either.
     pub(super) common: bool,
 }
 
@@ -63,7 +66,7 @@ impl<T> Pair<T> {
 pub(super) struct CommonLimit {
     lease: Lease,
     owed: Pair<usize>,
-    /// How often that was so.
+    /// Number of refusals.
     refused: Pair<u64>,
     /// It was so since that was asked last.
     was_refused: bool,
@@ -86,7 +89,7 @@ impl CommonLimit {
         totals.writes_limited = self.refused.write;
     }
 
-    /// Whether there was nothing to give since the last call.
+    /// True if some call was refused since the last call of this function.
     pub(super) fn take_refused(&mut self) -> bool {
         std::mem::take(&mut self.was_refused)
     }
@@ -146,14 +149,14 @@ struct OwnBucket {
     owed: u64,
 }
 
-/// What one connection may move.
+/// Limits on the bytes that one connection may move.
 #[derive(Debug)]
 pub(super) struct Allowance {
     /// Where the peer is.
     peer: IpAddr,
     /// A program of transports handed it over: the address is what it states, or its own.
     handed_over: bool,
-    /// Which relay the peer proved to be.
+    /// The relay that the peer proved to be.
     relay: Option<RsaIdentity>,
     /// Free of all limits, and not counted.
     exempt: bool,
@@ -167,7 +170,8 @@ impl Allowance {
         Allowance::of(peer, false, params, now)
     }
 
-    /// The same for one that a program of transports handed over: limits hold for it wherever its client is.
+    /// Limits of a connection that a transport program handed over: they hold wherever its client
+    /// is.
     pub(super) fn handed_over(peer: IpAddr, params: &ThreadParams, now: Instant) -> Self {
         Allowance::of(peer, true, params, now)
     }
@@ -220,12 +224,12 @@ impl Allowance {
         }
     }
 
-    /// Whether the bytes of this connection count: for limits and for statistics.
+    /// True if the bytes of this connection count for limits and statistics.
     pub(super) fn is_counted(&self) -> bool {
         !self.exempt
     }
 
-    /// Whether its peer has an IPv6 address: statistics count these bytes apart.
+    /// True if the peer has an IPv6 address: statistics count these bytes separately.
     pub(super) fn is_ipv6(&self) -> bool {
         self.peer.is_ipv6()
     }

@@ -1,4 +1,4 @@
-//! What the sockets of a thread hold, for its ledger, and the connections that are closed when memory is
+//! Memory of a thread's sockets, for its ledger, and the connections that are closed when memory is
 //! short (see `weft_core::memory::ledger`).
 
 use std::time::Instant;

@@ -46,9 +46,9 @@ pub(crate) struct ToPeer {
     cells: Sender<CellBatch>,
     /// Its wake-up.
     wake: WakeUp,
-    /// What the control lane had no room for.
+    /// Messages for which the control lane had no room.
     stuck_control: VecDeque<Control>,
-    /// What the cell lane had no room for.
+    /// Batches for which the cell lane had no room.
     stuck_cells: VecDeque<CellBatch>,
 }
 
@@ -141,7 +141,7 @@ pub(crate) enum ToThread {
 /// One connection thread's ends of all channels.
 #[derive(Debug)]
 pub(crate) struct ThreadEnds {
-    /// Which thread.
+    /// The thread.
     pub me: ThreadId,
     /// To the other threads.
     pub to_peers: Vec<ToPeer>,
@@ -166,7 +166,7 @@ pub(crate) struct MainEnds {
     pub from: Receiver<ToController>,
     /// Its wake-up.
     wake: WakeUp,
-    /// What found no room.
+    /// Messages that found no room.
     stuck: VecDeque<ToThread>,
     /// Something was sent since the last wake-up.
     sent: bool,
@@ -205,7 +205,7 @@ impl MainEnds {
         !self.from.is_empty()
     }
 
-    /// How many.
+    /// Number of messages that found no room.
     pub(crate) fn stuck(&self) -> usize {
         self.stuck.len()
     }

@@ -195,7 +195,7 @@ pub(super) struct Reports {
     pub(super) load: Load,
     /// Bytes moved, TLS included, by connections that count ([`Allowance::is_counted`]).
     pub(super) moved: Moved,
-    /// How deep the rings were since the last report.
+    /// Fill levels of the rings since the last report.
     pub(super) rings: RingDepths,
     /// Turns taken.
     pub(super) turns: u64,
@@ -203,7 +203,7 @@ pub(super) struct Reports {
     pub(super) link_reads: u64,
     /// Times that a link's socket took bytes.
     pub(super) link_writes: u64,
-    /// What exits moved by port since the last report, while that is counted.
+    /// Bytes that exits moved by port since the last report, while they are counted.
     pub(super) exit_ports: PortTraffic,
     /// Connections by the way that they were used, while that is counted.
     pub(super) directions: Directions,
@@ -213,7 +213,7 @@ pub(super) struct Reports {
     pub(super) connections_at: Instant,
     /// Bytes read since it was stated last what the thread holds.
     pub(super) read: u64,
-    /// How much that was, in bytes.
+    /// Memory stated then, in bytes.
     held: u64,
     /// And when.
     held_at: Instant,
@@ -247,8 +247,8 @@ impl Reports {
         (self.read, self.held, self.held_at) = (0, ledger.total(), now);
     }
 
-    /// Whether the thread may hold so much more than it has stated that it states it at once: `part` of
-    /// MaxMemInQueues is its own.
+    /// True if the thread may hold so much more than it stated last that it should state it at
+    /// once: `part` is its share of MaxMemInQueues.
     fn has_grown(&self, part: u64, now: Instant) -> bool {
         self.read > part / READ_PARTS
             && self.held + self.read > part / MUCH_PART

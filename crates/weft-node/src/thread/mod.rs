@@ -73,7 +73,7 @@ pub(crate) use params::ThreadParams;
 const WAKE: Token = Token(usize::MAX);
 /// Event-loop token of the main thread's own poll, when it takes a connection thread's turns.
 const NESTED: Token = Token(usize::MAX - 1);
-/// How often timers run.
+/// Interval of timers.
 const TICK: Duration = Duration::from_millis(250);
 /// Ticks in which the kernel's counters of every link are read once.
 const TCP_TURNS: usize = 4;
@@ -82,21 +82,21 @@ const TCP_TURNS: usize = 4;
 const ADOPTED_PER_TURN: usize = 64;
 /// Events that are taken at once.
 const EVENTS: usize = 1024;
-/// How soon a full ring is tried again.
+/// Time after which a full ring is tried again.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// What a connection thread starts with.
+/// Initial configuration of a connection thread.
 #[derive(Debug)]
 pub(crate) struct ThreadConfig {
     /// Its channels.
     pub ends: ThreadEnds,
-    /// How many connection threads there are.
+    /// Number of connection threads.
     pub threads: u16,
     /// Its event loop, whose waker the mesh was made with.
     pub poll: Poll,
-    /// What its local connection manager follows.
+    /// Parameters of its local connection manager.
     pub relay: Arc<RelayParams>,
-    /// What it follows itself.
+    /// Its own parameters.
     pub params: ThreadParams,
     /// Link TLS and identity.
     pub tls: Arc<LinkTls>,
@@ -139,7 +139,8 @@ pub(crate) struct ConnectionThread {
     tls: Arc<LinkTls>,
     params: ThreadParams,
     last_tick: Instant,
-    /// Which links' sockets were read last ([`read_tcp`](Self::read_tcp)).
+    /// Group of links whose TCP counters were read last, of `TCP_TURNS`
+    /// ([`read_tcp`](Self::read_tcp)).
     tcp_turn: usize,
     rng: StdRng,
     /// When the last turn began, after its wait.
@@ -249,7 +250,7 @@ impl ConnectionThread {
         Ok(())
     }
 
-    /// Whether it has received [`ToThread::Stop`].
+    /// True if the thread has received [`ToThread::Stop`].
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping
     }
@@ -363,7 +364,7 @@ impl ConnectionThread {
         }
     }
 
-    /// How long to wait for sockets and other threads: until the next timer.
+    /// Time to wait for sockets and other threads: until the next timer.
     fn wait_time(&self, now: Instant) -> Duration {
         if self.is_stuck() || !self.reports.stuck.is_empty() || self.manager.has_requests() {
             return RETRY;

@@ -9,12 +9,12 @@ use std::time::Duration;
 use weft_cell::identity::RsaIdentity;
 use weft_config::options::{SchedulerKind, SchedulingOptions};
 
-/// What a connection thread follows. Replaced whole when anything of it changes.
+/// Parameters of a connection thread. Replaced whole when any of them changes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ThreadParams {
-    /// How the room of links is found (`Schedulers`).
+    /// Scheduler, which decides how much a link may write (`Schedulers`).
     pub scheduler: SchedulerKind,
-    /// How often the scheduler runs; zero: every turn (`KISTSchedRunInterval`).
+    /// Interval of the scheduler; zero: every turn (`KISTSchedRunInterval`).
     pub run_interval: Duration,
     /// The rest of torrc on scheduling, whole, so that what writes to sockets reads from it.
     pub scheduling: SchedulingOptions,
@@ -29,7 +29,7 @@ pub(crate) struct ThreadParams {
     pub my_addrs: Vec<IpAddr>,
     /// Peers that break the protocol are warned of (`ProtocolWarnings`).
     pub protocol_warnings: bool,
-    /// What exits move is counted by port (`ExitPortStatistics`).
+    /// Bytes that exits move are counted by port (`ExitPortStatistics`).
     pub count_exit_ports: bool,
     /// Connections are counted by the way that they are used (`ConnDirectionStatistics`).
     pub count_directions: bool,
@@ -37,7 +37,7 @@ pub(crate) struct ThreadParams {
     pub count_connections: bool,
     /// Bytes that all threads may hold (`MaxMemInQueues`).
     pub max_memory: u64,
-    /// How long an application may take to send its request (`SocksTimeout`).
+    /// Time that an application may take to send its request (`SocksTimeout`).
     pub socks_timeout: Duration,
 }
 

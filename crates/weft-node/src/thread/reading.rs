@@ -1,4 +1,4 @@
-//! What comes in: connections to be adopted, bytes of sockets, link handshakes.
+//! Input: connections to be adopted, bytes of sockets, link handshakes.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -171,7 +171,7 @@ impl ConnectionThread {
         self.sockets.handshakes.push_back((deadline, id));
     }
 
-    /// Whether sockets wait to be read for which no event will come.
+    /// True if sockets wait to be read without an event to come.
     pub(super) fn has_to_read(&self) -> bool {
         !self.reading.queue.is_empty() || !self.reading.handshakes.is_empty()
     }

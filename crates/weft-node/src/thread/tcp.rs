@@ -1,4 +1,5 @@
-//! What the kernel knows of a TCP socket: congestion window and unsent bytes, for KIST, and lost segments.
+//! The kernel's state of a TCP socket: congestion window and unsent bytes, for KIST, and lost
+//! segments.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, RawFd};
@@ -22,7 +23,7 @@ pub(super) fn info(socket: &impl AsRawFd) -> Option<SocketState> {
     })
 }
 
-/// What `TCP_INFO` has counted. A kernel that does not count something leaves it at 0.
+/// Counters from `TCP_INFO`. A kernel leaves those that it does not count at 0.
 pub(super) fn counters(socket: &impl AsRawFd) -> Option<TcpCounters> {
     let info = tcp_info(socket.as_raw_fd())?;
     Some(TcpCounters {

@@ -106,7 +106,7 @@ impl Bench {
         self.connect_as(FIRST, Ipv4Addr::LOCALHOST)
     }
 
-    /// The same, with this identifier and from this address.
+    /// Connects with this identifier and from this address.
     fn connect_as(&mut self, id: ConnectionId, from: Ipv4Addr) -> std::net::TcpStream {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let client = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
@@ -137,7 +137,7 @@ impl Bench {
         self.thread.audit().unwrap();
     }
 
-    /// What the main thread hears of the connection's end, if it has ended.
+    /// The reason of the connection's end that the main thread got, if it has ended.
     fn end(&mut self) -> Option<DestroyReason> {
         std::iter::from_fn(|| self.main.from.pop()).find_map(|message| match message {
             ToController::ConnectionClosed { connection, why } if connection == FIRST => {

@@ -1,4 +1,4 @@
-//! What goes out: the scheduler chooses, TLS encrypts, sockets take.
+//! Output: the scheduler chooses, TLS encrypts, sockets take.
 
 use std::time::Instant;
 
@@ -142,8 +142,8 @@ impl ConnectionThread {
     }
 }
 
-/// How many cells links may have now: by the kernel's state of their sockets (KIST), or as many as fill an
-/// output buffer (KISTLite, Vanilla, and kernels that do not report it).
+/// Number of cells that links may write now: by the kernel's state of their sockets (KIST), or as
+/// many as fill an output buffer (KISTLite, Vanilla, and kernels that do not report it).
 pub(super) struct Rooms<'a> {
     pub(super) sockets: &'a mut LinkSockets,
     pub(super) params: &'a ThreadParams,

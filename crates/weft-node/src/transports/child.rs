@@ -156,7 +156,7 @@ pub(super) struct Ending {
 #[derive(Debug)]
 struct Stopped {
     child: Child,
-    /// What it has offered.
+    /// The program, with the transports that it offered.
     program: Program,
     kill_at: Instant,
 }
@@ -172,7 +172,7 @@ impl Ending {
         });
     }
 
-    /// Whether one still runs that may have the files or the ports of this program.
+    /// True if a program still runs that may have the files or the ports of this one.
     pub(super) fn is_in_the_way_of(&self, program: &Program) -> bool {
         self.ending.iter().any(|old| {
             let mut names = old.program.transports.iter();

@@ -19,15 +19,15 @@ pub(crate) use child::PIPES;
 /// A program that torrc asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// What is started.
+    /// The program to start.
     pub(crate) program: Program,
     /// By which variables it is configured when it is started the next time.
     pub(crate) environment: Environment,
-    /// What torrc has about it: where that changes, a program that runs is started anew.
+    /// Its lines in torrc: when they change, the running program is restarted.
     pub(crate) lines: Vec<String>,
 }
 
-/// What a program of either side is made of.
+/// Requirements for a program of either side.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) command: &'a [String],
@@ -159,7 +159,7 @@ impl Programs {
         self.more
     }
 
-    /// What can be used now.
+    /// Transports that can be used now.
     pub(crate) fn transports(&self) -> impl Iterator<Item = &Transport> {
         let running = self.running.iter();
         running.flat_map(|running| running.managed.transports())

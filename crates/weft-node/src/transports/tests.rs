@@ -159,7 +159,7 @@ fn what_cannot_be_started_prints_garbage_or_nothing_has_no_transports() {
     programs.end(now);
 }
 
-/// Whether a process runs; one that nobody has waited for does not.
+/// True if the process runs; a zombie does not.
 fn runs(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let state = stat

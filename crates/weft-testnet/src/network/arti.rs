@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::authority::v3_identity;
 use super::members::Relay;
 
-/// What Arti wants to know of a directory authority.
+/// A directory authority as Arti's configuration names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     /// Its v3 identity, in hexadecimal digits.
@@ -37,7 +37,7 @@ impl Known {
     }
 }
 
-/// What C tor writes beside its RSA fingerprint: "nickname base64".
+/// Reads the identity that C tor writes as "nickname base64" beside its RSA fingerprint.
 fn ed25519_identity(path: &Path) -> Result<String> {
     let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     let identity = text.split_ascii_whitespace().nth(1);

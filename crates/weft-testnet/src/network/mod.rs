@@ -645,7 +645,7 @@ impl Network {
         &self.folder
     }
 }
-/// Whether a node's consensus lists a relay.
+/// True if the node's consensus lists the relay.
 fn has_status(control: &mut Control, relay: &Fingerprint) -> bool {
     // 552 for an unknown relay, but nothing at all without a consensus.
     let status = control.info(&format!("ns/id/{relay}"));

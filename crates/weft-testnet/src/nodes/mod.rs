@@ -40,7 +40,7 @@ const CONSENSUS: &str = "/tor/status-vote/current/consensus-microdesc";
 pub struct Spec {
     /// The nickname, unique in the network.
     pub nickname: String,
-    /// What runs it.
+    /// The program that runs it.
     pub program: Program,
     /// Where; none: on this machine as it is.
     pub host: Option<Host>,
@@ -53,7 +53,7 @@ pub struct Spec {
     pub more: Vec<String>,
 }
 
-/// How nodes are started.
+/// Settings for starting nodes.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The folder that has one for each node.
@@ -62,11 +62,11 @@ pub struct Settings {
     pub keep: bool,
     /// Seconds from one consensus to the next. Relays that come are listed sooner.
     pub interval: u32,
-    /// Which program's relays C tor's authority lists as HSDir.
+    /// Program whose relays C tor's authority lists as HSDir.
     pub hs_dirs: Kind,
     /// The lowest severity that is logged.
     pub log: &'static str,
-    /// How long one wait may take.
+    /// Longest time of one wait.
     pub patience: Duration,
     /// The request to give up while waiting.
     pub stop: Stop,
@@ -344,7 +344,7 @@ impl Nodes {
         outcome
     }
 
-    /// How they were started.
+    /// Settings with which they were started.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }

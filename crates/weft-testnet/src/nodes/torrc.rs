@@ -24,7 +24,7 @@ impl<'a> From<&'a Node> for Owner<'a> {
     }
 }
 
-/// What a node does, and at which addresses.
+/// Role of a node, and its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
     /// The authority.
@@ -52,7 +52,7 @@ pub enum Duty {
     },
 }
 
-/// What every node has in common.
+/// Settings that all nodes share.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// The words of the `DirAuthority` line.

@@ -1,10 +1,10 @@
-//! Whether a relay is at its capacity, and what holds it back.
+//! Tests of a relay's capacity, and the cause that limits it.
 
 use std::time::Duration;
 
 use weft_cell::abra::AbraReason;
 
-/// What held a thread back in a second.
+/// Limits that a thread reached in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// The bandwidth that all connections share blocked reading or writing in at least half of the bins.
@@ -17,7 +17,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// What holds back a relay of which this holds: its own limits before a busy thread, and that before
+    /// The limit to report: the relay's own limits before a busy thread, and a busy thread before
     /// full links, because each causes those after it.
     pub fn reason(self) -> AbraReason {
         match self {
@@ -30,8 +30,8 @@ impl Capacity {
         }
     }
 
-    /// What holds of a relay when this and that hold of its threads: one thread at its capacity is enough,
-    /// because its circuits cannot go to another.
+    /// Combines the limits of a relay's threads: one thread at its capacity is enough, because its
+    /// circuits cannot move to another.
     #[must_use]
     pub fn or(self, other: Capacity) -> Capacity {
         Capacity {
@@ -99,10 +99,10 @@ impl CapacityMeter {
     }
 }
 
-/// How full a link was in a second.
+/// Fill level of a link during a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LinkFill {
-    /// Which second this is about.
+    /// The second.
     second: u32,
     /// Cells that the scheduler chose for it.
     cells: u32,
@@ -111,7 +111,7 @@ pub(crate) struct LinkFill {
 }
 
 impl LinkFill {
-    /// What is known of the current second.
+    /// The state for this second, reset if a new one has begun.
     fn of(&mut self, second: u32) -> &mut Self {
         if self.second != second {
             *self = LinkFill {

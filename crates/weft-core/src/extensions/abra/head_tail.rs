@@ -25,7 +25,7 @@ pub fn head_tail(rates: &[u64], threshold: f64) -> Vec<u64> {
     }
 }
 
-/// Whether so many of a set are less than this part of it.
+/// True if `head` of the `set` values are a smaller part than `threshold`.
 pub(super) fn is_minority(head: u64, set: u64, threshold: f64) -> bool {
     (head as f64) < threshold * (set as f64)
 }

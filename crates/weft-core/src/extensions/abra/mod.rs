@@ -1,12 +1,14 @@
-//! How scarce a relay's bandwidth is: the relay's part of ABRA, the algorithm that avoids bottleneck relays
-//! (Schrock 2017, 3.1; Geddes, Schliep and Hopper 2016). docs/extensions/abra.md has the protocol.
+//! Scarcity of a relay's bandwidth: the relay's part of ABRA, the algorithm that avoids bottleneck
+//! relays (Schrock 2017, 3.1; Geddes, Schliep and Hopper 2016). docs/extensions/abra.md has the
+//! protocol.
 //!
-//! - [`Rates`]: what circuits moved (`circuit/activity.rs`) in a bin of [`BIN`], the most in one of the bins of
-//!   [`SECOND`], bounded, as threads report them; [`head_tail`]: Head/Tail clustering;
-//! - [`Capacity`]: whether the relay is at its capacity, and what holds it back;
-//! - [`verify`]: whether a statement is the relay's that it claims to be.
+//! - [`Rates`]: bytes that circuits moved (`circuit/activity.rs`) in a bin of [`BIN`], the maximum
+//!   over the bins of a [`SECOND`], in bounded memory, as threads report them; [`head_tail`]:
+//!   Head/Tail clustering;
+//! - [`Capacity`]: tests whether the relay is at its capacity, and names the cause;
+//! - [`verify`]: checks that a statement comes from the relay that it names.
 //!
-//! `manager/circuits/abra.rs` has what a connection thread does with them, `controller/abra.rs` what the relay does.
+//! `manager/circuits/abra.rs` has the connection thread's part, `controller/abra.rs` the relay's.
 
 mod bins;
 mod capacity;

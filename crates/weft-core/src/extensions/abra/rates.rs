@@ -13,7 +13,7 @@ const FINE_BITS: u32 = 8;
 /// The circuits whose rates are in one bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Bucket {
-    /// How many.
+    /// Number of circuits.
     count: u64,
     /// Their bytes.
     sum: u64,

@@ -1,4 +1,4 @@
-//! Whether a statement is that of the relay which is asked.
+//! Verification that a statement comes from the relay that was asked.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,8 +12,9 @@ use weft_cell::identity::Ed25519Identity;
 /// Statements older than this are stale: three that a relay sends every [`INTERVAL`](super::INTERVAL).
 pub const MAX_AGE: Duration = Duration::from_secs(15);
 
-/// How far a relay's clock may be ahead of the client's, which may itself be off. C tor clients use a
-/// consensus when their clock is off by hours, but then they know it: statements are not worth that.
+/// Largest lead of a relay's clock over the client's, which may itself be wrong. C tor clients use
+/// a consensus when their clock is off by hours, but then they know it: statements are not worth
+/// that.
 const MAX_AHEAD: Duration = Duration::from_secs(5);
 
 /// Why a statement is ignored.
@@ -73,8 +74,8 @@ pub fn verify(
     Ok(statement.claim)
 }
 
-/// Whether a claim is of now, and not older than the last one of its relay that was accepted, of the second
-/// `last`. The same one again is no replay: it comes over each circuit that asked.
+/// Checks that a claim is recent, and not older than `last`, the second of its relay's last
+/// accepted claim. An equal claim is no replay: it arrives over each circuit that asked.
 ///
 /// # Errors
 ///
@@ -125,7 +126,8 @@ impl Memo {
         self.accept_by(body, wall_now, || verify(body, identity, wall_now))
     }
 
-    /// The same without certificate and signature: for virtual time, where relays do not sign.
+    /// Accepts a statement without checking certificate and signature: for virtual time, where
+    /// relays do not sign.
     ///
     /// # Errors
     ///

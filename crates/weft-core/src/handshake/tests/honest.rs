@@ -1,4 +1,4 @@
-//! What honest peers find out.
+//! Results of handshakes between honest peers.
 
 use super::*;
 

@@ -33,7 +33,7 @@ impl FarEnd {
         self.add_circuit_on(connection)
     }
 
-    /// The same over this link; of an origin over one of its own.
+    /// Adds a circuit over this link; for an origin, over a new link: its number.
     pub fn add_circuit_on(&mut self, connection: ConnectionId) -> usize {
         let number = self.legs.len();
         let circuit = OriginId(100 + number as u64);

@@ -27,16 +27,16 @@ use crate::world::{World, destroy_reason};
 
 /// The name of the tunnel of an origin.
 pub const TUNNEL: OriginId = OriginId(50);
-/// What names a conflux set.
+/// Name of a conflux set.
 pub const NONCE: [u8; 32] = [9; 32];
-/// What shows that legs of mTor are one client's.
+/// Proof that mTor legs belong to one client.
 pub const SECRET: [u8; 16] = [8; 16];
 /// The id that the test gives an origin's tunnel.
 pub const TUNNEL_ID: TunnelId = TunnelId(0x7766_5544);
 /// Cells that one SENDME acknowledges under congestion control.
 const SENDME_INC: u8 = 31;
 
-/// What the test plays.
+/// The end that the test plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The client: the node is an exit.
@@ -45,7 +45,7 @@ pub enum Side {
     Exit,
 }
 
-/// What joins the legs.
+/// Protocol that joins the legs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Conflux,
@@ -69,7 +69,7 @@ impl Crypt {
         }
     }
 
-    /// Whether a message is for the far end.
+    /// True if the message is for the far end.
     fn open(&mut self, body: &mut weft_cell::Body) -> bool {
         match self {
             Crypt::Client(crypt) => crypt.decrypt_backward(body) == Some(0),
@@ -99,7 +99,7 @@ pub struct Leg {
     pub open: bool,
     /// The reason that the node gave when it closed it.
     pub reason: Option<DestroyReason>,
-    /// What SENDMEs must carry for what has arrived, oldest first.
+    /// Digests that SENDMEs must carry for the cells that arrived, oldest first.
     due: VecDeque<Seen>,
     counted: u8,
     /// Messages of the tunnel that the node has sent on it.
@@ -382,7 +382,7 @@ impl FarEnd {
         room
     }
 
-    /// The same takes bytes: which.
+    /// The application of a stream at the node takes all bytes: the bytes.
     pub fn read(&mut self, stream: usize) -> Vec<u8> {
         let (thread, edge) = self.edges()[stream];
         let now = self.world.now;
@@ -392,7 +392,8 @@ impl FarEnd {
         bytes
     }
 
-    /// Whether bytes of the node's first stream still arrive here, by the legs that are open. What has arrived is acknowledged.
+    /// True if bytes of the node's first stream still arrive here, by the legs that are open.
+    /// Acknowledges all cells that have arrived.
     pub fn still_receives(&mut self) -> bool {
         let count = |far: &FarEnd| -> u64 { far.legs.iter().map(|leg| leg.received).sum() };
         self.sendmes();
@@ -415,7 +416,7 @@ impl FarEnd {
             .collect()
     }
 
-    /// Whether the node still has the tunnel.
+    /// True if the node still has the tunnel.
     pub fn has_tunnel(&self) -> bool {
         self.world.controller.tunnels() > 0
     }

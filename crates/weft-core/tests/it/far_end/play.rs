@@ -383,7 +383,7 @@ impl Play {
         }
     }
 
-    /// What the client thread of an origin orders.
+    /// Sends an order of the input's choice from an origin's client thread.
     fn node(&mut self, input: &mut Input<'_>) {
         if self.far.side == Side::Client {
             return;

@@ -39,7 +39,7 @@ pub struct Tunnel {
     pub exit: World,
     /// Each link's connection at the origin and at the exit.
     pub links: Vec<Option<(ConnectionId, ConnectionId)>>,
-    /// How long each link takes for a cell, beside the others.
+    /// Time that each link takes for a cell, relative to the others.
     pub pace: Vec<u32>,
     /// Cells on their way, there and back, and how many each link carried.
     transit: Vec<[VecDeque<Cell>; 2]>,
@@ -47,12 +47,12 @@ pub struct Tunnel {
     applications: BTreeMap<ConnectionId, (usize, EdgeKey)>,
     /// Steps of 2 ms; each 125th runs the timers.
     steps: u64,
-    /// What circuits agree on.
+    /// Rules that circuits negotiate.
     terms: Terms,
     rng: StdRng,
 }
 
-/// What shows that legs are one client's.
+/// Proof that legs belong to one client.
 pub const SECRET: [u8; 16] = [8; 16];
 
 impl Tunnel {
@@ -85,12 +85,12 @@ impl Tunnel {
         tunnel
     }
 
-    /// The same, linked.
+    /// A tunnel with its legs linked.
     pub fn new(threads: u16, seed: u64, legs: usize, ux: DesiredUx) -> Self {
         Self::conflux(threads, seed, legs, ux, Terms::Vegas)
     }
 
-    /// The same over circuits that agree on this.
+    /// A tunnel with its legs linked, over circuits that negotiate these rules.
     pub fn conflux(threads: u16, seed: u64, legs: usize, ux: DesiredUx, terms: Terms) -> Self {
         let mut tunnel = Self::circuits(threads, seed, legs, terms);
         for leg in 0..legs {
@@ -328,7 +328,8 @@ impl Tunnel {
         self.transfer_with(id, up, down, |_, _| {})
     }
 
-    /// The same; what happens in the meantime, by the number of steps.
+    /// Moves bytes both ways on a stream, like [`transfer`](Self::transfer), and calls `meanwhile`
+    /// with the number of each step.
     pub fn transfer_with(
         &mut self,
         id: ConnectionId,
@@ -398,7 +399,7 @@ impl Tunnel {
         }
     }
 
-    /// Whether every leg carried more than its linking.
+    /// True if every leg carried more than its linking.
     pub fn sent_on_all_legs(&self) -> bool {
         self.carried.iter().all(|carried| carried[1] > 20)
     }
@@ -409,7 +410,7 @@ impl Tunnel {
         Some(OriginId(100 + unused as u64))
     }
 
-    /// What tunnels did at both ends.
+    /// Totals of tunnels at both ends.
     pub fn totals(&self) -> (TunnelTotals, TunnelTotals) {
         let of = |world: &World| {
             let mut sum = TunnelTotals::default();
@@ -452,7 +453,7 @@ impl Tunnel {
             .collect()
     }
 
-    /// What ended a stream.
+    /// Cause of a stream's end.
     pub fn ended(&self, id: ConnectionId) -> Option<EndedBy> {
         self.origin.events.iter().find_map(|event| match event {
             OriginEvent::Ended { stream, by, .. } if *stream == id => Some(*by),

@@ -104,7 +104,7 @@ impl AtAnOrigin {
         });
     }
 
-    /// How many weights the client was sent.
+    /// Number of weights that the client was sent.
     pub fn weights(&self) -> usize {
         let events = self.world.events.iter();
         events

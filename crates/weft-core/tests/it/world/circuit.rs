@@ -62,7 +62,7 @@ impl Circuit {
         Self::with_keys((connection, circ_id), &state.finish(&data).unwrap().into())
     }
 
-    /// The same with ntor-v3 and Counter Galois Onion.
+    /// Creates a circuit with ntor-v3 and Counter Galois Onion.
     pub fn create_cgo(world: &mut World, connection: ConnectionId, circ_id: u32) -> Self {
         world.sendme_inc = Some(31);
         let asks = [
@@ -120,7 +120,7 @@ impl Circuit {
         cell
     }
 
-    /// The same, handed to the relay.
+    /// Hands a forward cell to the relay.
     pub fn send(&mut self, world: &mut World, hop: usize, command: RelayCmd, data: &[u8]) {
         let outer = match command {
             RelayCmd::EXTEND2 => ChanCmd::RELAY_EARLY,

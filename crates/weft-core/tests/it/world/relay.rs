@@ -74,13 +74,13 @@ pub struct World {
     /// Cells that a link takes in one run of the scheduler; with none, everything stays in the
     /// circuits' queues.
     pub room: u32,
-    /// Whether onionskins are answered as they come.
+    /// Onionskins are answered as they arrive.
     pub answer_onionskins: bool,
     /// Onionskins that workers then have, and never answer.
     pub with_workers: Vec<(HalfAddr, OnionskinKind)>,
     /// Congestion control that answers to onionskins grant, whatever was asked for.
     pub sendme_inc: Option<u8>,
-    /// Whether streams that circuits ask for get an edge as they come, on the next thread in turn.
+    /// Streams that circuits ask for get an edge as they arrive, on the next thread in turn.
     pub serve_streams: bool,
     /// The controller takes no requests of circuits, for the time being.
     pub is_behind: bool,
@@ -90,7 +90,7 @@ pub struct World {
     asked: BTreeSet<StreamAddr>,
     /// Statements of the relay's weight that were signed: the time of each is its number.
     pub statements: u64,
-    /// How many times nothing was under way.
+    /// Number of times that nothing was under way.
     rests: usize,
     /// Links that move while something is under way: so many each time that the world [settles](World::settle).
     pub moves: u32,
@@ -201,7 +201,7 @@ impl World {
         self.link_from("127.0.0.1:1", thread, peer)
     }
 
-    /// The same, from an address.
+    /// Opens a link from this address, like [`link_on`](Self::link_on).
     pub fn link_from(&mut self, addr: &str, thread: usize, peer: PeerIdentity) -> ConnectionId {
         let addr = addr.parse().unwrap();
         // Placement goes by load: ask until it is the thread that the test wants.
@@ -317,7 +317,7 @@ impl World {
         self.managers[thread].receive(link, bytes, self.now)
     }
 
-    /// Whether a connection is an opened link.
+    /// True if the connection is an opened link.
     pub fn is_open(&self, id: ConnectionId) -> bool {
         let thread = self.threads.get(&id);
         thread.is_some_and(|thread| self.managers[*thread].link_of(id).is_some())
@@ -418,7 +418,7 @@ impl World {
         self.written.get_mut(&id)?.pop_front()
     }
 
-    /// The same, which must be there.
+    /// The next cell that the relay wrote to a connection, which must exist and have this command.
     pub fn expect(&mut self, id: ConnectionId, command: ChanCmd) -> Cell {
         let cell = self
             .take(id)
@@ -735,7 +735,7 @@ impl World {
         self.edges.push((thread, edge));
     }
 
-    /// What all threads hold.
+    /// Bytes that all threads hold.
     pub fn held(&self) -> u64 {
         let ledgers = self.managers.iter().map(|manager| manager.ledger(self.now));
         ledgers.map(|ledger| ledger.total()).sum()
@@ -764,7 +764,7 @@ impl World {
         }
     }
 
-    /// The same of one thread.
+    /// Frees owners of at least this weight on one thread.
     pub fn free_heavier_on(&mut self, thread: usize, weight: u64, bytes: u64) {
         let holdings = self.managers[thread].holdings(self.now);
         self.free(thread, Cut::new(holdings.causes(), weight, bytes));
@@ -784,7 +784,7 @@ impl World {
             .sum()
     }
 
-    /// What all threads have counted.
+    /// Totals of all threads.
     pub fn totals(&self) -> Totals {
         let mut sum = Totals::default();
         for manager in &self.managers {

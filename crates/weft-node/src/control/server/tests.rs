@@ -50,7 +50,7 @@ fn ask(mut socket: impl io::Read + io::Write, line: &str) -> String {
     answer
 }
 
-/// Whether the server closes a connection.
+/// True if the server closes the connection.
 fn is_closed(mut socket: impl io::Read) -> bool {
     matches!(socket.read(&mut [0]), Ok(0) | Err(_))
 }

@@ -81,10 +81,10 @@ const OPEN_FILES: &[Call] = calls![
     SYS_writev,
 ];
 
-/// The same, where the architecture has older forms.
+/// Older forms of [`OPEN_FILES`], on architectures that have them.
 #[cfg(target_arch = "x86_64")]
 const OPEN_FILES_OLD: &[Call] = calls![SYS_dup2, SYS_epoll_create, SYS_epoll_wait, SYS_poll];
-/// The same, where the architecture has older forms.
+/// Older forms of [`OPEN_FILES`]: none here.
 #[cfg(not(target_arch = "x86_64"))]
 const OPEN_FILES_OLD: &[Call] = &[];
 
@@ -132,7 +132,7 @@ const OTHERS: &[Call] = calls![
     SYS_utimensat,
 ];
 
-/// The same, where the architecture has older forms.
+/// Older forms of [`OTHERS`], on architectures that have them.
 #[cfg(target_arch = "x86_64")]
 const OTHERS_OLD: &[Call] = calls![
     SYS_access,
@@ -149,7 +149,7 @@ const OTHERS_OLD: &[Call] = calls![
     SYS_stat,
     SYS_unlink,
 ];
-/// The same, where the architecture has older forms.
+/// Older forms of [`OTHERS`]: none here.
 #[cfg(not(target_arch = "x86_64"))]
 const OTHERS_OLD: &[Call] = &[];
 
@@ -194,10 +194,10 @@ const NAMED: &[Call] = calls![
     SYS_wait4,
 ];
 
-/// The same, where the architecture has older forms.
+/// Older forms of [`PROCESSES`], on architectures that have them.
 #[cfg(target_arch = "x86_64")]
 const PROCESSES_OLD: &[Call] = calls![SYS_fork, SYS_vfork];
-/// The same, where the architecture has older forms.
+/// Older forms of [`PROCESSES`]: none here.
 #[cfg(not(target_arch = "x86_64"))]
 const PROCESSES_OLD: &[Call] = &[];
 
@@ -223,7 +223,7 @@ pub(super) fn name(number: usize) -> String {
     )
 }
 
-/// What the process may call.
+/// Calls that the process may make.
 pub(super) fn all() -> Result<Rules, SandboxError> {
     let mut rules = computing()?;
     allow(
@@ -250,7 +250,7 @@ pub(super) fn all() -> Result<Rules, SandboxError> {
     Ok(rules)
 }
 
-/// What makes a process and not a thread.
+/// Calls that create a process and not a thread.
 pub(super) fn processes() -> Result<Rules, SandboxError> {
     let mut rules = Rules::new();
     allow(&mut rules, &[PROCESSES_OLD]);
@@ -259,7 +259,7 @@ pub(super) fn processes() -> Result<Rules, SandboxError> {
     Ok(rules)
 }
 
-/// What a thread of this role may call.
+/// Calls that a thread of this role may make.
 pub(super) fn of(role: Role) -> Result<Rules, SandboxError> {
     let mut rules = computing()?;
     // What glibc makes of `fstat`: of what is open, by no path.
@@ -318,7 +318,7 @@ fn ioctls() -> Result<Vec<SeccompRule>, SandboxError> {
     each(1, requests)
 }
 
-/// What a socket holds that was not sent.
+/// Request for the bytes of a socket that were not sent yet.
 const SIOCOUTQNSD: libc::Ioctl = 0x894b;
 
 fn allow(rules: &mut Rules, lists: &[&[Call]]) {

@@ -1,4 +1,4 @@
-//! What a filter of system calls is made of.
+//! Building blocks of a system call filter.
 
 use std::collections::BTreeMap;
 
@@ -25,5 +25,6 @@ pub(super) fn failed(why: impl std::fmt::Display) -> SandboxError {
     SandboxError(why.to_string())
 }
 
-/// Which calls, each with the arguments that it may have: any of the rules; none: any arguments.
+/// Calls, each with rules for its arguments: one of the rules must match. Without rules any
+/// arguments are allowed.
 pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;

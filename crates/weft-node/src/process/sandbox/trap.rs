@@ -1,4 +1,5 @@
-//! What happens at a forbidden system call: the kernel sends the thread SIGSYS, and the handler makes the call return EPERM.
+//! Handling of a forbidden system call: the kernel sends the thread SIGSYS, and the handler makes
+//! the call return EPERM.
 //!
 //! Only a handler with the thread's registers can do that, and only `sigaction` installs one: hence this module's unsafe
 //! code.
@@ -13,7 +14,7 @@ use super::calls;
 const CALLS: usize = 512;
 /// Calls that were denied since they were last asked for: a bit for each number.
 static DENIED: [AtomicU64; CALLS / 64] = [const { AtomicU64::new(0) }; CALLS / 64];
-/// Whether there is a handler.
+/// True if the handler is installed.
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// `SYS_SECCOMP`, the code of a SIGSYS that a filter causes.
 const BY_FILTER: libc::c_int = 1;
@@ -42,7 +43,7 @@ pub(super) fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the process is restricted.
+/// True if the process is restricted.
 pub(super) fn is_installed() -> bool {
     INSTALLED.load(Ordering::Acquire)
 }

@@ -17,7 +17,8 @@ use super::*;
 
 /// Longer than anything that does not hang.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What may be sent before a SENDME comes (tor-spec 7.3, 7.4), in DATA cells.
+/// DATA cells that may be sent before a SENDME arrives, on a circuit and on a stream (tor-spec 7.3,
+/// 7.4).
 const CIRCUIT_WINDOW: usize = 1000;
 const STREAM_WINDOW: usize = 500;
 

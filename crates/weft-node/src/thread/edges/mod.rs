@@ -47,11 +47,12 @@ const WRITE_IN_ALL: usize = 1024 * 1024;
 /// can have thousands come, connect and end at once, and each costs system calls of some microseconds (to
 /// close a TCP connection, some twenty): the cells of all circuits pass after so many.
 pub(super) const EDGES_PER_TURN: usize = 64;
-/// How long a destination whose stream has ended may take nothing of what is left for it (C tor:
-/// `connection_expire_held_open`). Applications, which are this machine's own, may take their time.
+/// Time for which a destination whose stream has ended may accept none of the remaining bytes (C
+/// tor: `connection_expire_held_open`). Applications, which are this machine's own, may take their
+/// time.
 const LAST_WORDS: Duration = Duration::from_secs(15);
 
-/// What a thread's edge sockets hold, in bytes.
+/// Memory of a thread's edge sockets, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SocketMemory {
     /// Bytes from and for sockets.
@@ -69,9 +70,9 @@ pub(super) struct EdgeSockets {
     by_id: BTreeMap<ConnectionId, usize>,
     /// Tokens by the manager's slot.
     by_edge: Vec<Option<usize>>,
-    /// Those that may have bytes.
+    /// Edges whose sockets may have bytes.
     to_read: VecDeque<usize>,
-    /// Those that must wait for bandwidth, and until when.
+    /// Edges that wait for bandwidth, and until when.
     rate_limited: Vec<(Instant, usize)>,
     /// When the first of them has waited long enough.
     rest_until: Option<Instant>,
@@ -106,12 +107,12 @@ impl EdgeSockets {
         }
     }
 
-    /// How many there are.
+    /// Number of edges.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Those that wait for their turn to be read.
+    /// Number of edges that wait for their turn to be read.
     #[cfg(test)]
     pub(super) fn to_read(&self) -> usize {
         self.to_read.len()
@@ -669,7 +670,7 @@ impl ConnectionThread {
         }
     }
 
-    /// How long until an edge needs attention that no event will call for.
+    /// Time at which an edge needs attention without an event. `Some(None)`: now; `None`: never.
     pub(super) fn edges_wait(&self) -> Option<Option<Instant>> {
         if self.edges.is_ready() || self.manager.has_edge_news() {
             return Some(None);

@@ -22,11 +22,11 @@ pub(crate) struct AdoptEdge {
     pub id: ConnectionId,
     /// Non-blocking; perhaps still connecting.
     pub socket: EdgeSocket,
-    /// What it is for.
+    /// Its use.
     pub kind: AdoptKind,
 }
 
-/// What bytes of a stream come from and go to.
+/// Source and destination of a stream's bytes.
 #[derive(Debug)]
 pub(crate) enum EdgeSocket {
     /// TCP.
@@ -37,7 +37,7 @@ pub(crate) enum EdgeSocket {
     None,
 }
 
-/// What a stream's socket is for.
+/// Use of a stream's socket.
 #[derive(Debug)]
 pub(crate) enum AdoptKind {
     /// A stream that a circuit asked for.
@@ -51,7 +51,7 @@ pub(crate) enum AdoptKind {
     },
     /// An application that came to a listener.
     Application {
-        /// What the listener does.
+        /// Rules of the listener.
         rules: Arc<AppRules>,
         /// Where it came from; `None` on a Unix socket.
         from: Option<SocketAddr>,
@@ -71,7 +71,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// What the event loop watches.
+    /// The source that the event loop watches.
     pub(super) fn source(&mut self) -> Option<&mut dyn Source> {
         match self {
             Socket::Tcp(socket) => Some(socket),
@@ -97,7 +97,7 @@ impl Socket {
     }
 }
 
-/// How far a socket has come.
+/// Progress of a socket.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// TCP connects, for an exit: where to, and for how long that is good.
@@ -120,7 +120,7 @@ pub(super) struct EdgeConnection {
     pub(super) port: u16,
     /// Bytes read and written since the last report, while these are reported.
     pub(super) unreported: (u64, u64),
-    /// How much it may move; not asked for Unix sockets.
+    /// Limits on the bytes that it may move; not used for Unix sockets.
     pub(super) allowance: Option<Allowance>,
     pub(super) readable: bool,
     pub(super) writable: bool,

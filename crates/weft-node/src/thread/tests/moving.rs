@@ -9,14 +9,14 @@ use super::*;
 /// Cells that the client sends, each answered by one.
 const CELLS: u32 = 4000;
 
-/// What the main thread of a relay does for links that move.
+/// The main thread's part in moving links.
 struct Moves {
     /// The thread that the link is on.
     at: u16,
     number: u64,
     moving: bool,
     done: u64,
-    /// What threads reported of the link's bytes, read and written, by thread.
+    /// Bytes of the link, read and written, that each thread reported.
     bytes: BTreeMap<u16, (u64, u64)>,
 }
 
