@@ -37,7 +37,7 @@ use weft_crypto::circuit::OriginCircuit;
 
 /// From one turn to the next.
 const TURN: Duration = Duration::from_millis(10);
-/// Every so many turns timers run.
+/// Turns between two runs of timers.
 const TIMERS: u32 = 25;
 /// Cells that move in one turn; a multiple of the numbers of legs.
 const CELLS: usize = 60;
@@ -102,7 +102,7 @@ struct Leg {
     out: Vec<u8>,
 }
 
-/// See the module.
+/// The exit under measurement, with its client played.
 pub(crate) struct Exit {
     joined: Joined,
     now: Instant,

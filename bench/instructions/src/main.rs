@@ -5,12 +5,12 @@
 //! weft-instructions down|up plain|conflux|mtor FIRST TURNS
 //! ```
 //!
-//! `cargo xtask instructions` runs this under callgrind. What fills pools and queues is over after the
-//! first turns. Calls of `counted_turns_border` enclose the others, whose instructions, divided by their cells, are
-//! what one cell costs without start-up and end. Counted is what a connection
-//! thread does with a cell between TLS and TLS: cut out of the plaintext, looked up, copied,
-//! encrypted or decrypted, carried to the other half (with two threads: through a ring), queued,
-//! scheduled, written out, its memory recycled. Not counted: the kernel and TLS.
+//! `cargo xtask instructions` runs this under callgrind. Pools and queues are full after the first
+//! turns. Calls of `counted_turns_border` enclose the others: their instructions, divided by their
+//! cells, are the cost of one cell without start-up and end. Counted is a connection thread's work
+//! on a cell between TLS and TLS: cut out of the plaintext, looked up, copied, encrypted or
+//! decrypted, carried to the other half (with two threads: through a ring), queued, scheduled,
+//! written out, its memory recycled. Not counted: the kernel and TLS.
 //!
 //! In the second form the relay is an exit (`exit`), which serves a stream over one circuit or several.
 //!
@@ -45,7 +45,7 @@ fn number(turns: &str) -> Result<u32> {
     turns.parse().context("a number of turns")
 }
 
-/// callgrind writes a file of its own for what it counted before each call: it looks for this name.
+/// callgrind writes a separate file for its counts before each call: it looks for this name.
 #[inline(never)]
 fn counted_turns_border() {
     black_box(());

@@ -53,8 +53,9 @@ pub(crate) struct Load {
     run: usize,
     /// Runs of each circuit of a link in one turn.
     rounds: usize,
-    /// In place of these: so many cells in a turn, each of any circuit of any link and alone in its record.
-    /// After each the thread asks what there is to do, as it does where each is an event of its own.
+    /// In place of these: this number of cells in a turn, each of any circuit of any link and alone
+    /// in its record. After each the thread checks for work, as it does when each is a separate
+    /// event.
     single: Option<usize>,
     /// A client has asked for the relay's weight: what circuits move is measured.
     asked: bool,
@@ -129,7 +130,8 @@ struct Batch {
     empties: Empties,
 }
 
-/// See the module. The links toward the clients are on the first thread, the others on the last.
+/// The relay under measurement. The links toward the clients are on the first thread, the others on
+/// the last.
 pub(crate) struct Relay {
     now: Instant,
     managers: Vec<LocalConnectionManager>,

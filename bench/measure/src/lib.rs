@@ -31,7 +31,7 @@ struct PackLine {
     args: bench::pack::PackArgs,
 }
 
-/// Arguments from the program `weft-pack` itself, which measures each row in a process of its own.
+/// Arguments from the program `weft-pack` itself, which measures each row in a separate process.
 #[derive(Parser, Debug)]
 struct RowLine {
     #[command(subcommand)]

@@ -133,7 +133,7 @@ fn implementations(criterion: &mut Criterion) {
         stream.apply_keystream(body);
     });
 
-    // What eight blocks at a time are worth.
+    // The gain of eight blocks at a time.
     let new = |circuit| (aes::Aes128Enc::new(&key(circuit).into()), 0u128);
     cells(
         &mut group,

@@ -19,7 +19,7 @@ fn main() {
     criterion.final_summary();
 }
 
-/// A scheduler with so many circuits, none active.
+/// A scheduler with this number of circuits, none active.
 fn scheduler(circuits: u32, links: u32, now: Instant) -> Scheduler {
     let mut scheduler = Scheduler::new(DEFAULT_HALF_LIFE);
     for link in 0..links {

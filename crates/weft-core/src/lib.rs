@@ -1,8 +1,8 @@
 //! The Tor protocol as pure state.
 //!
-//! Everything that a relay decides, and nothing that it does: no sockets, threads, clocks, ambient
-//! randomness or locks. Time, randomness and bytes come in as arguments; actions go out as values.
-//! The same machines run in a node (`weft-node`), in tests with a fake clock and in simulators.
+//! All of a relay's decisions, and none of its actions: no sockets, threads, clocks, ambient
+//! randomness or locks. Time, randomness and bytes are arguments; actions are return values. The
+//! same machines run in a node (`weft-node`), in tests with a fake clock and in simulators.
 //!
 //! Rooms, from below to above; each uses those before it alone:
 //!

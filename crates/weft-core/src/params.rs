@@ -52,8 +52,8 @@ pub struct RelayParams {
     /// A link without circuits to a relay of the consensus, at an address of that relay's, is
     /// closed after this time, a quarter more or less.
     pub idle_relay_link: Duration,
-    /// A link on which nothing was written for so long gets a PADDING cell, and one whose peer takes
-    /// nothing for ten times as long is closed (`KeepalivePeriod`).
+    /// Time after which a link on which nothing was written gets a PADDING cell. A link whose peer
+    /// takes nothing for ten times as long is closed (`KeepalivePeriod`).
     pub keepalive: Duration,
     /// Netflow padding.
     pub padding: PaddingParams,

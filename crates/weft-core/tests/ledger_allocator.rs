@@ -1,7 +1,7 @@
 //! The ledger against the allocator: what nodes report to hold is what they took and did not give back,
 //! whatever honest and hostile peers do.
 //!
-//! One test in a program of its own: the allocator counts for the whole process.
+//! One test in a separate program: the allocator counts for the whole process.
 
 #[path = "it/pair/mod.rs"]
 mod pair;

@@ -1,5 +1,6 @@
-//! The thread of the extended ORPort: programs of transports authenticate there and send whose bytes follow; then the socket
-//! goes back to the main thread, as one of the ORPort. What they send is read by [`weft_proxy::transports::ExtOr`].
+//! The thread of the extended ORPort: transport programs authenticate there and send the client's
+//! address; then the socket returns to the main thread, as one of the ORPort.
+//! [`weft_proxy::transports::ExtOr`] parses their messages.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -2,9 +2,9 @@
 //!
 //! [`start`] is called once, first thing: notices go to standard output until [`Logging::apply`]
 //! applies the options of torrc. Code that does I/O logs by `tracing`'s macros and
-//! [`notice!`](crate::notice), and wraps addresses of others in [`safe`]; code that does none returns
-//! [`weft_log::Line`]s, which [`log`] writes. What a hostile peer can cause often stands behind a
-//! [`weft_log::RateLimit`].
+//! [`notice!`](crate::notice), and wraps addresses of others in [`safe`]; code that does none
+//! returns [`weft_log::Line`]s, which [`log`] writes. Lines that a hostile peer can cause often are
+//! limited by a [`weft_log::RateLimit`].
 //!
 //! A line is written by the thread that logs it, in one `write`, under a lock that is held for that
 //! long; it is at most 10 KB. Nothing is queued. Lines that cannot be written are counted, and their number

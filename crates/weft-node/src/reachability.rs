@@ -1,8 +1,8 @@
 //! Tests whether the relay's ORPort is reachable from outside (C tor's `selftest.c`).
 //!
-//! A relay publishes its descriptor only once it is. A [`Probe`] asks another relay to extend a circuit to
-//! this one, on a thread of its own; [`Reachability`] decides when and for which address, and keeps the
-//! results.
+//! A relay publishes its descriptor only once it is reachable. A [`Probe`] asks another relay to
+//! extend a circuit to this one, on a separate thread; [`Reachability`] decides when and for which
+//! address, and keeps the results.
 //!
 //! ```text
 //! Reachability::due -> choose a relay -> started -> thread: Probe::run -> succeeded | failed

@@ -78,7 +78,7 @@ struct Worker {
     thread: Thread,
 }
 
-/// The pool of workers, as one identity has it. Dropping the last identity's ends them.
+/// The pool of workers, as one identity sees it. Dropping the last identity's ends them.
 pub(crate) struct Workers {
     workers: Vec<Worker>,
     threads: Option<Arc<Threads>>,
@@ -429,7 +429,7 @@ mod tests {
             assert!(first.try_push(job(0)).is_ok());
         }
         assert!(second.try_push(job(1)).is_ok());
-        // The second has its answer before the first has all of its own.
+        // The second has its answer before the first has all of its answers.
         let (mut batch, mut rng) = (Vec::new(), StdRng::seed_from_u64(1));
         for seat in &mut seats {
             assert_eq!(seat.turn(&mut batch, &mut rng), Turn::Answered);
@@ -439,7 +439,8 @@ mod tests {
         };
         assert_eq!(std::iter::from_fn(|| of_first.pop()).count(), BATCH);
         assert_eq!(of_second.pop().unwrap().half.slot.0, 1);
-        // The first is gone, with jobs that nobody waits for; the worker goes on until the second is, too.
+        // The first is gone, with jobs whose answers are no longer wanted; the worker goes on until
+        // the second is, too.
         let (jobs, mut answers, _poll) = ends.pop().unwrap();
         drop(ends);
         let worker = std::thread::spawn(move || serve(seats, StdRng::seed_from_u64(2)));

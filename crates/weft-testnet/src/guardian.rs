@@ -1,12 +1,12 @@
 //! A guardian: a small shell that outlives us by a moment and ends what we started.
 //!
-//! The kernel can end a child together with its parent (`PR_SET_PDEATHSIG`), but only from
-//! `unsafe` code between fork and exec, and "parent" means the *thread* that forked. A guardian
-//! needs neither: it reads names of process groups and of a folder from a pipe, and when the pipe
-//! ends, because we closed it or because we are gone for whatever reason, it kills those groups
-//! and removes the folder. Of network namespaces it removes those that it was given, with what runs in
-//! them. It sits in a process group of its own, so that Ctrl-C, which reaches
-//! every process of the terminal's foreground group, does not end it first.
+//! The kernel can end a child together with its parent (`PR_SET_PDEATHSIG`), but only from `unsafe`
+//! code between fork and exec, and "parent" means the *thread* that forked. A guardian needs
+//! neither: it reads names of process groups and of a folder from a pipe. When the pipe ends,
+//! because we closed it or because we are gone for whatever reason, it kills those groups and
+//! removes the folder. It also removes the network namespaces that it was given, with their
+//! processes. It is in a separate process group, so that Ctrl-C, which reaches every process of the
+//! terminal's foreground group, does not end it first.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -92,7 +92,7 @@ impl Guardian {
         self.send("watch", group)
     }
 
-    /// This process group has ended; its number may come to mean somebody else.
+    /// This process group has ended; the system may use its number again.
     pub fn forget(&mut self, group: u32) -> Result<()> {
         self.send("forget", group)
     }

@@ -1,9 +1,9 @@
 //! TCP ports on loopback that are ours for as long as we want them.
 //!
-//! A port that was free a moment ago may be taken when the relay that is to use it starts, or
-//! while it restarts. So each port is held by a socket that is bound with `SO_REUSEADDR` and never
-//! listens: the kernel gives the port to nobody who asks for any free one, and yet lets a process
-//! that names it, also with `SO_REUSEADDR` as servers do, bind and listen on it.
+//! A port that was free a moment ago may be taken when the relay that is to use it starts, or while
+//! it restarts. So each port is held by a socket that is bound with `SO_REUSEADDR` and never
+//! listens: the kernel does not assign such a port, and yet lets a process that names it, also with
+//! `SO_REUSEADDR` as servers do, bind and listen on it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

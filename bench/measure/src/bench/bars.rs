@@ -506,7 +506,7 @@ mod tests {
         let row = named(&bars, "throughput");
         assert_eq!(row.verdict, Verdict::NotMeasurable);
         assert_eq!(row.note.as_deref(), Some("needs 8 cores, has 2"));
-        // What it can show, it shows.
+        // It shows the parts that it can.
         assert_eq!(row.parts.len(), 2);
     }
 

@@ -1,4 +1,4 @@
-//! One run of `weft lab relay` or `weft lab throughput`, in a process of its own.
+//! One run of `weft lab relay` or `weft lab throughput`, in a separate process.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -116,7 +116,7 @@ pub(crate) fn end(launch: &Launch<'_>) -> Result<Ended> {
 
 fn read(mut pipe: impl std::io::Read) -> String {
     let mut bytes = Vec::new();
-    // What was read until then is of more use than an error.
+    // The text read until then is of more use than an error.
     let _ = pipe.by_ref().take(16 << 20).read_to_end(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }

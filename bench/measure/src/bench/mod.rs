@@ -104,7 +104,7 @@ const WARM_UP: Bounds<f64> = Bounds::new(0.0, 3600.0);
 /// Binding of processes to processors.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Pin {
-    /// Each to cores of its own, where there are enough for the target's threads and the generator
+    /// Each to separate cores, where there are enough for the target's threads and the generator
     Auto,
     /// Leave it to the kernel
     None,

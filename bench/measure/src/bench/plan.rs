@@ -15,7 +15,7 @@ pub(crate) enum Target {
     Pipe,
     /// C tor.
     Tor,
-    /// Weft with so many ConnectionThreads.
+    /// Weft with this number of ConnectionThreads.
     Weft(u32),
 }
 
@@ -507,7 +507,7 @@ impl Place {
     /// The target gets a core for each thread that cells go through, the generator others: up to
     /// three for each of the target's, so that it is not what limits. With too few cores they share.
     ///
-    /// What compares numbers of threads does not bind them, so that all have the same processors.
+    /// Comparisons of numbers of threads do not bind them, so that all have the same processors.
     pub(crate) fn of(target: Target, point: &Point, cpus: &Cpus, pin: bool) -> Place {
         if point.is_in("threads") {
             return Place {

@@ -23,7 +23,7 @@ pub(crate) fn draw(results: &Results, folder: &Path) -> Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// Every figure, by the name of its files. What this run did not measure has none.
+/// Every figure, by the name of its files. A figure without measurements in this run is left out.
 pub(crate) fn figures(results: &Results) -> Vec<(&'static str, Figure)> {
     let figures = [
         ("cpu", cpu(results)),

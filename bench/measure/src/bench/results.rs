@@ -284,7 +284,7 @@ impl File {
         bail!("there are 999 results of {date} from {machine} already")
     }
 
-    /// Writes all of it anew. At every moment the file is whole.
+    /// Writes the whole file again. At every moment the file is complete.
     pub(crate) fn write(&self, results: &Results) -> Result<()> {
         let beside = self.path.with_extension("json.new");
         fs::write(&beside, results.json()?)

@@ -53,7 +53,7 @@ pub(crate) fn results() -> Results {
     results
 }
 
-/// A record of a pack on a machine with so many cores; numbers are made up.
+/// A record of a pack on a machine with this number of cores; numbers are made up.
 pub(crate) fn pack(cores: usize) -> Results {
     let mut results = results();
     results.machine.cores = cores;

@@ -36,7 +36,7 @@ pub(crate) struct Activity {
 pub(crate) struct Ended {
     /// So many bins. More than one: nothing was moved after the first.
     pub(crate) bins: u32,
-    /// A second, too, that took so long.
+    /// Length of the second that ended as well, if one did.
     pub(crate) second: Option<Duration>,
 }
 

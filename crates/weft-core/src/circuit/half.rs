@@ -110,7 +110,7 @@ pub(crate) struct Backward {
     pub(crate) relay_early_left: u8,
     /// Streams that end here. Most circuits have none.
     pub streams: Option<Box<Streams>>,
-    /// One SENDME for so many cells, if the handshake agreed on congestion control.
+    /// Cells that one SENDME acknowledges, if the handshake negotiated congestion control.
     pub sendme_inc: Option<u8>,
     /// Counts EXTEND2s, so that an answer to one that was truncated is not taken for the current one's.
     pub extension: u32,

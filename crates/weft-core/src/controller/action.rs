@@ -48,8 +48,8 @@ pub enum Action {
     /// [`refuse_stream`](super::RelayController::refuse_stream), [`resolved`](super::RelayController::resolved) or
     /// an edge ([`place_edge`](super::RelayController::place_edge)).
     Stream(StreamRequest),
-    /// A stream that a circuit asked for has ended: whatever is under way to decide about it is for
-    /// nobody. Comes after its [`Action::Stream`], perhaps after the decision.
+    /// A stream that a circuit asked for has ended: any decision under way about it is void.
+    /// Follows its [`Action::Stream`], and perhaps the decision.
     StreamGone(StreamAddr),
     /// Sign this relay's claim, with the time of the wall clock, and hand it to
     /// [`abra_signed`](super::RelayController::abra_signed).

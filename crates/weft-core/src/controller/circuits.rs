@@ -57,7 +57,8 @@ impl RelayController {
         self.feed_workers(now);
     }
 
-    /// Gives the workers what they take. What has waited too long is refused: its origin has given it up.
+    /// Gives the workers the onionskins that they can take. One that has waited too long is
+    /// refused: its origin has given it up.
     pub(super) fn feed_workers(&mut self, now: Instant) {
         while let Some(create) = self.onionskins.next(self.params.workers) {
             let waited = now.saturating_duration_since(create.since);
@@ -112,7 +113,8 @@ impl RelayController {
             return self.join(id, request);
         }
         let (rsa, hop) = (request.rsa, self.requester_hop(&request));
-        // What the consensus lists is looked for where it lists it, whatever else is named.
+        // Addresses that the consensus lists take precedence over all others that the request
+        // names.
         let listed = |addr: &&SocketAddr| self.network.lists_at(&rsa, addr);
         let mut addrs: Vec<_> = request.addrs.iter().filter(listed).copied().collect();
         let is_listed = !addrs.is_empty();

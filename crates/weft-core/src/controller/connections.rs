@@ -112,7 +112,7 @@ impl Connection {
         }
     }
 
-    /// The address that this node connected to. `None`: somebody else opened the connection.
+    /// The address that this node connected to. `None`: the peer opened the connection.
     fn connected_to(&self) -> Option<SocketAddr> {
         (!self.accepted).then_some(self.addr)
     }

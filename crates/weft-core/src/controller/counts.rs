@@ -69,7 +69,7 @@ pub struct Counts {
     pub open_displaced: u64,
     /// Extensions that gave way while they waited for a connection.
     pub extends_displaced: u64,
-    /// RENDEZVOUS1 with a cookie that nobody has.
+    /// RENDEZVOUS1 with an unknown cookie.
     pub cookies_unknown: u64,
     /// Sockets of edges whose peers were noted.
     pub edges: EdgeCounts,

@@ -14,7 +14,7 @@ use weft_share::{PreviousHop, Shares, Ticket};
 
 use crate::address::{ConnectionId, HalfAddr};
 
-/// See the module.
+/// Connections that can be displaced, by the hop that caused each.
 #[derive(Debug, Default)]
 pub(super) struct Displaceable {
     /// By hop, and by the circuit that asked for a stream. Links that have circuits are proven.

@@ -19,7 +19,7 @@ const HANDSHAKES: usize = 4;
 /// `MaxConnectionsPerRelay` is what it is by default. A C tor relay has one or two.
 const PROVED: usize = 64;
 
-/// See the module.
+/// Connections that are never displaced, a few for each address and relay.
 #[derive(Debug, Default)]
 pub(super) struct Exempt {
     handshakes: Few<PreviousHop>,

@@ -30,8 +30,8 @@ impl RelayController {
         }
     }
 
-    /// A thread that has read much since its last report states what it holds, so that a fast peer does not have it hold
-    /// far more than it may until the next.
+    /// Handles the holdings that a thread reports after it has read much, so that a fast peer
+    /// cannot have it hold far more than allowed until the next periodic report.
     pub(super) fn on_held(&mut self, thread: ThreadId, ledger: Ledger, memory_rounds: u64) {
         let slot = usize::from(thread.0);
         if let Some(Some(report)) = self.reports.get_mut(slot) {

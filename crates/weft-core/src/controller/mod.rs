@@ -64,7 +64,7 @@ pub use counts::{
 };
 pub use onionskins::OnionskinKind;
 
-/// One in so many of all connections may only lead to addresses that the consensus lists, so that
+/// Divisor of the part of all connections that is reserved for addresses in the consensus, so that
 /// circuits can be extended to relays however many connections others have.
 const LISTED_PART: usize = 16;
 
@@ -95,8 +95,8 @@ pub enum Sharing {
     /// All: one connection leads to one relay, as in C tor.
     #[default]
     All,
-    /// None: each circuit has a connection of its own (PCTLS: Pahl et al. 2023, 5.1). Past either bound
-    /// circuits share, and the next one is put where there are fewest (IMUX).
+    /// None: each circuit has a separate connection (PCTLS: Pahl et al. 2023, 5.1). Past either
+    /// bound circuits share, and a new one joins the connection with the fewest (IMUX).
     PerCircuit {
         /// Connections to one relay at most, open or being opened, by either side.
         per_relay: usize,
@@ -112,7 +112,7 @@ pub enum Sharing {
     },
 }
 
-/// See the module.
+/// The relay controller: a state machine without I/O.
 #[derive(Debug)]
 pub struct RelayController {
     params: ControllerParams,
@@ -224,8 +224,9 @@ impl RelayController {
         self.accept(peer, of_relay, now)
     }
 
-    /// As [`accepted`](Self::accepted), for a connection whose client is at `peer` as a program of transports states: it
-    /// may repeat what a client has made up, so that an address of a relay is nobody's proof.
+    /// Like [`accepted`](Self::accepted), for a connection whose client is at `peer` according to a
+    /// transport program. The address may be made up by the client, so an address of a relay proves
+    /// nothing.
     pub fn handed_over(
         &mut self,
         peer: SocketAddr,

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use weft_cell::identity::RsaIdentity;
 
-/// See the module.
+/// Relays of the latest consensus.
 ///
-/// Without a consensus, a made-up identity cannot be distinguished from a listed one. Then every peer that proves
-/// an identity counts as a relay for the defences, which get their limits from the consensus as well,
-/// so that a network can start; but no share belongs to an identity, and no address is known to be
-/// good. All is judged anew when a consensus arrives.
+/// Without a consensus, a made-up identity cannot be distinguished from a listed one. Then every
+/// peer that proves an identity counts as a relay for the defences, which also take their limits
+/// from the consensus, so that a network can start; but no share belongs to an identity, and no
+/// address counts as listed. A new consensus replaces all of it.
 #[derive(Debug, Default)]
 pub(super) struct Network {
     relays: Option<BTreeMap<RsaIdentity, Vec<SocketAddr>>>,

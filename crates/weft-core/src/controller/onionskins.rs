@@ -105,13 +105,13 @@ pub(super) struct Create {
 pub(super) struct Room {
     /// The workers that answer them.
     pub(super) workers: usize,
-    /// However fast these are, so many.
+    /// Largest number that may wait, however fast they are.
     pub(super) most: usize,
     /// Longest time that the last one may have to wait.
     pub(super) delay: Duration,
 }
 
-/// See the module.
+/// Onionskins that wait or are with the workers.
 #[derive(Debug, Default)]
 pub(super) struct Onionskins {
     fast: (usize, Cost),

@@ -1,9 +1,10 @@
 //! Connections that are being opened, and the extensions that wait for them.
 //!
-//! There is one for each relay and address, or one for each circuit ([`Sharing`](super::Sharing)). One to an address that the consensus lists for the relay
-//! is always admitted: there are only so many of these, and they lead somewhere. Any client can name
-//! any other address, and be there: such connections share a bound by the hop that asked, from the
-//! attempt until they are closed, and so do the extensions that wait, for whatever they wait.
+//! There is one for each relay and address, or one for each circuit ([`Sharing`](super::Sharing)).
+//! A connection to an address that the consensus lists for the relay is always admitted: there are
+//! few of these, and relays answer there. Any client can name any other address, and own it: such
+//! connections share a bound by the hop that asked, from the attempt until they are closed.
+//! Extensions that wait share a bound by the same rule, whatever they wait for.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +50,7 @@ impl Waiting {
     }
 }
 
-/// See the module.
+/// Connections that are being opened, and the extensions that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Opening {
     attempts: BTreeMap<ConnectionId, Attempt>,
@@ -162,7 +163,8 @@ impl Opening {
         }
     }
 
-    /// Has an extension wait for a connection that is being opened. What gives way fails.
+    /// Queues an extension for a connection that is being opened. Extensions that it displaces
+    /// fail.
     pub(super) fn wait(
         &mut self,
         connection: ConnectionId,

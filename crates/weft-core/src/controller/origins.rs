@@ -210,9 +210,9 @@ impl RelayController {
 
     // ---- the client thread ----
 
-    /// Something that the client thread asks. What concerns sockets,
-    /// [`OriginCommand::AdoptInternal`] and [`OriginCommand::AdoptResolve`], is the caller's to do,
-    /// with [`place_internal`](Self::place_internal); it comes back here unused.
+    /// Handles a command of the client thread. The caller must carry out those about sockets,
+    /// [`OriginCommand::AdoptInternal`] and [`OriginCommand::AdoptResolve`], with
+    /// [`place_internal`](Self::place_internal); they have no effect here.
     pub fn origin(&mut self, command: OriginCommand, now: Instant) {
         match command {
             OriginCommand::Launch {

@@ -30,7 +30,7 @@ impl RelayLink {
     }
 }
 
-/// See the module.
+/// Open links to relays.
 #[derive(Debug, Default)]
 pub(super) struct RelayLinks {
     /// Links that take new circuits, the oldest of each place first.
@@ -120,7 +120,7 @@ impl RelayLinks {
     }
 
     /// Links that take new circuits to a relay with these identities, if they serve for an address
-    /// (see [`Place`]). Those with the same ed25519 identity begin with the oldest.
+    /// (see [`Place`]). Links with the same ed25519 identity begin with the oldest.
     pub(super) fn usable(
         &self,
         rsa: RsaIdentity,

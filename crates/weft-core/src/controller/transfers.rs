@@ -20,8 +20,8 @@ pub(super) struct Transfers {
 }
 
 impl RelayController {
-    /// As many threads get links as the load needs, from one to so many: those for which there is no core only make
-    /// more wake-ups of the same work. Without this all have links.
+    /// Lets the load decide how many threads get links, from one to `most`: further threads,
+    /// without a core, only add wake-ups. Without this call all threads get links.
     pub fn adapt_threads(&mut self, most: u16) {
         let most = most.min(u16::try_from(self.reports.len()).unwrap_or(u16::MAX));
         let width = Width::new(most);

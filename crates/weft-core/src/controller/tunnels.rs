@@ -80,7 +80,7 @@ enum Made {
     GaveWay,
 }
 
-/// See the module.
+/// Tunnels by name, and the share of each previous hop.
 #[derive(Debug, Default)]
 pub(super) struct Tunnels {
     by_name: BTreeMap<TunnelName, Entry>,
@@ -202,7 +202,7 @@ impl RelayController {
             TunnelAsk::Named(name) => name,
             TunnelAsk::New(secret) => self.draw_name(secret),
             TunnelAsk::Existing(name) if self.tunnels.by_name.contains_key(&name) => name,
-            // Whether there is one of this id is not revealed.
+            // The answer does not reveal that there is a tunnel of this id.
             TunnelAsk::Existing(_) => {
                 return self.close_half(half, DestroyReason::PROTOCOL);
             }

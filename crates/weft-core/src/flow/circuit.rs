@@ -43,9 +43,9 @@ enum Window {
 /// Allowance of the other side under fixed windows: [`WINDOW`] cells, and [`INCREMENT`] more for
 /// each SENDME that it can have received.
 ///
-/// A SENDME is queued as soon as it is due, so counting SENDMEs when they are queued bounds nothing.
-/// Here they count when they have left the circuit's queue toward the other side: one that is
-/// still there has been received by nobody.
+/// A SENDME is queued as soon as it is due, so counting SENDMEs when they are queued bounds
+/// nothing. Here they count when they have left the circuit's queue toward the other side: a SENDME
+/// in the queue has not been received.
 #[derive(Debug)]
 struct Deliver {
     /// Cells that may still come, by the SENDMEs that are known to have left.
@@ -72,9 +72,9 @@ impl Deliver {
 
 /// One end of a circuit.
 ///
-/// Of the cells that wait for a SENDME every hundredth is remembered, or every so many as the
-/// handshake agreed on: at most ten with fixed windows, [`super::MAX_CWND`] divided by the
-/// increment with Vegas.
+/// Of the cells that wait for a SENDME, every hundredth is remembered, or every n-th as negotiated
+/// in the handshake: at most ten with fixed windows, [`super::MAX_CWND`] divided by the increment
+/// with Vegas.
 #[derive(Debug)]
 pub struct CircuitFlow {
     window: Window,

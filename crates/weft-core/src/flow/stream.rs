@@ -33,7 +33,7 @@ const MAX_RATE: u64 = i32::MAX as u64;
 /// Messages that a stream's far end may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Fixed windows: so many DATA cells, and so many SENDMEs.
+    /// Fixed windows: numbers of DATA cells and SENDMEs.
     Windows {
         /// DATA cells.
         data: u16,
@@ -69,7 +69,7 @@ pub enum FlowMsg {
     Sendme,
     /// XOFF: stop.
     Xoff,
-    /// XON: send, at no more than so many kB/s; 0 for as fast as may be.
+    /// XON: send, at most this number of kB/s; 0 for no limit.
     Xon(u32),
 }
 
@@ -212,8 +212,8 @@ impl StreamFlow {
         }
     }
 
-    /// A DATA cell came, with so many bytes. With XON and XOFF anything may come, as its sender
-    /// may not have seen our XOFF; only memory bounds it (proposal 324, 4.1.3).
+    /// Notes a DATA cell with this number of bytes. With XON and XOFF any amount is allowed,
+    /// because its sender may not have seen our XOFF; only memory bounds it (proposal 324, 4.1.3).
     pub fn note_received(&mut self, _bytes: usize) -> Result<(), FlowError> {
         match &mut self.0 {
             Kind::Fixed { deliver, .. } => {
@@ -263,9 +263,9 @@ struct XonXoff {
 
 /// Events that the other end can have had reason to report.
 ///
-/// An exit does not check it; a client does, since needless messages can mark its streams for somebody
-/// along the path (proposal 324, 4.1.4). As the consensus of the other end may be another, half
-/// of its limits is enough, which is Arti's choice, too.
+/// An exit does not check them; a client does, because needless messages can mark its streams for
+/// an observer along the path (proposal 324, 4.1.4). The other end may have another consensus, so
+/// half of its limits is enough, as in Arti.
 #[derive(Debug)]
 struct Peer {
     /// Violations are checked.
@@ -440,7 +440,7 @@ impl Drain {
             self.free = 0;
         }
         let Some(since) = self.waiting_since else {
-            // What has just come and was not offered to the socket does not wait yet.
+            // Bytes that have just arrived and were not offered to the socket do not wait yet.
             if queued > BURST || (queued > 0 && written > 0) {
                 self.waiting_since = Some(now);
                 self.drained = 0;
@@ -495,9 +495,9 @@ impl Drain {
     /// faster than we could see: how fast that was depends on the far end, which keeps to our last
     /// XON. So the rate is doubled, once for as many bytes as XONs must be apart.
     ///
-    /// C tor begins to count anew whenever something waits. There that is after 32 cells at most;
-    /// here a turn may bring many more before it writes, and a reader that takes them all at once,
-    /// now and then, would be held for ever to what came while it paused.
+    /// C tor restarts its count whenever something waits. There, that is after 32 cells at most.
+    /// Here a turn may bring many more before it writes, and a reader that now and then takes them
+    /// all at once would be judged for ever by the bytes that arrived while it paused.
     fn emptied(&mut self, written: usize) {
         self.waiting_since = None;
         self.free = (self.free).saturating_add(u64::try_from(written).unwrap_or(u64::MAX));

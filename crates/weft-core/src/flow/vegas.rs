@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::params::{CcParams, MAX_CWND, VegasParams};
 
-/// A round-trip time so many times longer or shorter than usual comes from a clock that jumped, or
-/// a far end that slept.
+/// Factor by which a round-trip time must exceed, or fall below, the usual one to be ignored: it
+/// comes from a clock that jumped, or a far end that slept.
 const JUMP: u64 = 5000;
 
 /// Cells that count as waiting for the link when it is blocked and no time was ever measured: what

@@ -1,8 +1,8 @@
 //! Verification of a peer's CERTS cell: every rule of tor-spec 4.2 for relays with both identities.
 //!
-//! Relays that have only an RSA identity are not supported: the network has required ed25519
-//! link authentication (`LinkAuth=3`) of all relays for years. Types 1 and 3, which served them,
-//! are ignored, as are types that nobody knows yet.
+//! Relays that have only an RSA identity are not supported: the network has required ed25519 link
+//! authentication (`LinkAuth=3`) of all relays for years. Types 1 and 3, which served them, are
+//! ignored, as are unknown types.
 
 use std::time::{Duration, SystemTime};
 
@@ -45,7 +45,7 @@ pub(super) fn check(
     purpose: Purpose<'_>,
     now: SystemTime,
 ) -> Result<PeerCerts, CertError> {
-    // Which certificate, signed by the signing key, leads from the identity to this link.
+    // The certificate, signed by the signing key, that leads from the identity to this link.
     let leaf_kind = match purpose {
         Purpose::Responder { .. } => CertKind::SigningToTls,
         Purpose::Initiator => CertKind::SigningToLinkAuth,

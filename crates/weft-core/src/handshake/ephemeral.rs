@@ -26,7 +26,7 @@ pub struct EphemeralKeys {
 }
 
 impl EphemeralKeys {
-    /// Fresh keys. The same seed gives the same relay.
+    /// Generates fresh keys. Equal seeds give equal relays.
     pub fn generate(now: SystemTime, rng: &mut dyn CryptoRng) -> Result<Self, LinkIdentityError> {
         Self::with_rsa(now, rng, |mut rng| {
             rsa::KeyPair::generate(&mut rng).map_err(|error| error.to_string())

@@ -224,7 +224,7 @@ pub enum ErrorClass {
     NoCommonProtocol,
     /// The peer's certificates are bad or expired; perhaps a clock is wrong.
     BadCertificate,
-    /// The peer is somebody else than expected.
+    /// The peer is not the one expected.
     WrongIdentity,
     /// The peer could not prove that it is the relay it claims to be.
     AuthenticationFailed,

@@ -111,7 +111,7 @@ impl LinkIdentity {
             }
         };
         let link_auth = ed25519::Keypair::generate(&mut rng);
-        // The host name is a decoy: C tor puts random ones there, and nobody looks.
+        // The host name is a decoy: C tor puts random ones there, and no peer checks it.
         let host = random_hostname(CERTIFICATE_NAME, &mut rng);
         let rsa_id_cert = tor_cert_x509::create_legacy_rsa_id_cert(&mut rng, now, &host, keys.rsa)
             .map_err(|error| failed(CertKind::RsaIdentity)(&error))?;
@@ -219,7 +219,8 @@ pub const CERTIFICATE_NAME: RangeInclusive<usize> = 8..=20;
 /// Lengths of the names that C tor's clients ask for (SNI).
 pub const SNI_NAME: RangeInclusive<usize> = 4..=25;
 
-/// A host name as C tor makes them: `www.`, so many letters and digits of base32, `.com`.
+/// A random host name like C tor's: `www.`, base32 letters and digits, their number from `lengths`,
+/// and `.com`.
 pub fn random_hostname(lengths: RangeInclusive<usize>, rng: &mut dyn CryptoRng) -> String {
     const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let length = rng.random_range(lengths);

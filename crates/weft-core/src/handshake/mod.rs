@@ -297,7 +297,7 @@ impl LinkHandshake {
         now: SystemTime,
         rng: &mut dyn CryptoRng,
     ) -> Result<usize, HandshakeError> {
-        // What follows NETINFO may be much more than a handshake; it is not looked at.
+        // Far more than a handshake may follow NETINFO; it is not read here.
         let room = MAX_HANDSHAKE_BYTES
             .saturating_sub(self.consumed)
             .saturating_sub(self.partial.len());
@@ -410,8 +410,8 @@ impl LinkHandshake {
         }
     }
 
-    /// Variable-length cells. VPADDING, later VERSIONS cells and those that nobody knows are
-    /// ignored (tor-spec 3, 4.1), but count for the logs and the byte limit.
+    /// Handles variable-length cells. VPADDING, later VERSIONS cells and unknown ones are ignored
+    /// (tor-spec 3, 4.1), but count for the logs and the byte limit.
     fn on_variable(
         &mut self,
         circ_id: u32,

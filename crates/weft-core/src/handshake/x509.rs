@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_certificate_signed_by_another_key_proves_nothing() {
-        // The same certificate with another key of the same size in it.
+        // An equal certificate with another key of equal size in it.
         let other = rsa::KeyPair::generate(&mut ChaCha12Rng::seed_from_u64(2)).unwrap();
         let (mine, theirs) = (CERT.1.to_der(), other.to_public_key().to_der());
         assert_eq!(mine.len(), theirs.len());

@@ -35,8 +35,8 @@ impl TokenBucket {
         }
     }
 
-    /// Changes the limit. What the bucket holds past the new burst is lost; the time since it was
-    /// last asked counts at the new rate.
+    /// Changes the limit. Tokens past the new burst are lost; the time since the last call counts
+    /// at the new rate.
     pub fn set_limit(&mut self, rate: u64, burst: u64) {
         self.rate = rate;
         self.burst = burst;

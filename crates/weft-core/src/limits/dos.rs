@@ -21,8 +21,8 @@ use weft_share::network;
 
 use crate::limits::bucket::TokenBucket;
 
-/// Addresses that are kept track of at once. Those with open connections are bounded by the number
-/// of connections; the rest are of the last minutes, or marked.
+/// Addresses that are recorded at once. Those with open connections are bounded by the number of
+/// connections; the others are of the last minute, or marked.
 const MAX_CLIENTS: usize = 1 << 17;
 
 /// Interval at which forgettable clients are removed, if there are many.
@@ -226,8 +226,8 @@ impl DosParams {
 }
 
 impl Dos {
-    /// Nobody known yet. How long a marked address stays so is partly random, so that it cannot be
-    /// gamed: `seed` must not be known to clients.
+    /// Creates the records, without clients. The time for which an address stays marked is partly
+    /// random, so that it cannot be gamed: `seed` must not be known to clients.
     #[must_use]
     pub(crate) fn new(params: DosParams, seed: [u8; 32], now: Instant) -> Self {
         Self {
@@ -239,7 +239,7 @@ impl Dos {
         }
     }
 
-    /// Follows a new torrc or consensus. What is known about addresses stays.
+    /// Applies a new torrc or consensus. Records of addresses stay.
     pub(crate) fn set_params(&mut self, params: DosParams) {
         let (rate, burst) = params.connects();
         let (circuit_rate, circuit_burst) = params.circuits();

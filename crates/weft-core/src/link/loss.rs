@@ -1,8 +1,8 @@
 //! Detection of links that lost packets hold up, from the kernel's counters of the TCP connection.
 //!
-//! TCP delivers in order. What arrives behind a lost segment waits until that one has been sent again,
-//! about a round trip, and with it the cells of every circuit on the link. [`LossMeter`] measures the share
-//! of that wait in each direction, whichever end of the link has lost segments to resend:
+//! TCP delivers in order. Segments that arrive behind a lost one wait until it has been sent again,
+//! about a round trip, and with them the cells of every circuit on the link. [`LossMeter`] measures
+//! the share of that wait in each direction, whichever end of the link has lost segments to resend:
 //!
 //! - of what we received: the share of segments that arrived out of order, which are those that waited;
 //! - of what we sent: a round trip of waiting for each segment that was sent again.
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Segments in one direction without which a period shows nothing of it.
 const MIN_SEGMENTS: u32 = 16;
-/// A period is held up if so many percent of it are waits.
+/// Percentage of waits from which on a period is held up.
 const HELD_UP_PERCENT: u64 = 3;
-/// Of the last 16 periods with traffic, so many held up make a link lossy.
+/// Number of held-up periods, of the last 16 with traffic, that make a link lossy.
 const LOSSY: u32 = 6;
-/// And so few make it clean again.
+/// Number of them, or fewer, that make it clean again.
 const CLEAN: u32 = 2;
-/// After so long without a period with traffic the link counts as clean.
+/// Time without a period with traffic after which the link counts as clean.
 const FORGET: Duration = Duration::from_secs(600);
 
 /// The kernel's counters since a TCP connection opened. They wrap.

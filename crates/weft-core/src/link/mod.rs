@@ -260,7 +260,7 @@ impl Link {
     pub fn memory(&self) -> usize {
         // A slot in the thread's table, in the scheduler's and in two maps, nearly.
         let own = size_of::<Self>() + LinkPadding::BOXED + 160;
-        // Of eight buckets seven are used, each with a byte of its own.
+        // Seven of eight buckets are used; each has one control byte.
         let bucket = size_of::<(u32, HalfKey)>() + 1;
         own + self.circuits.capacity() * 8 / 7 * bucket
     }
@@ -463,8 +463,9 @@ impl Links {
         self.listed.as_slice()
     }
 
-    /// The bandwidth that all links share had nothing left for this one: the list begins with it in the next turn, if it is the
-    /// first to which that happened in this one. What there is goes to each in turn, not to those that were listed first.
+    /// Notes that the bandwidth that all links share had nothing left for this one. If it was the
+    /// first in this turn, the list begins with it in the next, so that links are served in turn,
+    /// not in the order of the list.
     pub(crate) fn refused(&mut self, key: LinkKey) {
         self.refused.get_or_insert(key);
     }
@@ -585,7 +586,7 @@ mod tests {
     fn a_cell_needs_three_lines_of_its_link() {
         // Where a cell comes in and waits.
         assert_eq!(offset_of!(Link, padding), LINE);
-        // What it leaves behind of its time.
+        // The padding and times that it updates.
         assert_eq!(offset_of!(Link, out), 2 * LINE);
         // Where it is written.
         assert_eq!(offset_of!(Link, circuits), 3 * LINE);

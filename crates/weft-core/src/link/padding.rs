@@ -267,7 +267,7 @@ impl LinkPadding {
     /// sent on the link.
     pub(crate) fn poll(&mut self, now: Instant, rng: &mut impl Rng) -> bool {
         if !self.is_on() {
-            // What was due before it was turned off is drawn anew (see `negotiate`).
+            // A timeout from before padding was turned off is replaced (see `negotiate`).
             return false;
         }
         let times = &mut *self.times;
@@ -276,7 +276,7 @@ impl LinkPadding {
         }
         let due = match times.due {
             Some(due) if due.since == self.last_cell => due,
-            // Cells were sent since: the silence starts anew, with a new timeout.
+            // Cells were sent since then: the silence starts again, with a new timeout.
             _ => {
                 let since = self.last_cell;
                 let at = since + times.bounds.sample(rng);

@@ -90,7 +90,7 @@ impl Bytes {
             self.taken = 0;
             spares.put(std::mem::take(&mut self.bytes));
         } else if self.bytes.capacity() > SLACK && self.len() < self.bytes.capacity() / 4 {
-            // What is moved is less than a third of what was taken for it.
+            // The bytes moved are less than a third of those taken before.
             let rest = self.as_slice().to_vec();
             self.bytes = rest;
             self.taken = 0;

@@ -22,11 +22,12 @@ pub type Empties = Vec<Box<Cell>>;
 pub(crate) struct CellPool {
     /// Empty cells.
     free: Empties,
-    /// The least that there were since the last [`trim`](Self::trim): so many were not needed.
+    /// Smallest number of free cells since the last [`trim`](Self::trim): these were not needed.
     least: usize,
 }
 
-/// Of the cells that were not needed since the last [`CellPool::trim`], it frees one in so many.
+/// [`CellPool::trim`] frees this part of the cells that were not needed since its last call, as a
+/// divisor.
 const TRIMMED_PART: usize = 4;
 
 impl CellPool {
@@ -292,7 +293,7 @@ mod tests {
         for _ in 0..2 {
             queue.push(Box::new(Cell::new(1, ChanCmd::RELAY)), now);
         }
-        // What waits is not lost by it.
+        // Cells that wait are not lost by it.
         queue.trim();
         assert_eq!(queue.len(), 3);
         assert_eq!(queue.move_to(&mut VecDeque::new(), 3), 3);

@@ -115,7 +115,7 @@ pub struct Ledger {
     owned: u64,
     /// Free cells and empty buffers: given back before any owner is closed.
     spare: u64,
-    /// Tables: nothing that closing somebody would free.
+    /// Tables: memory that closing an owner would not free.
     fixed: u64,
 }
 
@@ -218,7 +218,7 @@ pub struct Cut {
     hops: BTreeMap<Cause, usize>,
 }
 
-/// Owners of at least this weight, heaviest first, until so many bytes are freed.
+/// Owners of at least this weight, heaviest first, until this number of bytes is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Share {
     weight: u64,
@@ -290,7 +290,7 @@ impl Hop {
             entry.remove();
             return 0;
         };
-        // What one owner of the step holds is not known.
+        // The sizes of the step's owners are not known separately.
         let each = step.bytes.div_ceil(step.owners.max(1)).max(1);
         let wanted = self.bytes.saturating_sub(next).min(missing);
         let owners = wanted.div_ceil(each).clamp(1, step.owners.max(1));
@@ -617,7 +617,7 @@ mod tests {
                 let mine: Vec<Owner> = owners.iter().copied().filter(|owner| owner.0 == hop).collect();
                 bytes(&mine)
             };
-            // What is in one step is taken for equally large, on each thread.
+            // The owners in one step are assumed to be equally large, on each thread.
             let slack = 10_000 * threads.len() as u64;
             let left = |hop| of(&all, hop) - of(&closed, hop);
             let most = (0..8).map(left).max().unwrap_or(0);

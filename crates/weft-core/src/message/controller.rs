@@ -113,7 +113,7 @@ pub enum ToController {
     Extend(ExtendRequest),
     /// A BEGIN, BEGIN_DIR or RESOLVE arrived.
     Stream(StreamRequest),
-    /// A stream ended before anything was decided about it: nobody waits for the decision.
+    /// A stream ended before it was decided about: the decision is void.
     StreamGone(StreamAddr),
     /// A circuit of our own exists, and its CREATE is on its way.
     OriginMade {
@@ -307,7 +307,7 @@ pub enum FromController {
         reply: CreateReply,
         /// The keys that the half holds from now on.
         keys: Box<HopKeys>,
-        /// Congestion control was agreed on: one SENDME for so many cells.
+        /// Cells that one SENDME acknowledges, if congestion control was negotiated.
         sendme_inc: Option<u8>,
     },
     /// An onionskin was refused.
@@ -362,7 +362,7 @@ pub enum FromController {
     },
     /// Memory is short: report who holds how much.
     CountHoldings,
-    /// Free so much.
+    /// Free the memory that this cut names.
     FreeMemory(Cut),
     /// New parameters (a new consensus, SIGHUP).
     Params(Arc<RelayParams>),

@@ -328,7 +328,7 @@ pub struct StreamTotals {
     pub flow_violations: u64,
     /// Messages of streams that we ended, from far ends that did not know yet.
     pub late: u64,
-    /// Messages of streams that were not there, which nobody honest sends: each closed its circuit.
+    /// Messages of unknown streams that no honest peer sends: each closed its circuit.
     pub stray: u64,
     /// BEGINs and RESOLVEs past what one circuit may ask for.
     pub too_many: u64,

@@ -21,7 +21,7 @@ use crate::moves::width::Work;
 /// Largest excess of the busiest thread over the mean at which no link moves.
 pub const IMBALANCE: f64 = 0.10;
 
-/// Part of the time that the busiest thread must work: below this, nobody waits for it.
+/// Part of its time that the busiest thread must work: below this, no link waits for it.
 const BUSY: f64 = 0.25;
 
 /// Part of the time from which on a thread is full: its links wait.
@@ -68,11 +68,11 @@ struct Thread {
     links: Vec<HeavyLink>,
 }
 
-/// See the module.
+/// Recent load of all threads, and the links that moved lately.
 #[derive(Clone, Debug)]
 pub struct Balance {
     threads: Vec<Thread>,
-    /// The first so many share the links.
+    /// Number of threads, from the first on, that share the links.
     in_use: usize,
     /// Since when the busiest thread is too far above the mean.
     since: Option<Instant>,
@@ -83,7 +83,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// For so many threads.
+    /// Creates the state for this number of threads.
     #[must_use]
     pub fn new(threads: u16) -> Self {
         Balance {
@@ -95,7 +95,7 @@ impl Balance {
         }
     }
 
-    /// The first so many threads share the links from now on, at least one.
+    /// Makes the first `threads` threads share the links from now on, at least one.
     pub fn use_first(&mut self, threads: u16) {
         self.in_use = usize::from(threads).clamp(1, self.threads.len().max(1));
     }
@@ -232,7 +232,8 @@ impl Balance {
         self.last.is_some_and(early)
     }
 
-    /// The link of a thread that leaves least of this gap on either side: the one whose work is half of it. It must gain so much.
+    /// The link of a thread whose move comes closest to halving the gap. Its move must gain at
+    /// least `gain`.
     fn best(&self, thread: &Thread, work: f64, gap: f64, gain: f64) -> Option<ConnectionId> {
         (thread.links.iter())
             .filter(|link| !self.resting.contains_key(&link.connection))
@@ -287,7 +288,7 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(250);
 
-    /// Threads with links of so many bytes a second; a byte costs as much everywhere.
+    /// Threads whose links carry the given bytes per second; a byte costs the same everywhere.
     struct Threads {
         balance: Balance,
         links: Vec<Vec<HeavyLink>>,

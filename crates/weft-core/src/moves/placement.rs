@@ -19,7 +19,7 @@ const BUSY: f64 = 32.0 * 1024.0 * 1024.0;
 #[derive(Debug, Clone)]
 pub struct Placement {
     threads: Vec<Thread>,
-    /// The first so many get links.
+    /// Number of threads, from the first on, that get links.
     used: usize,
 }
 
@@ -55,7 +55,8 @@ impl Placement {
         }
     }
 
-    /// The first so many threads get links from now on, at least one: the others have no core to run on.
+    /// Makes only the first `threads` threads get links from now on, at least one: the others have
+    /// no core to run on.
     pub fn use_first(&mut self, threads: u16) {
         self.used = usize::from(threads).clamp(1, self.threads.len());
     }

@@ -1,9 +1,9 @@
 //! A link that moves to another thread, and its halves with it
 //! (docs/architecture/links.md, "How a link moves").
 //!
-//! A half that has moved keeps its address: that is where it was *made*. [`Routes`] has where it *is*, on each
-//! thread. What is under way while a link moves waits at its sender ([`Routes::freeze`]), so that nothing
-//! overtakes anything.
+//! A half that has moved keeps its address: that is where it was *made*. [`Routes`] has where it
+//! *is*, on each thread. Messages under way while a link moves wait at their sender
+//! ([`Routes::freeze`]), so that nothing overtakes anything.
 //!
 //! `manager/links/transfer.rs` is what threads do about it; [`crate::moves::balance`] decides which link moves.
 
@@ -18,7 +18,8 @@ use crate::message::{Control, LaneMsg};
 /// Messages that may wait at a thread for a link that moves, before the thread reads no more from sockets.
 const HELD: usize = 4096;
 
-/// A link with more circuits than this does not move: its thread would pack them for so long that others wait.
+/// Largest number of circuits of a link that may move: packing more would hold up the thread's
+/// other links.
 pub const MOST_CIRCUITS: usize = 4096;
 
 /// Where halves are that have moved, and what is kept back for those that move now.

@@ -1,8 +1,9 @@
 //! Number of connection threads that get links.
 //!
-//! Cells for each wake-up decide what a cell costs, not threads: work that one thread can do costs least on one. So a
-//! relay begins with one thread, takes another when those in use are busy and a core is idle for it, and leaves one out again
-//! when the others have had room for its work for a while.
+//! The cost of a cell depends on the number of cells for each wake-up, not on the number of
+//! threads: work that one thread can do costs least on one. So a relay begins with one thread,
+//! takes another when those in use are busy and a core is idle for it, and gives one up when the
+//! others have had room for its work for a while.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ const ROOM: f64 = 0.3;
 /// Cores of the machine that must be idle for one more thread: without them it would take turns with the others.
 const IDLE_CORES: f64 = 0.5;
 
-/// They must have been idle each of so many times: a core is idle for a moment whenever a load begins.
+/// Number of measurements at which they must all have been idle: a core is idle for a moment
+/// whenever a load begins.
 const TIMES: usize = 3;
 
 /// Between two changes upward: what is measured must be of the threads that are in use.
@@ -34,7 +36,7 @@ pub struct Work {
     pub sum: f64,
 }
 
-/// See the module.
+/// Chooses the number of threads that get links.
 #[derive(Clone, Debug)]
 pub struct Width {
     /// As many as there are, or as the machine has cores for.
@@ -47,7 +49,7 @@ pub struct Width {
 }
 
 impl Width {
-    /// At most so many threads, at least one.
+    /// Creates the state for at most `most` threads, at least one.
     #[must_use]
     pub fn new(most: u16) -> Self {
         Width {
@@ -110,7 +112,8 @@ mod tests {
 
     const STEP: Duration = Duration::from_millis(250);
 
-    /// So many changes of a load, each for so many seconds; the threads in use at the end of each.
+    /// Applies changes of a load, each for the given number of seconds; returns the threads in use
+    /// at the end of each.
     fn widths(width: &mut Width, loads: &[(f64, u32)]) -> Vec<u16> {
         let mut now = Instant::now();
         let mut seen = Vec::new();

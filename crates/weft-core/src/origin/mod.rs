@@ -65,7 +65,7 @@ pub enum StreamOpening {
 pub enum HopFlow {
     /// Fixed windows (tor-spec 7.3).
     Fixed,
-    /// Congestion control (proposal 324), one SENDME for so many cells.
+    /// Congestion control (proposal 324).
     Vegas {
         /// cc_sendme_inc that the hop granted, in cells.
         sendme_inc: u8,
@@ -148,11 +148,12 @@ pub enum OriginCommand {
         /// The last bytes of the address that is asked for, which the refusal repeats: random.
         nonce: [u8; 3],
     },
-    /// Make a circuit a leg of a tunnel: several circuits to one relay over which streams are spread (proposal 329, Yang and
-    /// Li 2015). The first leg makes the tunnel, which has a name like a circuit's: [`OriginCommand::Attach`] (to hop 0) and
-    /// [`OriginCommand::CloseCircuit`] take it, and [`OriginEvent::Closed`] comes when it ends. Answered by
-    /// [`OriginEvent::Linked`], or by [`OriginEvent::Closed`] of the circuit. Streams may be attached when all legs are linked; a
-    /// leg carries no streams of its own.
+    /// Make a circuit a leg of a tunnel: several circuits to one relay over which streams are
+    /// spread (proposal 329, Yang and Li 2015). The first leg makes the tunnel, which has a name
+    /// like a circuit's: [`OriginCommand::Attach`] (to hop 0) and [`OriginCommand::CloseCircuit`]
+    /// take it, and [`OriginEvent::Closed`] reports its end. Answered by [`OriginEvent::Linked`],
+    /// or by [`OriginEvent::Closed`] of the circuit. Streams may be attached when all legs are
+    /// linked; a leg itself carries no streams.
     Link {
         /// The leg, which leads to the same relay as the others.
         circuit: OriginId,
@@ -353,8 +354,8 @@ pub enum OriginEvent {
         /// Bytes that the application got, and gave.
         bytes: (u64, u64),
     },
-    /// Bytes moved by streams and circuits since the last time: about once a second, sooner when
-    /// something came on a circuit that nobody honest sends or when it is closed.
+    /// Bytes moved by streams and circuits since the last such event: about once a second, and at
+    /// once when a circuit is closed or carried a message that no honest peer sends.
     Traffic {
         /// Per stream: got, gave.
         streams: Vec<(ConnectionId, u64, u64)>,

@@ -35,14 +35,14 @@ impl CircuitTraffic {
         self.read += BODY_LEN as u64;
     }
 
-    /// It was a message with so much data that its sender may send.
+    /// Notes a valid message with this number of data bytes.
     #[inline]
     pub(crate) fn note_valid(&mut self, data: usize) {
         self.delivered_read += data as u64;
         self.overhead_read += MAX_DATA.saturating_sub(data) as u64;
     }
 
-    /// A relay cell was sent, with so much data.
+    /// Notes a relay cell that was sent, with this number of data bytes.
     #[inline]
     pub(crate) fn note_written(&mut self, data: usize) {
         self.written += BODY_LEN as u64;

@@ -128,7 +128,7 @@ impl<K: SlotKey> Heap<K> {
             entry.priority = entry.priority.scaled(factor);
             each(&mut slots[entry.slot.index()]);
         }
-        // Small counts may have become equal, and then the order of insertion decides anew.
+        // Small counts may have become equal, and then the order of insertion decides.
         let entries = &mut self.entries[..];
         for place in (0..entries.len() / 2).rev() {
             sink(entries, slots, place);

@@ -110,7 +110,7 @@ pub fn lite_write_limit(outbuf: u64, high_water: u64) -> u64 {
         .saturating_mul(BYTES_PER_CELL)
 }
 
-/// The cells that fit into a limit of so many bytes: the link's budget
+/// The number of cells that fit into a limit in bytes: the link's budget
 /// ([`Scheduler::set_budget`](super::Scheduler::set_budget)).
 #[must_use]
 pub fn cells(limit: u64) -> u32 {
@@ -206,7 +206,8 @@ mod tests {
             }
         }
 
-        /// One run of the scheduler with so many cells waiting; how many go.
+        /// Runs the scheduler once with this number of cells waiting; returns the number that it
+        /// sends.
         fn run(&mut self, waiting: u32, window: u32, asks_always: bool, now: Instant) -> u32 {
             let mut room = cells(self.known.known(now));
             if asks_always || room < waiting {

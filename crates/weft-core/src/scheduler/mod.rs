@@ -1,11 +1,11 @@
 //! Choice of the circuit that sends its next cell: one scheduler for each connection thread.
 //!
-//! Each connection thread schedules its own links only, so that no scheduling decision needs a
-//! lock or a message (Engler and Goldberg 2021, 4.3). Within the thread the rule is C tor's
+//! Each connection thread schedules its own links only, so that no scheduling decision needs a lock
+//! or a message (Engler and Goldberg 2021, 4.3). Within the thread the rule is C tor's
 //! (`circuitmux_ewma.c`, `scheduler_kist.c`): of all circuits that have cells queued, on all links
 //! that may still write in this run, the one that has sent least lately goes first, a few cells at
-//! a time (in C tor one). "Lately" is an exponentially weighted count of cells: a cell counts half as much after
-//! each half-life. How much a link may write in one run is worked out in [`kist`].
+//! a time (in C tor one). "Lately" is an exponentially weighted count of cells: a cell counts half
+//! as much after each half-life. [`kist`] computes the limit of a link in one run.
 //!
 //! # One run
 //!
@@ -243,7 +243,8 @@ impl Scheduler {
         })
     }
 
-    /// A circuit was just [added](Self::circuit_added) that has sent so much lately on another thread.
+    /// Continues a circuit's count after it was [added](Self::circuit_added): it has sent this
+    /// number of cells lately on another thread.
     pub(crate) fn resume(&mut self, half: HalfKey, sent_lately: f64, now: Instant) {
         let weight = self.weight_at(now);
         if let Some(circuit) = self.circuits.get_mut(half.index()) {

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// The shortest time between runs of the scheduler while every link has room for all that waits for it.
-/// KISTSchedRunInterval lets cells of many circuits gather, so that the most urgent go first; where all
-/// go at once there is no first. Some gathering remains: with none each cell is a write of its own
-/// (docs/performance.md).
+/// Shortest time between runs of the scheduler while every link has room for all that waits for it.
+/// KISTSchedRunInterval lets cells of many circuits gather, so that the most urgent are sent first;
+/// if all are sent at once, the order does not matter. Some gathering remains: without it each cell
+/// is a separate write (docs/performance.md).
 const UNCONTENDED: Duration = Duration::from_micros(500);
 
 /// Like [`UNCONTENDED`], for a thread that is [`BUSY`]: each wake-up handles more cells, and each
@@ -68,7 +68,7 @@ impl RunTimes {
         self.gathered = self.gathered.saturating_add(bytes);
     }
 
-    /// The thread has worked for so long, until now.
+    /// Notes that the thread has worked for this time, until now.
     pub fn worked(&mut self, time: Duration, now: Instant) {
         self.work.add(time, now);
     }
@@ -79,9 +79,10 @@ impl RunTimes {
         Some(self.last? + self.interval(interval))
     }
 
-    /// Until when a thread whose last turn moved so many bytes on its links may sleep, whatever its sockets have:
-    /// what comes before the next run could not be written before it. `None`: the turn was worth its wake-up, or
-    /// it was in vain and the thread has nothing to do.
+    /// The time until which a thread whose last turn moved `moved` bytes on its links may sleep,
+    /// whatever its sockets have: bytes that arrive before the next run could not be written before
+    /// it. `None`: the turn was worth its wake-up, or it was in vain and the thread has nothing to
+    /// do.
     #[must_use]
     pub fn pause(&self, moved: usize, interval: Duration, now: Instant) -> Option<Instant> {
         if moved == 0 || moved >= WORTH_A_RUN {
@@ -111,7 +112,7 @@ impl Work {
             return;
         }
         let share = (self.worked.as_secs_f64() / over.as_secs_f64()).min(1.0);
-        // A thread that slept for long begins anew.
+        // A thread that slept for long starts a new average.
         self.share = match over > 2 * MEASURED_OVER {
             true => share,
             false => (self.share + share) / 2.0,
@@ -173,7 +174,7 @@ mod tests {
             last = wait;
         }
         assert!(last > UNCONTENDED_BUSY.mul_f64(0.99) && last <= UNCONTENDED_BUSY);
-        // What is enough for a run does not wait for more.
+        // Bytes that are enough for a run do not wait for more.
         times.gathered(WORTH_A_RUN);
         assert_eq!(times.interval(INTERVAL), UNCONTENDED);
         times.ran(now, false);

@@ -8,7 +8,7 @@ use super::*;
 
 const HALF_LIFE: Duration = Duration::from_secs(30);
 
-/// A moment to count from. What it is does not matter, only the differences do.
+/// A moment to count from. Only differences to it matter.
 fn start() -> Instant {
     Instant::now()
 }

@@ -1,9 +1,10 @@
 //! Tables of what a connection thread owns, by slot, and the keys that name slots.
 //!
-//! A slot is used again when its tenant has left. A key alone names whichever tenant the slot has now:
-//! only the thread that owns the table may hold one, and only as long as it knows that the tenant is
-//! there. What may outlive the tenant is an address ([`HalfAddr`](crate::address::HalfAddr),
-//! [`EdgeAddr`](crate::address::EdgeAddr)): a key and the generation of the slot.
+//! A slot is used again when its tenant has left. A key alone names the tenant that the slot has
+//! now: only the thread that owns the table may hold one, and only while it knows that the tenant
+//! is there. A name that may outlive the tenant is an address
+//! ([`HalfAddr`](crate::address::HalfAddr), [`EdgeAddr`](crate::address::EdgeAddr)): a key and the
+//! generation of the slot.
 
 pub(crate) mod worklist;
 

@@ -96,8 +96,8 @@ impl Lender {
         self.lent = self.lent.saturating_sub(cells);
     }
 
-    /// A stream of our own begins, whose application has sent so many cells' worth already: it is lent
-    /// these at once, whatever others have.
+    /// Lends credit for the `cells` cells' worth of bytes that the application of a new stream of
+    /// our own has already sent: at once, whatever others have.
     pub(crate) fn begin(&mut self, loan: &mut Loan, cells: u32) {
         loan.lent += cells;
         self.lent += cells;
@@ -142,7 +142,7 @@ impl Lender {
     ) -> u32 {
         let total = loan.lent + mine;
         if !self.waiting.is_empty() {
-            // Those that wait are served first; this one queues once it has no credit.
+            // Edges that wait are served first; this one queues once it has no credit.
             if total == 0 {
                 self.ask(id, loan);
             }
@@ -205,7 +205,7 @@ mod tests {
             pending += credit as usize;
         }
         assert_eq!((lender.lent(), pending), (0, CIRCUIT_CREDIT as usize));
-        // What is sent is lent to those that wait, not to those that had their part.
+        // Credit for sent cells is lent to edges that wait, not to those that had their part.
         pending -= 1;
         assert_eq!(lender.sent((0, 0), &mut loans[0], 7, pending), 0);
         let (id, _) = lender.next(pending).unwrap();

@@ -19,7 +19,7 @@ pub(crate) const MAX_EARLY: usize = 500;
 /// brings more is ended.
 pub const MAX_EARLY_XOFF: usize = 16_384;
 
-/// See the module.
+/// Cells of a stream that has no edge yet.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     /// In order; each keeps its place in memory until it is written.

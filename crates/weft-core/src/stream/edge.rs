@@ -29,8 +29,8 @@ pub const MAX_WAITING: usize = (10_000 + MAX_CWND as usize) * MAX_DATA;
 /// Bytes that an application may send before its stream is connected ("optimistic data"). They are
 /// kept until then: another circuit may have to be tried.
 pub(crate) const MAX_OPTIMISTIC: usize = 16 << 10;
-/// Bytes at the end of some DATA cells that are left to randomness, so that nobody that knows what is
-/// transferred can foretell digests (proposal 289; C tor leaves as many).
+/// Bytes at the end of some DATA cells that are left to randomness, so that an observer who knows
+/// the data cannot predict digests (proposal 289; C tor leaves as many).
 pub(crate) const RANDOM_BYTES: usize = 16;
 
 /// Progress of an edge.
@@ -77,7 +77,7 @@ pub struct OriginSide {
     pub(crate) optimistic: Vec<u8>,
 }
 
-/// See the module.
+/// A stream's end on this node, between a socket and a circuit half.
 #[derive(Debug)]
 pub struct Edge {
     /// Its connection.
@@ -194,7 +194,7 @@ impl Edge {
     /// Bytes got and given since the last report, if there were any.
     pub(crate) fn take_traffic(&mut self) -> Option<(u64, u64)> {
         let (got, gave) = std::mem::replace(&mut self.reported, (self.got, self.gave));
-        // What was given is counted anew when it is given to another circuit.
+        // Bytes are counted from 0 when the edge is given to another circuit.
         let new = (self.got.saturating_sub(got), self.gave.saturating_sub(gave));
         (new != (0, 0)).then_some(new)
     }

@@ -1,11 +1,11 @@
 //! Streams that this side ended first: what their far end may still send, because it had not seen our
 //! END yet (tor-spec 6.3; C tor's `half_edge_t`, which it has for the origin only).
 //!
-//! All of it is dropped. But what the far end may have under way is distinguished from what nobody
-//! honest sends: a message of a stream that never was, of one whose far end has ended it too, or past what
-//! the stream's windows left. That ends the circuit. At the origin it would mark the circuit for
-//! somebody along the path (Rochet and Pereira 2018, "dropping on the edge"); at an exit it would be
-//! work without limit for nothing.
+//! All of it is dropped. But messages that the far end may have under way are distinguished from
+//! those that no honest peer sends: a message of a stream that never existed, of one whose far end
+//! has ended it too, or past the stream's remaining windows. Such a message closes the circuit. At
+//! the origin it would mark the circuit for an observer along the path (Rochet and Pereira 2018,
+//! "dropping on the edge"); at an exit it would be unlimited work for nothing.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -25,8 +25,9 @@ pub(crate) const MAX_ENDED: usize = 512;
 /// Messages that a far end under congestion control may send while our END still waits for the
 /// circuit's window: 2 GB of DATA, more than anybody sends in that time.
 const BEFORE_END: u32 = 1 << 22;
-/// SENDMEs and XONs that a far end may send behind its own END: Arti's clients do, when the
-/// application reads in the moment in which it closes. A stream's window is about so many.
+/// SENDMEs and XONs that a far end may send behind its own END: Arti's clients do, if the
+/// application reads at the moment when it closes. A stream's window is about this number of
+/// SENDMEs.
 const BEHIND_END: u32 = 10;
 
 /// Messages that the far end of one stream may still send.

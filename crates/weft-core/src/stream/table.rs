@@ -78,7 +78,7 @@ impl HopEnd {
         }
     }
 
-    /// True if its streams have XON and XOFF. Those of tunnels always do.
+    /// True if its streams have XON and XOFF. Tunnels' streams always do.
     pub(crate) fn is_vegas(&self) -> bool {
         self.flow.as_ref().is_none_or(CircuitFlow::is_vegas)
     }
@@ -105,9 +105,9 @@ impl HopEnd {
         self.dead
     }
 
-    /// Notes that a stream with so many pending cells has ended. They are taken out once they are
-    /// half of all: so no more wait than twice what live streams have, and each cell is moved a
-    /// bounded number of times, however streams come and go.
+    /// Notes that a stream with this number of pending cells has ended. They are taken out once
+    /// they are half of all: so no more cells wait than twice those of live streams, and each cell
+    /// is moved a bounded number of times, however streams begin and end.
     fn abandon(&mut self, cells: usize, table: &BTreeMap<u16, Stream>, pool: &mut CellPool) {
         if cells == 0 || !planted(Fault::DeadCellsNotCounted) {
             self.dead += cells;

@@ -9,12 +9,12 @@ use super::outstanding::SPAN;
 use crate::address::{HalfAddr, OriginId};
 use crate::memory::cells::CellPool;
 
-/// A leg stands still if a message that was sent on it so long ago, or three round trips of the leg, is still the next that the far
-/// end waits for, and has been for so long.
+/// A leg is stalled if a message that was sent on it this long ago, or three of the leg's round
+/// trips ago, is still the next that the far end waits for, and has been for as long.
 const STALLED: Duration = Duration::from_secs(1);
 
-/// The last message is sent once more where nothing that is under way was acknowledged for so long, or three round trips of its leg;
-/// then after twice as long, and so on.
+/// The last message is sent again if nothing under way was acknowledged for this time, or for three
+/// round trips of its leg; then after twice as long, and so on.
 const TAIL: Duration = Duration::from_secs(1);
 /// Largest number of doublings.
 const DOUBLINGS: u32 = 6;
@@ -31,8 +31,9 @@ pub(crate) enum Acknowledged {
 }
 
 impl Legs {
-    /// MTOR_ACK: everything before this number has arrived, and this one has not. What that takes is paid for by what was sent:
-    /// each message is acknowledged once, and given up once on each leg that it was sent on.
+    /// Handles MTOR_ACK: everything before this number has arrived, and this one has not. The work
+    /// is bounded by what was sent: each message is acknowledged once, and given up once on each
+    /// leg that it was sent on.
     pub(crate) fn acknowledged(&mut self, next: u64, now: Instant) -> Acknowledged {
         if next > self.sent + 1 {
             return Acknowledged::NotSent;

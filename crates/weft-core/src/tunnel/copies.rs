@@ -17,7 +17,7 @@ const BLOCK: usize = 16;
 /// Blocks that are kept for the next copies at most: a SENDME acknowledges seven blocks' worth.
 const SPARE: usize = 8;
 
-/// See the module.
+/// Copies of sent messages, in blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     /// Blocks of copies, with the time of the first copy in each; the one with numbers from `first * BLOCK` on is at the

@@ -30,13 +30,13 @@ pub(crate) enum Scheduling {
 /// writes to a link has half as many cells (docs/performance.md).
 pub(super) const TURN: u32 = 64;
 
-/// A leg of our own that has no answer to MULTIPATH or JOIN for so long is closed.
+/// Time after which a leg of our own without an answer to MULTIPATH or JOIN is closed.
 const JOINING: Duration = Duration::from_secs(60);
 /// A leg on which MTOR_DROP was sent is closed after this time without any message: neither the
 /// answer nor the messages that the far end sent before it. A slow relay takes longer than this for
 /// a window, so each message that arrives restarts the time.
 const DROPPING: Duration = Duration::from_secs(10);
-/// A leg on which MTOR_DROP was sent, by either end, is closed after so long, whatever arrives.
+/// Time after which a leg on which MTOR_DROP was sent, by either end, is closed, whatever arrives.
 const STOPPED: Duration = Duration::from_secs(60);
 
 /// A leg of a tunnel.
@@ -289,7 +289,7 @@ impl Legs {
         legs.any(|leg| leg.half == half && leg.is_usable())
     }
 
-    /// No more is sent on a leg. What it carries still counts as on its way.
+    /// Stops sending on a leg. Messages that it carries still count as under way.
     pub(crate) fn drop_leg(&mut self, half: HalfAddr, now: Instant) {
         if let Some(leg) = self.get_mut(half) {
             leg.dropped = true;
@@ -297,7 +297,7 @@ impl Legs {
         }
     }
 
-    /// Legs whose far end has not answered for so long that they are closed (mTor).
+    /// Legs to close because their far end has not answered for too long (mTor).
     pub(crate) fn overdue(&self, now: Instant) -> impl Iterator<Item = HalfAddr> {
         let overdue = move |leg: &&Leg| {
             let waited = now.saturating_duration_since(leg.since);
@@ -378,7 +378,7 @@ impl Legs {
     pub(crate) fn choose(&mut self, counted: bool) -> Option<Choice> {
         let place = match self.next() {
             Some(place) => place,
-            // What does not count goes where the last message went.
+            // Messages that do not count follow the last message on its leg.
             None if !counted => self.current_usable().or_else(|| self.first())?,
             None => return None,
         };
@@ -500,7 +500,7 @@ impl Leg {
     ///
     /// # Errors
     ///
-    /// What does not fit.
+    /// The inconsistency that was found.
     pub(crate) fn audit(
         &self,
         side: &LegSide,

@@ -1,10 +1,11 @@
 //! Tunnels: several circuits between a client and one relay over which the streams of one are spread (conflux sets of
 //! proposal 329; Yang and Li 2015).
 //!
-//! A tunnel is a circuit half without a link: it has streams, and sends their messages on its *legs*, which are halves with links,
-//! perhaps of other threads. To edges, to the controller and to the client thread it is a half like any other. Here is what it
-//! decides: which leg takes the next message ([`Legs`]), and in which order what arrives is handed on ([`Reorder`]). What a leg
-//! knows of it is [`LegSide`].
+//! A tunnel is a circuit half without a link: it has streams, and sends their messages on its
+//! *legs*, which are halves with links, perhaps of other threads. Edges, the controller and the
+//! client thread treat it like any other half. Its decisions are here: the leg that takes the next
+//! message ([`Legs`]), and the order in which arriving messages are handed on ([`Reorder`]).
+//! [`LegSide`] is a leg's view of its tunnel.
 
 mod again;
 mod copies;
@@ -60,7 +61,7 @@ const ACKS_AT_ONCE: u64 = 1024;
 /// A leg lends in batches of this many, if the tunnel still has some.
 pub(crate) const LEG_BATCH: u32 = 16;
 
-/// The state of a tunnel. See the module.
+/// The state of a tunnel.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     /// The controller's name for it.

@@ -24,7 +24,8 @@ struct Sent {
     again: bool,
 }
 
-/// See the module. Numbers follow each other, so a message is found by its place.
+/// Messages that may have to be sent again. Numbers are consecutive, so a message is found by its
+/// place.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
     /// From number `first` on. `None`: acknowledged; the first one is not.

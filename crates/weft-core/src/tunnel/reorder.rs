@@ -24,7 +24,7 @@ pub(crate) enum Arrival {
     TooMany(Box<Cell>),
 }
 
-/// See the module.
+/// Messages that arrived too early, and the number that is due.
 #[derive(Debug, Default)]
 pub(crate) struct Reorder {
     /// Messages handed on: the number of the last.
@@ -82,7 +82,8 @@ impl Reorder {
         Some(cell)
     }
 
-    /// Notes which numbers wait. Those that arrive later, between two of them, leave with them.
+    /// Notes the numbers that wait. Messages that arrive later, between two of them, leave with
+    /// them.
     fn note(&mut self, now: Instant) {
         let front = self.delivered + 1;
         let end = match self.waiting.is_empty() {

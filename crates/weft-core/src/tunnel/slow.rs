@@ -10,12 +10,12 @@ const BATCH: u32 = 50;
 const RECORDS: usize = 10;
 /// Outliers in a row that make a leg slow.
 const OUTLIERS: u32 = 3;
-/// A leg that brings nothing for so long, or for as long as a slow batch takes, while others bring 50 messages each, is slow as
-/// well.
+/// A leg is also slow if it brings nothing for this time, or for as long as a slow batch takes,
+/// while others bring 50 messages each.
 const STALLED: Duration = Duration::from_secs(1);
 /// Like [`STALLED`], for a leg without a measured batch.
 const UNKNOWN: Duration = Duration::from_secs(3);
-/// After such a pause of the whole tunnel batches begin anew: nothing was sent.
+/// After a pause of this length of the whole tunnel, batches start again: nothing was sent.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The times of a leg's batches.

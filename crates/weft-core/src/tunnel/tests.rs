@@ -134,7 +134,7 @@ fn a_number_that_is_named_for_a_second_has_its_leg_s_messages_sent_again() {
     play.now += Duration::from_millis(900);
     assert_eq!(play.ack(1), Acknowledged::Nothing);
     play.now += Duration::from_millis(200);
-    // Those of the leg that has the first message, on the other one.
+    // Messages of the leg that has the first one, on the other leg.
     let first = play.carried[0].clone();
     assert_eq!(play.ack(1), Acknowledged::News);
     assert_eq!(play.again, u64::from(TURN));
@@ -165,7 +165,7 @@ fn the_last_message_is_sent_once_more_on_another_leg_each_time_after_twice_as_lo
         }
     }
     assert_eq!(times, [1, 3, 7, 15, 31, 63, 127, 191]);
-    // News begin it anew, and then there is nothing.
+    // News restart it, and then there is nothing to send.
     play.ack(3);
     play.now += Duration::from_secs(1);
     assert!(play.legs.send_tail_again(play.now));
@@ -246,7 +246,7 @@ fn a_far_end_that_names_one_number_for_ever_is_sent_a_bounded_number_of_messages
     }
     assert_eq!(play.again, SPAN);
     assert!(play.legs.audit());
-    // What its legs lose is sent all the same.
+    // Messages that its legs lose are sent all the same.
     play.close(0);
     play.close(1);
     assert!(play.again <= SPAN + 6000);

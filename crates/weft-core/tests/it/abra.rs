@@ -263,7 +263,7 @@ fn a_client_that_does_not_read_gets_no_backlog_of_statements() {
     world.pass(Duration::from_secs(2));
     world.room = 0;
     world.pass(Duration::from_secs(3000));
-    // Those that the queue takes before streams wait for it.
+    // Answers that the queue takes before streams wait for it.
     assert!(
         world.totals().abra_sent <= 257,
         "{:?}",

@@ -38,7 +38,7 @@ fn is_answered(world: &mut World, circuit: &mut Circuit, message: CircpadNegotia
     assert_eq!(data, message.answer(granted));
 }
 
-/// The DROPs of so many milliseconds.
+/// DROPs within this number of milliseconds.
 fn drops(world: &mut World, circuit: &mut Circuit, milliseconds: u32) -> usize {
     let mut drops = 0;
     for _ in 0..milliseconds {

@@ -110,7 +110,8 @@ fn cells_that_wait_behind_a_create2_do_not_keep_its_circuit_at_the_next_hop() {
             circuit.send(&mut world, 0, RelayCmd::EXTEND2, &message);
             world.settle();
             world.room = 0;
-            // The next hop has not answered, and the client sends it cells that nobody here recognizes.
+            // The next hop has not answered, and the client sends it cells that this node does not
+            // recognize.
             for _ in 0..3 {
                 world.receive(client, &Cell::new(0x8000_0001, ChanCmd::RELAY));
             }
@@ -205,7 +206,7 @@ fn what_is_not_a_circuit_s_business_ends_that_circuit_and_no_other() {
     let (mut world, mut circuit) = spliced(2, 0, 1, 4);
     let (client, _) = circuit.client;
     let mut other = Circuit::create(&mut world, client, 0x8000_0002);
-    // A cell that nobody recognizes on a circuit that ends here.
+    // An unrecognized cell on a circuit that ends here.
     world.receive(client, &Cell::new(0x8000_0002, ChanCmd::RELAY));
     world.settle();
     assert_eq!(

@@ -217,7 +217,7 @@ fn dropped_cells_show_at_once_and_those_of_a_closed_circuit_too() {
         ..CircuitTraffic::default()
     };
     assert_eq!(sum, dropped);
-    // What ends the circuit is reported before its end.
+    // The cell that causes a circuit's end is reported before the end.
     two.stream = stream;
     two.sends(1, RelayCmd::CONNECTED, &[]);
     two.sends(1, RelayCmd::CONNECTED, &[]);
@@ -366,7 +366,7 @@ fn pump_down(pair: &mut Pair, held: &mut Vec<weft_cell::Cell>) {
     }
 }
 
-/// A pair whose exit begins with a congestion window of so many cells, and a stream on it.
+/// A pair whose exit begins with a congestion window of this number of cells, and a stream on it.
 fn wide(seed: u64, cwnd_init: u32) -> (Pair, ConnectionId) {
     let mut params = RelayParams::new(OWN_RSA, OWN_ED);
     params.extend_to_private = true;
@@ -452,7 +452,7 @@ fn a_far_end_that_ignores_xoff_loses_that_stream_alone() {
     let most = MAX_WAITING / 490;
     for _ in 0..=most {
         two.sends(1, RelayCmd::DATA, &[7; 490]);
-        // XOFF, and SENDMEs of the circuit; nobody heeds them.
+        // XOFF, and SENDMEs of the circuit; the far end ignores them.
         while two.origin.take(two.link).is_some() {}
         if two.origin.totals().streams.overflowed > 0 {
             break;

@@ -42,7 +42,7 @@ fn establish_intro(kh: &[u8; 20], key: &Keypair, extensions: &[u8]) -> Vec<u8> {
     message
 }
 
-/// An INTRODUCE1 for a service, with so many bytes for it.
+/// An INTRODUCE1 for a service, with this number of bytes for it.
 fn introduce1(key: &Keypair, encrypted: usize) -> Vec<u8> {
     let start = [
         &[0; 20][..],
@@ -195,7 +195,7 @@ fn a_circuit_brings_one_introduce1_and_may_then_be_extended() {
     let key = keypair(1);
     let next = play.world.link_on(0, relay_identity(9));
     play.world.settle();
-    // Refused here, the client goes on to another introduction point, and is nobody's here.
+    // Refused here, the client goes on to another introduction point, and no longer counts here.
     let mut client = play.circuit(play.clients, false);
     play.send(&mut client, RelayCmd::INTRODUCE1, &introduce1(&key, 50));
     assert_eq!(play.acked(&mut client), 1);

@@ -81,14 +81,14 @@ fn streams_that_were_drained_hold_next_to_nothing_and_honest_circuits_live_on() 
             got += pair.read_exit(number, usize::MAX).len();
             pair.pump();
         }
-        // What its edges do not use, others may have.
+        // Memory that its edges do not use is free for others.
         pair.origin.pass(Duration::from_millis(500));
     }
     // Once each buffer kept what it had grown to: 300 of them 38 MB, 33,700 of them 8 GiB.
     let each = pair.exit.held().saturating_sub(before) / streams.len() as u64;
     assert!(each * 33_700 < 512 << 20, "{each} bytes for each stream");
     assert!(pair.exit.held() < 8 << 20, "{}", pair.exit.held());
-    // What is spare is enough: nobody dies for it.
+    // Spare memory is enough: no circuit is closed for it.
     let halves = pair.exit.halves();
     let held = pair.exit.held();
     pair.exit.relieve(held);
@@ -120,7 +120,7 @@ fn the_oldest_and_largest_dies_first_and_a_circuit_that_holds_little_last() {
     fill(&mut world, &mut circuits[0], 10);
     fill(&mut world, &mut circuits[1], 200);
     world.now += Duration::from_secs(10);
-    // Young, but so much of it that it weighs more than ten old cells.
+    // Young, but large enough to weigh more than ten old cells.
     for _ in 0..2 {
         fill(&mut world, &mut circuits[2], 1000);
     }
@@ -175,7 +175,7 @@ fn a_link_that_takes_nothing_dies_for_what_it_holds_and_one_that_moves_does_not(
         world.expect(client, ChanCmd::DESTROY).circ_id(),
         there.client.1
     );
-    // Nobody else weighs that much, and nobody dies in vain.
+    // No other owner weighs that much, and none is closed in vain.
     world.free_heavier(weight, 1 << 40);
     world.settle();
     assert_eq!((world.closed.len(), world.halves()), (1, 2));
@@ -446,7 +446,7 @@ fn idle_circuits_of_one_client_are_closed_and_no_honest_one() {
 fn a_hop_s_half_links_and_streams_count_together_and_on_all_threads() {
     let mut world = World::new(2, 3);
     world.list(&[9]);
-    // The same client's links on two threads, and another's.
+    // Two links of one client on two threads, and another client's link.
     let links = [0, 1].map(|thread| world.link_from("127.0.0.66:1", thread, CLIENT));
     let client = world.link_from("127.0.0.1:1", 0, CLIENT);
     let next = world.link_on(1, relay_identity(9));
@@ -526,7 +526,7 @@ fn copies_that_a_tunnel_s_far_end_does_not_acknowledge_grow_old_and_die() {
     for _ in 0..4000 {
         far.write(0, 100_000);
         far.collect();
-        // What the second leg carries keeps everything behind it.
+        // Messages on the second leg hold up everything behind them.
         while far.sendme(0) {}
         far.collect();
         if far.legs.iter().map(|leg| leg.received).sum::<u64>() >= 16_300 {
@@ -631,7 +631,7 @@ fn the_controller_asks_who_holds_how_much_before_it_has_anybody_closed() {
     }
 }
 
-/// A thread's report that it holds nothing and has freed memory so often.
+/// A thread's report that it holds nothing and has freed memory `memory_rounds` times.
 fn report(thread: u16, memory_rounds: u64) -> Report {
     Report {
         thread: ThreadId(thread),
@@ -672,12 +672,12 @@ fn what_caches_hold_counts_and_is_freed_before_circuits() {
         answers: Cut::default(),
     };
     assert_eq!(reported(0, limit / 2, limit / 2), Some(pressure));
-    // Nothing can be freed any more: nobody is closed in vain.
+    // Nothing more can be freed: no owner is closed in vain.
     assert_eq!(reported(1, 0, limit), None);
 }
 
-/// A thread states what it holds also between two reports: before, a fast peer could have it hold far more than it may
-/// meanwhile.
+/// A thread also reports its holdings between two periodic reports: else a fast peer could have it
+/// hold far more than allowed meanwhile.
 #[test]
 fn memory_is_judged_as_soon_as_a_thread_states_what_it_holds() {
     let mut world = World::new(1, 5);

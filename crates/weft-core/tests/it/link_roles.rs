@@ -117,7 +117,7 @@ fn expected(command: ChanCmd, as_client: bool) -> Trace {
     let dropped = Trace { dropped: 1, ..none };
     match (command, as_client) {
         (ChanCmd::PADDING | ChanCmd::VPADDING, _) => Trace { padding: 1, ..none },
-        // TAP, which nobody takes.
+        // TAP, which no node accepts.
         (ChanCmd::CREATE, _) => refused,
         (ChanCmd::CREATE_FAST | ChanCmd::CREATE2, true) => refused,
         (ChanCmd::CREATE_FAST, false) => made(ChanCmd::CREATED_FAST),

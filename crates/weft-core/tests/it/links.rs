@@ -158,7 +158,7 @@ fn a_link_whose_keys_near_their_end_gets_no_new_circuits_and_expires_when_idle()
     world.settle();
     assert!(world.connects.is_empty());
 
-    // The next circuit gets a connection of its own, and so do those after it.
+    // The next circuit gets a new connection, and later ones share it.
     let mut after = Circuit::create(&mut world, client, 0x8000_0003);
     let message = Circuit::extend_message(5, &[1; 84]);
     after.send(&mut world, 0, RelayCmd::EXTEND2, &message);
@@ -174,7 +174,7 @@ fn a_link_whose_keys_near_their_end_gets_no_new_circuits_and_expires_when_idle()
     later.extend(&mut world, 5, connect.connection);
     assert_eq!(world.connects.len(), 1);
 
-    // Those that are on it go on, for as long as they like, and take it with them.
+    // Circuits on it go on, for as long as they like, and close it when they end.
     world.pass(10 * MINUTE);
     for circuit in [&mut before, &mut between] {
         circuit.send(&mut world, 1, RelayCmd::DATA, b"still here");
@@ -226,7 +226,7 @@ fn a_link_of_a_week_gets_no_new_circuits() {
     only_old_circuits_go_on(|world, _| world.now += 7 * 24 * 60 * MINUTE);
 }
 
-/// A full link to a relay keeps nobody from the relay: the next circuits get another link.
+/// A full link to a relay does not block the relay: the next circuits get another link.
 #[test]
 fn a_link_that_is_full_gets_no_new_circuits_and_another_is_opened() {
     let mut params = RelayParams::new(OWN_RSA, OWN_ED);

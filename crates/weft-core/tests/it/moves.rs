@@ -308,7 +308,7 @@ fn a_link_with_too_many_circuits_to_be_packed_in_one_turn_stays() {
     assert_eq!(world.halves(), MOST_CIRCUITS + 1);
 }
 
-/// The report of a thread that has nothing, and has worked for so long.
+/// The report of a thread that holds nothing, and has worked for this time.
 fn report(thread: u16, cpu: Duration) -> Report {
     Report {
         thread: ThreadId(thread),

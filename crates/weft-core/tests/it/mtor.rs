@@ -158,7 +158,7 @@ fn the_last_leg_takes_the_tunnel_with_it_and_nothing_is_left() {
     assert_eq!(names, [0, 0]);
 }
 
-/// Bytes both ways while legs are lost, stand still, are given up and replaced, as the seed has it.
+/// Moves bytes both ways while legs are lost, stall, are given up and replaced at random.
 fn chaos(seed: u64, steps: usize) -> Result<(), TestCaseError> {
     let mut rng = StdRng::seed_from_u64(seed);
     let terms = TERMS[rng.random_range(0..TERMS.len())];

@@ -1,5 +1,5 @@
 //! Every stream has one edge or waits for one decision, and every edge has one stream: whatever a
-//! client ends and begins anew while decisions, cells and credits for what it ended are under way.
+//! client ends and begins again while decisions, cells and credits for ended streams are under way.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -95,7 +95,7 @@ fn begin_end_begin(threads: u16, seed: u64, begin: RelayCmd) {
     for round in 0..200 {
         let data = if begin == RelayCmd::BEGIN { HOST } else { &[] };
         send_relay_msg(&mut world, &mut circuit, begin, 1, data);
-        // What ends before it is asked for never is.
+        // A stream that ends before it is asked for never is asked for.
         world.carry_to_controller();
         send_relay_msg(
             &mut world,
@@ -240,7 +240,8 @@ fn cells_that_wait_for_the_window_end_with_their_stream() {
         let (thread, new) = world.edges[4];
         world.managers[thread].edge_data(new, b"new", now);
         world.settle();
-        // What is never sent does not keep its memory: it is less than half of what waits.
+        // Cells that are never sent do not keep their memory: they are less than half of those that
+        // wait.
         for stream in [2, 3, 4] {
             send_relay_msg(&mut world, &mut circuit, RelayCmd::END, stream, &[6]);
             world.settle();
@@ -248,7 +249,7 @@ fn cells_that_wait_for_the_window_end_with_their_stream() {
         }
         assert_eq!(world.managers[0].pending_cells(), 1);
         world.room = u32::MAX;
-        // What waits for the queue follows in the next run of the scheduler.
+        // Cells that wait for the queue follow in the next run of the scheduler.
         world.settle();
         world.settle();
         let heard = heard(&mut world, &mut circuit);
@@ -355,8 +356,8 @@ fn whatever_is_begun_and_ended_in_any_order_nothing_is_owned_twice_or_by_nobody(
                 }
                 11 => {
                     for (stream, command, _) in hear(&mut world, &mut circuit) {
-                        // It may be the END of an earlier stream that had this number: so the client
-                        // gives the number anew when it has ended this one, too.
+                        // It may be the END of an earlier stream that had this number: so the
+                        // client uses the number again when it has ended this one, too.
                         if command == RelayCmd::END && begun.remove(&stream) {
                             send_relay_msg(&mut world, &mut circuit, RelayCmd::END, stream, &[6]);
                         }

@@ -1,4 +1,4 @@
-//! Each circuit has a connection of its own to the next relay (PCTLS: Pahl et al. 2023, 5.1).
+//! Each circuit has a separate connection to the next relay (PCTLS: Pahl et al. 2023, 5.1).
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -52,7 +52,7 @@ fn controller(sharing: Sharing) -> ControllerParams {
     }
 }
 
-/// Asks for so many extensions at once, of circuits with ids from `first`.
+/// Asks for `count` extensions at once, of circuits with ids from `first`.
 fn extend(world: &mut World, client: ConnectionId, first: u32, count: u32) {
     extend_to(world, NEXT, client, first, count);
 }
@@ -287,7 +287,8 @@ mod auto {
             auto
         }
 
-        /// Seconds in which the first connection got a thousand segments, so many of them late.
+        /// Lets seconds pass in which the first connection got a thousand segments each, `late` of
+        /// them late.
         fn pass(&mut self, seconds: u32, late: u32) {
             let manager = usize::from(self.first.thread.0);
             for _ in 0..seconds {

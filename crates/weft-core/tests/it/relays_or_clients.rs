@@ -110,7 +110,7 @@ fn a_relay_is_not_kept_out_by_as_many_connections_as_others_may_have() {
     world.settle();
     assert!(world.is_open(first));
     assert_eq!(world.controller.counts().exempted_full, 1);
-    // What is no relay there gets only few places, and no longer than until that is known.
+    // A peer there that is no relay gets only few places, and only until that is known.
     let others = std::iter::from_fn(|| world.controller.accepted(relay, world.now));
     let others: Vec<_> = others.take(10).collect();
     assert_eq!(others.len(), 4);
@@ -155,7 +155,7 @@ fn a_listed_relay_keeps_sixty_four_links_and_its_further_ones_give_way() {
         assert!(world.controller.connections() <= 310, "half of the reserve");
     }
     let open = |world: &World| links.iter().filter(|id| world.is_open(**id)).count();
-    // The newest took the place of one of its own.
+    // The newest displaced one of its own kind.
     assert_eq!(open(&world), 299);
     // Others displace those that are too many, until each has as many as the relay has of these.
     for n in 0..235 {
@@ -220,7 +220,7 @@ fn an_address_that_a_program_of_transports_states_exempts_from_nothing() {
     // The next consensus does not change that, nor for those that are open.
     world.list(&[9, 10]);
     assert!(hand_over(&mut world).is_none());
-    // Those that come from there are exempted, as before.
+    // Connections from there are exempt, as before.
     assert_eq!(more(&mut world, "127.0.0.9:1"), 10);
     world.audit();
 }

@@ -32,8 +32,8 @@ fn two_circuits_meet_at_a_rendezvous_and_both_halves_hold_keys() {
             let counted = world.totals().rendezvous;
             assert_eq!((counted.established, counted.joined), (1, 1));
 
-            // What one end sends past the relay arrives at the other: the service's forward keys
-            // are the client's backward keys.
+            // Bytes that one end sends past the relay arrive at the other: the service's forward
+            // keys are the client's backward keys.
             let ends = Tor1Keys::from_key_material(&std::array::from_fn(|n| n as u8));
             let (mut df, mut kf) = (ends.df, ends.kf);
             let mut mirrored = Tor1Keys::from_key_material(&[0; 92]);

@@ -84,7 +84,7 @@ fn dead_addresses_named_for_a_relay_do_not_keep_others_from_it() {
 #[test]
 fn dead_addresses_do_not_keep_others_from_any_relay() {
     let mut world = World::new(2, 1);
-    // A quarter of these may be opened at once to addresses that nobody knows.
+    // A quarter of these may be opened at once to unknown addresses.
     world
         .controller
         .set_params(controller_params(100, DosParams::default()));
@@ -101,7 +101,7 @@ fn dead_addresses_do_not_keep_others_from_any_relay() {
         assert!(world.controller.open_connections().initiated.ipv4 <= 25);
     }
     assert_eq!(world.connects.len(), 25);
-    // Those that gave way have failed: they were the oldest.
+    // The displaced ones have failed: they were the oldest.
     let oldest: Vec<u32> = (0x8000_0015..0x8000_0015 + 15).collect();
     assert_eq!(ended, oldest);
     // An unlisted relay can be reached, and a listed one without any of them giving way.
@@ -126,7 +126,7 @@ fn dead_addresses_do_not_keep_others_from_any_relay() {
 #[test]
 fn identities_that_somebody_makes_up_are_one_hop() {
     let mut world = World::new(2, 1);
-    // A quarter of these may be opened at once to addresses that nobody knows.
+    // A quarter of these may be opened at once to unknown addresses.
     world
         .controller
         .set_params(controller_params(100, DosParams::default()));
@@ -273,7 +273,8 @@ fn made_up_ed25519_identities_of_a_relay_open_no_connections() {
     }
 }
 
-/// Somebody who has no more than a relay's RSA key connects from elsewhere, and keeps nobody from the relay.
+/// A peer with no more than a relay's RSA key connects from elsewhere, and does not block the
+/// relay.
 #[test]
 fn a_link_that_a_peer_opened_shows_nothing_about_a_relay_s_address() {
     let mut world = World::new(1, 1);
@@ -464,7 +465,7 @@ fn the_link_that_has_had_no_circuit_for_longest_gives_way_to_newcomers() {
     }
     use_link(&mut world, links[3], 0x8000_0002);
     world.settle();
-    // Who has most takes nobody else's place.
+    // The hop with most displaces no other.
     assert_eq!(client_in_use(&mut world, greedy), None);
     let mut newcomers = Vec::new();
     for (n, idle) in [7, 5].into_iter().enumerate() {
@@ -482,7 +483,7 @@ fn the_link_that_has_had_no_circuit_for_longest_gives_way_to_newcomers() {
     world.audit();
 }
 
-/// A relay that somebody makes up.
+/// A made-up relay.
 fn made_up(number: u32) -> PeerIdentity {
     let (mut rsa, mut ed25519) = ([0xee; 20], [0xed; 32]);
     rsa[..4].copy_from_slice(&number.to_be_bytes());
@@ -493,7 +494,7 @@ fn made_up(number: u32) -> PeerIdentity {
     }
 }
 
-/// EXTEND2 to a relay that somebody makes up.
+/// EXTEND2 to a made-up relay.
 fn extend_to_made_up(number: u32) -> Vec<u8> {
     let PeerIdentity::Relay { rsa, ed25519 } = made_up(number) else {
         unreachable!("a relay");
@@ -512,7 +513,7 @@ fn extend_to_made_up(number: u32) -> Vec<u8> {
 #[test]
 fn open_connections_to_made_up_relays_leave_the_files_to_others() {
     let mut world = World::new(1, 1);
-    // Three hundred are for anybody, and a quarter of all for relays that nobody knows.
+    // Three hundred are for all, and a quarter of all for unknown relays.
     let params = controller_params(320, DosParams::default());
     world.controller.set_params(params);
     world.list(&[5]);
@@ -563,7 +564,7 @@ fn open_connections_to_made_up_relays_leave_the_files_to_others() {
 #[test]
 fn connections_to_made_up_relays_that_are_in_use_do_not_displace_each_other() {
     let mut world = World::new(1, 1);
-    // Eight of them may lead to relays that nobody knows.
+    // Eight of them may lead to unknown relays.
     let params = controller_params(32, DosParams::default());
     world.controller.set_params(params);
     world.list(&[5]);
@@ -735,14 +736,14 @@ fn requests_of_one_client_delay_and_displace_its_own_while_the_controller_is_beh
     for stream in 1..=u16::try_from(MAX_REQUESTS).unwrap() + more {
         send_relay_msg(&mut world, &mut flood, RelayCmd::BEGIN, stream);
     }
-    // Those that found no room are the oldest.
+    // The streams that found no room are the oldest.
     for _ in 0..more {
         let (_, command, data) = flood.backward(&mut world);
         assert_eq!(command, RelayCmd::END);
         assert_eq!(End::decode(&data).reason, EndReason::RESOURCELIMIT);
     }
     assert_eq!(world.totals().requests_displaced, u64::from(more));
-    // What ends while it waits is not asked for.
+    // A stream that ends while it waits is not asked for.
     send_relay_msg(&mut world, &mut flood, RelayCmd::END, 4000);
     send_relay_msg(&mut world, &mut circuit, RelayCmd::BEGIN, 7);
     let create = CreateRequest::Fast { x: [0; 20] };

@@ -25,8 +25,8 @@ fn with_stream(seed: u64) -> (World, Circuit, (usize, EdgeKey)) {
     (world, circuit, edge)
 }
 
-/// Sends so many DATA cells from the exit, and returns what the client must put into its SENDME for
-/// the hundredth.
+/// Sends this number of DATA cells from the exit, and returns the digest that the client must put
+/// into its SENDME for the hundredth.
 fn exit_sends(
     world: &mut World,
     circuit: &mut Circuit,

@@ -12,7 +12,7 @@ use weft_core::message::StreamAsk;
 use weft_core::origin::{EndedBy, OriginCommand, OriginEvent};
 use weft_core::stream::edge::EdgeNews;
 
-/// Moves so much each way over several streams at once, and compares.
+/// Moves `length` bytes each way over several streams at once, and compares.
 fn transfer(threads: u16, seed: u64, terms: Terms, length: usize) {
     let mut pair = Pair::new(threads, seed, terms);
     let streams: Vec<ConnectionId> = (0..3)
@@ -272,7 +272,7 @@ fn a_circuit_that_ends_takes_its_streams_along_and_reports_it() {
     );
     let now = pair.exit.now;
     pair.exit.managers[thread].end_edge(edge, EndReason::DONE, now);
-    // What is attached to a circuit that is no more waits again.
+    // A stream attached to a circuit that no longer exists waits again.
     pair.attach(waits);
     assert!(matches!(
         pair.origin.events.last(),

@@ -316,7 +316,8 @@ fn what_no_client_sends_closes_the_circuit_alone() {
             }
         }
         let answers = answers(&mut world, &mut circuit);
-        // A message far ahead waits for the others, which costs the client memory of its own share alone.
+        // A message far ahead waits for the others, at the cost of the client's own share of memory
+        // alone.
         if what != "a message past the end" {
             assert_eq!(
                 answers.last().map(String::as_str),

@@ -463,7 +463,7 @@ fn a_leg_that_is_never_read_holds_up_no_other() {
             far.acknowledge(0, next);
             far.pass(Duration::from_millis(250));
         }
-        // What the leg holds is bounded by its window, and has been sent on others.
+        // The leg's messages are bounded by its window, and have been sent again on others.
         assert!(arrived > 5000, "{side:?}: {arrived}");
         assert!(far.next_missing() > 5000, "{side:?}");
         let again = far.world.totals().tunnels.again;

@@ -1,5 +1,5 @@
-//! Tunnels, of conflux and of mTor, whose far end does what it likes: it has the keys of the circuits. What it may do is in
-//! `tunnels_bad_input.rs`, one by one.
+//! Tunnels, of conflux and of mTor, with an arbitrary far end: it has the keys of the circuits.
+//! `tunnels_bad_input.rs` tests its allowed actions one by one.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ proptest! {
 fn an_exit_is_not_made_to_send_again_what_one_number_names() {
     let mut far = FarEnd::with_legs(Side::Client, Kind::Mtor, 3, 1);
     far.open_stream(0);
-    // Nothing is acknowledged by SENDMEs: so much the windows of three legs hold.
+    // Nothing is acknowledged by SENDMEs: this is what the windows of three legs hold.
     for _ in 0..100 {
         far.write(0, 1000);
         far.collect();

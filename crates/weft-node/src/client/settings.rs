@@ -105,7 +105,7 @@ fn dormancy(options: &Options) -> DormancyOptions {
     }
 }
 
-/// The settings of a listener; a port without a session group gets a group of its own.
+/// The settings of a listener; a port without a session group gets a separate group.
 fn listener((number, port): (i64, &AppPort)) -> ListenerConfig {
     let flags = &port.flags;
     let asked = &flags.isolation;

@@ -93,7 +93,7 @@ pub(super) struct Task {
     always_congestion_control: bool,
 }
 
-/// The settings of the directory, where a dormant client has it fetch nothing.
+/// Settings of the directory; for a dormant client they make it fetch nothing.
 fn directory_of(options: &ClientOptions, dormant: bool) -> ClientOptions {
     ClientOptions {
         fetch: options.fetch && !dormant,
@@ -319,7 +319,7 @@ impl Task {
         self.directory.set_options(options);
         self.always_congestion_control = settings.always_congestion_control;
         let mut changed = self.bridges.bridges.configure(&settings.bridges, now.mono);
-        // ReconfigDropsBridgeDescs: they are asked for anew.
+        // ReconfigDropsBridgeDescs: the descriptors are fetched again.
         if changed && !settings.bridges.reload_drops_descriptors {
             let directory = self.directory_options.cache_directory.as_deref();
             changed |= self.bridges.restore(directory, now.wall);

@@ -17,7 +17,7 @@ pub(super) fn positional_args(text: &str) -> Vec<&str> {
     text.split(' ').filter(|word| !word.is_empty()).collect()
 }
 
-/// The first words, so many, and what follows them.
+/// The first `count` words, and the text behind them.
 pub(super) fn split_positional(text: &str, count: usize) -> (Vec<&str>, &str) {
     let mut rest = text.trim_start_matches(' ');
     let mut words = Vec::new();

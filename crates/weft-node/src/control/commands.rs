@@ -30,7 +30,7 @@ macro_rules! table {
                 None
             }
 
-            /// The word, as control-spec has it.
+            /// The keyword in control-spec.
             pub(crate) const fn word(self) -> &'static str {
                 match self {
                     $(Command::$name => $word,)*

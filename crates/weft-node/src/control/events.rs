@@ -123,7 +123,7 @@ impl EventMask {
 /// Why something came to its status: keyword arguments.
 pub(crate) type Reasons = Vec<(&'static str, &'static str)>;
 
-/// A name that was looked up or mapped, as ADDRMAP has it.
+/// A name that was looked up or mapped, in the terms of ADDRMAP.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
     pub from: String,

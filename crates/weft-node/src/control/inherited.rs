@@ -45,7 +45,8 @@ fn duplicate(fd: i32) -> io::Result<OwnedFd> {
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the system has just made this descriptor for us, so that it is open and nobody else owns it.
+    // SAFETY: the system has just made this descriptor for us, so it is open and has no other
+    // owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 

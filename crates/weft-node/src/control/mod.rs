@@ -1,8 +1,9 @@
 //! The control port: other programs watch the node and control it (control-spec).
 //!
-//! [`reader`] parses bytes into commands, [`session`] carries one out and returns the reply, [`events`]
-//! encodes events; none of them has a socket. [`server`] has the sockets, on a thread of its own. They
-//! reach the node by [`Backend`](backend::Backend): [`node_backend`] is the real one, tests have a fake.
+//! [`reader`] parses bytes into commands, [`session`] carries one out and returns the reply,
+//! [`events`] encodes events; none of them has a socket. [`server`] has the sockets, on a separate
+//! thread. They reach the node by [`Backend`](backend::Backend): [`node_backend`] is the real one,
+//! tests have a fake.
 //!
 //! Replies and codes are C tor's, so that Stem and programs built on it work. Commands for onion services
 //! and bridges get 551: Weft has none yet.

@@ -76,7 +76,7 @@ impl Reply {
                 (None, true) => ' ',
                 (None, false) => '-',
             };
-            // Text from elsewhere must not begin a line of its own.
+            // Text from elsewhere must not begin a new line.
             let line = line.replace(['\r', '\n'], " ");
             let _ = write!(text, "{code}{mark}{line}\r\n");
             if let Some(data) = data {

@@ -97,7 +97,7 @@ fn all() -> impl Iterator<Item = &'static Known> {
 
 /// `config/names`.
 pub(super) fn names() -> String {
-    // Three underscores: a variable that nobody sets (CVFLAG_INVISIBLE).
+    // Three underscores: an internal variable (CVFLAG_INVISIBLE).
     all()
         .filter(|known| !known.name.starts_with("___"))
         .map(|known| format!("{} {}\n", known.name, kind_name(known.kind)))

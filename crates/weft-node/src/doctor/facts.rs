@@ -53,7 +53,7 @@ pub(super) struct Facts {
     pub(super) is_client: bool,
     /// Its descriptor goes to the authorities.
     pub(super) publishes: bool,
-    /// `AssumeReachable`: nobody has to reach it before it publishes.
+    /// `AssumeReachable`: it publishes without having been reached.
     pub(super) assumes: bool,
     /// `ExitPolicy` lets something out.
     pub(super) is_exit: bool,

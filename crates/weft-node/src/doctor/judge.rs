@@ -371,7 +371,8 @@ fn consensus(facts: &Facts, all: &mut Answers) {
     version(consensus, all);
 }
 
-/// The consensus recommends versions of C tor. What Weft follows is one of them.
+/// Checks the version against those of C tor that the consensus recommends: the version that Weft
+/// follows should be one of them.
 fn version(consensus: &Consensus, all: &mut Answers) {
     // `0.4.9.11 (Weft-1.0.0)`.
     let own = VERSION.split(' ').next().unwrap_or(VERSION);
@@ -448,7 +449,7 @@ fn reachable(facts: &Facts, listed: Option<&Listed>, all: &mut Answers) {
     }
     let reached = by_node("status/reachability-succeeded/or");
     match reached {
-        // A node that assumes it, and one that knows no address of its own, answer the same.
+        // A node that assumes it, and one that does not know its own address, answer the same.
         Some("1") if !facts.assumes && !at.is_empty() => {
             all.add(ABOUT, Verdict::Good, format!("it was reached from outside{at}"));
         }

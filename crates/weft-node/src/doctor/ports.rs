@@ -132,7 +132,7 @@ fn local(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, at.port())
 }
 
-/// Asks each on a thread of its own: all take as long as the slowest.
+/// Asks each on a separate thread: all take as long as the slowest.
 pub(super) fn all_at_once<T: Sync, R: Send>(these: &[T], ask: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let ask = &ask;
     thread::scope(|scope| {

@@ -12,7 +12,7 @@ use super::ports::Port;
 use super::tried::Tried;
 use super::{Finding, Scope, Verdict};
 
-/// C tor's version that Weft follows, as a consensus has it.
+/// C tor's version that Weft follows, as a consensus names it.
 fn followed() -> &'static str {
     let (version, _) = crate::VERSION.split_once(' ').unwrap();
     version

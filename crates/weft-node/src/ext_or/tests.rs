@@ -49,7 +49,7 @@ impl Bench {
         is_taken.then_some(program)
     }
 
-    /// Waits until so many connections are open.
+    /// Waits until this number of connections is open.
     fn wait_for_open(&self, count: u64) {
         for _ in 0..30_000 {
             if self.server.open_files() == count {

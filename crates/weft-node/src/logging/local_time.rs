@@ -87,10 +87,11 @@ impl Calendar for LocalCalendar {
         broken_down.tm_hour = small(hour);
         broken_down.tm_min = small(minute);
         broken_down.tm_sec = 0;
-        // Whether that is in summer time, it finds out.
+        // Negative: `mktime` finds out if summer time applies.
         broken_down.tm_isdst = -1;
-        // SAFETY: the pointer is to a live local of the type that `mktime` takes, which it reads and normalizes, whatever
-        // numbers are in it, and does not keep. What holds of the environment for `localtime_r` below holds here.
+        // SAFETY: the pointer is to a live local of the type that `mktime` takes. `mktime` reads
+        // and normalizes it, whatever numbers it holds, and does not keep it. For the environment
+        // see `localtime_r` below.
         unsafe { libc::mktime(&mut broken_down) }
     }
 }

@@ -122,7 +122,8 @@ impl Logger {
                 Destination::File(_) => FIRST_OF_FILE,
                 _ => FIRST,
             };
-            // A file that was opened again and goes on has it, and so has a stream that was open before.
+            // A file that was reopened and continues already has it, and so has a stream that was
+            // open before.
             let begun = match line.to {
                 Destination::File(_) => known && output.has_lines(),
                 _ => {
@@ -167,8 +168,9 @@ impl Logger {
         self.lock().startup = Some(Vec::new());
     }
 
-    /// Writes the kept lines to the files and the syslog that are open now, and keeps no more. What was kept went to standard
-    /// output (C tor: `flush_log_messages_from_startup`).
+    /// Writes the kept lines to the files and the syslog that are open now, and stops keeping
+    /// lines. The kept lines are already on standard output (C tor:
+    /// `flush_log_messages_from_startup`).
     pub(super) fn replay(&self) {
         let mut state = self.lock();
         let kept = state.startup.take().unwrap_or_default();

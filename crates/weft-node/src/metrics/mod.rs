@@ -1,9 +1,9 @@
 //! The MetricsPort: the relay's counters as text for Prometheus, over HTTP.
 //!
-//! The main thread makes a [`Snapshot`] about once a second, of the connection threads' reports and its
-//! own counters; a thread of its own ([`MetricsServer`]) writes the latest as text for each request. So
-//! requests cost the main thread and the connection threads nothing. Where the process has several identities, one of them
-//! answers for all, with a label that names whose a number is.
+//! The main thread makes a [`Snapshot`] about once a second, from the connection threads' reports
+//! and its own counters; a separate thread ([`MetricsServer`]) writes the latest as text for each
+//! request. So requests cost the main thread and the connection threads nothing. If the process has
+//! several identities, one of them answers for all, with a label that names each number's identity.
 //!
 //! [`tor`] writes the families that C tor has, with C tor's names, types and labels; [`weft`] writes those
 //! that only Weft has: the load of every thread.

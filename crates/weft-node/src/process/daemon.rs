@@ -1,7 +1,7 @@
 //! `RunAsDaemon`: the process continues in the background, as in C tor.
 //!
-//! The process in the foreground waits until the node is up or has failed, and exits with that status. The
-//! node runs in a session of its own without a terminal.
+//! The process in the foreground waits until the node is up or has failed, and exits with that
+//! status. The node runs in a separate session without a terminal.
 #![allow(unsafe_code)]
 
 use std::fs::File;

@@ -45,7 +45,8 @@ pub(crate) fn restrict(options: &ProcessOptions) {
     } else if let Err(why) = prctl::set_dumpable(false) {
         tracing::warn!("Unable to disable debugger attaching: {why}");
     }
-    // What it never does by itself (NoExec), nobody who has taken it over can do with more rights.
+    // NoExec: the process never starts programs, so an attacker who takes it over cannot gain
+    // rights by one either.
     if options.no_exec
         && let Err(why) = prctl::set_no_new_privs()
     {
@@ -64,7 +65,7 @@ mod tests {
         loaded.unwrap().options.process
     }
 
-    /// Not a test of its own: the next test runs it in another process.
+    /// No separate test: the next test runs it in another process.
     #[test]
     #[ignore = "restricts its process"]
     fn child() {

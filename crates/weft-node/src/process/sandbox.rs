@@ -28,7 +28,8 @@ pub(crate) use trap::denied;
 /// The kernel refuses.
 pub(crate) fn enter() -> Result<(), SandboxError> {
     trap::install().map_err(failed)?;
-    // What cannot be looked into by a filter, and has an older form that can: the C library then uses that.
+    // Calls whose arguments a filter cannot see, and that have an older form with visible ones:
+    // refused, so that the C library uses the older form.
     let hidden = calls::WITHOUT_ARGUMENTS.map(|call| (call, Vec::new()));
     let errno = |number: i32| SeccompAction::Errno(number.unsigned_abs());
     let hide = program(hidden.into(), SeccompAction::Allow, errno(libc::ENOSYS))?;
@@ -90,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Not a test of its own: the next test runs it in another process.
+    /// No separate test: the next test runs it in another process.
     #[test]
     #[ignore = "restricts its process"]
     fn child() {

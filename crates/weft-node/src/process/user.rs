@@ -119,8 +119,8 @@ fn become_user(name: &str, uid: Uid, gid: Gid, keep_bind: bool) -> Result<(), Us
     Ok(())
 }
 
-/// Becomes the node's user for good, if this process is root's. What it then reads and writes is what the node could. Call it
-/// while the process has a single thread.
+/// Becomes the node's user for good, if this process is root's. From then on it can read and write
+/// what the node can. Must be called while the process has a single thread.
 ///
 /// # Errors
 ///
@@ -201,7 +201,7 @@ fn keep_capabilities(is_before: bool) -> Result<(), CapsError> {
         false => bind.into_iter().collect(),
     };
     nix::sys::prctl::set_keepcaps(is_before).map_err(|why| CapsError::from(why.to_string()))?;
-    // What is effective is a part of what is permitted, at each step.
+    // The effective capabilities are a part of the permitted ones, at each step.
     if is_before {
         caps::set(None, CapSet::Effective, &kept)?;
         caps::set(None, CapSet::Permitted, &kept)?;
@@ -229,7 +229,7 @@ mod tests {
 
     use super::*;
 
-    /// Not a test of its own: another test runs it in a separate process.
+    /// No separate test: another test runs it in a separate process.
     #[test]
     #[ignore = "changes the user of its process"]
     fn child_for_a_while() {
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(getuid(), nobody.uid);
     }
 
-    /// Not a test of its own: the next test runs it in another process.
+    /// No separate test: the next test runs it in another process.
     #[test]
     #[ignore = "changes the user of its process"]
     fn child() {
@@ -269,13 +269,13 @@ mod tests {
         assert_eq!(nix::unistd::getresgid().unwrap().saved, nobody.gid);
         assert_eq!(getgroups().unwrap(), [nobody.gid]);
         assert!(setuid(Uid::from_raw(0)).is_err() && setgid(Gid::from_raw(0)).is_err());
-        // The same user again is no error, and another one is refused.
+        // Becoming the current user again is no error, and another user is refused.
         drop_privileges("nobody", false).unwrap();
         let error = drop_privileges("root", false).unwrap_err().to_string();
         assert!(error.contains("must start Weft as root"), "{error}");
     }
 
-    /// Not a test of its own: a test below runs it in another process.
+    /// No separate test: a test below runs it in another process.
     #[test]
     #[ignore = "changes the user of its process"]
     fn owners_child() {

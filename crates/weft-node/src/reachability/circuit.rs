@@ -1,5 +1,5 @@
-//! A circuit that begins here, on a link of its own, and is made hop by hop: CREATE_FAST to the first relay, EXTEND2 with ntor
-//! to each other (tor-spec 5.1, 5.3).
+//! A circuit that begins here, on a separate link, and is built hop by hop: CREATE_FAST to the
+//! first relay, EXTEND2 with ntor to each other (tor-spec 5.1, 5.3).
 
 use std::net::SocketAddr;
 

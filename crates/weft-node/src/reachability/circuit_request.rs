@@ -1,5 +1,5 @@
-//! One request to a directory at the end of a circuit, over relays that are given: how a bridge asks directories, so that nobody
-//! sees more than an ordinary client there.
+//! One request to a directory at the end of a circuit, over given relays: a bridge asks directories
+//! by it, so that they see no more than of an ordinary client.
 //!
 //! It blocks a thread for some seconds, as a [`Probe`](super::Probe) does. The circuit is used once.
 
@@ -22,7 +22,7 @@ use super::conversation::{Conversation, Step};
 use super::error::LinkFault;
 use super::link::{Link, NoLink};
 
-/// Requests at once, at most; others wait. Each has a link of its own.
+/// Requests at once, at most; others wait. Each has a separate link.
 const MOST_REQUESTS: usize = 4;
 /// Uploads at once.
 const MOST_UPLOADS: usize = 2;

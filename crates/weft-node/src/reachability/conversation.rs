@@ -33,7 +33,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// One whose answer may have so many bytes.
+    /// Creates a conversation whose answer may have at most `longest` bytes.
     pub fn new(longest: usize) -> Self {
         Self {
             is_connected: false,

@@ -83,8 +83,8 @@ impl Relay {
         }
     }
 
-    /// Gives a connection to the ORPort to a connection thread. What a program of transports hands over has the address of
-    /// its client, and the transport's name.
+    /// Gives a connection to the ORPort to a connection thread. One that a transport program hands
+    /// over has the address of its client, and the transport's name.
     pub(super) fn accept_link(
         &mut self,
         socket: std::net::TcpStream,

@@ -162,8 +162,8 @@ pub(super) fn interface_address(v4: bool) -> Option<IpAddr> {
 /// Results of a look-up, by name.
 type Answers = BTreeMap<String, io::Result<Vec<IpAddr>>>;
 
-/// The host names of `Address`. The system's resolver may take its time: apart from the first
-/// time, it is asked on a thread of its own.
+/// The host names of `Address`. The system's resolver may take its time: except for the first time,
+/// it is asked on a separate thread.
 #[derive(Debug, Default)]
 pub(super) struct HostNames {
     known: BTreeMap<String, Vec<IpAddr>>,
@@ -371,7 +371,7 @@ mod tests {
             let found = find(&format!("{private}{allowed}"), &none, &[], None);
             assert_eq!(ips(&found), ["10.0.0.1"], "{allowed}");
         }
-        // What the operator did not write down must be allowed in so many words.
+        // An address that the operator did not configure must be allowed explicitly.
         let found = find(OWN_AUTHORITY, &none, &["10.0.0.1"], None);
         assert_eq!(ips(&found), [""; 0]);
         let found = find("DirAllowPrivateAddresses 1\n", &none, &["10.0.0.1"], None);
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(find(torrc, &names, &["1.0.0.1"], None), found);
         assert!(names.note(answer(&["9.0.0.7"])));
         assert_eq!(ips(&find(torrc, &names, &[], None)), ["9.0.0.7"]);
-        // A name that means a private address is refused even in a network of one's own.
+        // A name with a private address is refused even in a private network.
         assert!(names.note(answer(&["10.0.0.1"])));
         let found = find(&format!("{torrc}{OWN_AUTHORITY}"), &names, &[], None);
         assert_eq!(found.refused, [ip("10.0.0.1")]);

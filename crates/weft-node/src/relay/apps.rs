@@ -56,7 +56,7 @@ impl AppSide {
 #[derive(Clone, Copy)]
 enum Answer<'a> {
     Exit(&'a Resolved),
-    /// The client's, who asked nobody.
+    /// The client's own answer, without a request to an exit.
     Own(&'a Resolved),
     Refused(AppRefusal),
 }
@@ -127,7 +127,7 @@ impl Relay {
             let (len, from) = match socket.recv_from(&mut datagram) {
                 Ok(received) => received,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // What an earlier answer met comes back as an error of reading.
+                // An error that an earlier answer met is returned here, as an error of reading.
                 Err(_) => continue,
             };
             let datagram = datagram.get(..len).unwrap_or_default();

@@ -10,7 +10,7 @@ use weft_core::message::ToController;
 use super::Relay;
 use crate::notice;
 
-/// See the module.
+/// The bridge's count of its users.
 #[derive(Debug, Default)]
 pub(super) struct BridgeRelay {
     /// Whose links are not open yet, and by which transport they come. There are as many as connections.

@@ -27,19 +27,19 @@ use crate::transports::{Change, Plan, Programs, Wanted};
 
 /// Where a transport listens that has no place yet.
 const ANYWHERE: &str = "0.0.0.0:0";
-/// The key of the state file, as C tor has it.
+/// The key of the state file, as in C tor.
 const STATE_KEY: &str = "TransportProxy";
 /// The interval of log lines about connections that find no place.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(300);
 /// Connections that are taken of the extended ORPort's thread in one turn.
 const TAKEN_PER_TURN: usize = 64;
 
-/// See the module.
+/// The transport programs of a bridge, and its extended ORPort.
 #[derive(Debug)]
 pub(super) struct BridgeTransports {
     programs: Programs,
     wanted: Vec<Wanted>,
-    /// Where transports have listened before, as the state file has it.
+    /// Where transports have listened before, from the state file.
     places: BTreeMap<String, String>,
     cookie: Option<[u8; 32]>,
     /// The file that has the cookie.
@@ -147,7 +147,8 @@ fn wanted(
         })
         .cloned()
         .collect();
-    // What the next start would do differently, but for the places that transports have found themselves.
+    // Settings whose change needs a restart of the program, without the places that transports
+    // chose themselves.
     let mut lines: Vec<String> = program
         .transports
         .iter()
@@ -348,8 +349,8 @@ impl Relay {
     }
 }
 
-/// Where a client is, as far as is known: a program that states no address, or one from which nobody comes over the Internet,
-/// has only its own.
+/// The address of a client, as far as it is known: the one that the transport program states, if it
+/// is public; else the program's own.
 fn address_of(client: &Client, program: Option<SocketAddr>) -> Option<SocketAddr> {
     let stated = client.address;
     stated.filter(|at| routable::is_public(at.ip())).or(program)

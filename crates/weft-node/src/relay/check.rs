@@ -15,8 +15,8 @@ use weft_datadir::dir::{DirError, could_be_private};
 ///
 /// # Errors
 ///
-/// The first [`StartError`] that a start would end with. What only binding, locking or writing shows is
-/// left to the start.
+/// The first [`StartError`] that a start would end with. Errors that only binding, locking or
+/// writing can show are left to the start.
 pub fn check(options: &Options) -> Result<(), StartError> {
     if !options.is_relay() && !options.is_client() {
         return Err(StartError::NothingToDo);
@@ -33,7 +33,7 @@ pub fn check(options: &Options) -> Result<(), StartError> {
         let dns = exits::dns_config(options, &network, 0);
         dns.servers().map_err(StartError::Dns)?;
     }
-    // What another user may read is known when the process is that user.
+    // Another user's permissions are checked once the process is that user.
     if !becomes_another {
         check_directories(options).map_err(StartError::Directory)?;
     }

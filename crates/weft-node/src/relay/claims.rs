@@ -334,7 +334,7 @@ mod tests {
             let found = together(&with("a", A), &with(name, &format!("{B}{more}"))).unwrap_err();
             assert_eq!(found, format!("two identities cannot have the same {error}"));
         }
-        // What is wrong with one alone has its name.
+        // An error in one torrc alone names that torrc.
         let found = together(&with("a", A), &with("b", "SocksPort 0\n")).unwrap_err();
         assert!(
             found.starts_with("/b: there is neither an ORPort"),

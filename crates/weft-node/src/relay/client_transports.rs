@@ -113,7 +113,7 @@ fn wanted(options: &Options) -> Vec<Wanted> {
             continue;
         }
         let proxy = proxy.as_ref().map(|proxy| proxy.uri());
-        // What it has by its environment, it has from its start.
+        // Its environment is fixed at its start.
         let lines = proxy.iter().cloned().collect();
         let plan = Plan {
             command,

@@ -71,7 +71,7 @@ pub(super) struct MeasuredEvents {
     pub(super) queues: bool,
 }
 
-/// See the module.
+/// The main thread's state of the control port.
 #[derive(Debug)]
 pub(super) struct ControlSide {
     running: Option<Running>,
@@ -216,7 +216,8 @@ impl Relay {
             }
             self.control.written.extend(OwnFile::of(path));
         }
-        // Those that were replaced are other files; those that torrc no longer names go.
+        // A cookie written over an old one is another file and stays; files that torrc no longer
+        // names are deleted.
         drop(before);
         Ok(())
     }

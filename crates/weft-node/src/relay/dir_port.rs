@@ -22,7 +22,8 @@ use crate::notice;
 const MAX_PAGE: u64 = 1 << 20;
 /// The interval of log lines about refused connections.
 const QUIET: Duration = Duration::from_secs(300);
-/// For so long after the bandwidth was used up nothing is answered (C tor `connection_dir_is_global_write_low`).
+/// Time after the bandwidth was used up in which no request is answered (C tor
+/// `connection_dir_is_global_write_low`).
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Shortest time until answers ask for bandwidth again.
@@ -98,7 +99,7 @@ impl Bandwidth for DirPortBandwidth {
     }
 }
 
-/// See the module.
+/// Refusals and bandwidth of the DirPort.
 #[derive(Debug)]
 pub(super) struct DirPortSide {
     /// Connections that were refused.
@@ -229,7 +230,7 @@ mod tests {
         assert!(circuits.take_read(1_000, now) > 0);
         bandwidth.note(7, taken);
         assert_eq!(bandwidth.moved(), (7, taken as u64));
-        // It has no share where nobody asks.
+        // It has no share while there are no requests.
         bandwidth.expire(true, now);
         assert!(bandwidth.lease().is_none());
         bandwidth.used_up.store(true, Ordering::Relaxed);

@@ -50,7 +50,8 @@ pub(super) struct DirectorySide {
     /// `None`: the node is a client alone, whose directory is on its own thread.
     pub(super) handle: Option<DirectoryHandle>,
     pub(super) events: Receiver<Event>,
-    /// It reads the consensus of the last run, which has the relays: nobody's connections are accepted before.
+    /// It reads the consensus of the last run, which has the relays: no connection is accepted
+    /// before.
     pub(super) reads_cache: bool,
     /// What the directory serves instead of what it fetches.
     pub(super) authority: Option<Arc<SharedAuthority>>,

@@ -41,7 +41,7 @@ const RETRY: Duration = Duration::from_secs(600);
 /// were cancelled too late.
 const ANSWERS: usize = 4 * MAX_ASKING + 256;
 
-/// See the module.
+/// The main thread's state of an exit.
 #[derive(Debug)]
 pub(super) struct ExitSide {
     exits: Exits,
@@ -93,7 +93,7 @@ impl ExitSide {
         self.exits.effective_policy()
     }
 
-    /// Follows how name servers are to be asked; `anew`: resolv.conf may be another.
+    /// Applies a DNS configuration; `anew`: resolv.conf may have changed.
     ///
     /// # Errors
     /// resolv.conf cannot be read; or, the first time, there is no thread to be had.

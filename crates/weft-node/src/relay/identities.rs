@@ -1,4 +1,5 @@
-//! The identities of one process (`weft -f A -f B`): each is a node of its own, on a main thread of its own.
+//! The identities of one process (`weft -f A -f B`): each is a separate node, on its own main
+//! thread.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

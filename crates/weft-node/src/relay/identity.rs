@@ -38,7 +38,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Reads the keys of a relay, or makes them; those of a client are made anew each time.
+    /// Reads the keys of a relay, or makes them; a client makes new ones each time.
     ///
     /// # Errors
     ///

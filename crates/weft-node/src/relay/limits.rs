@@ -22,7 +22,7 @@ use crate::thread::mesh::ToThread;
 use crate::workers::JOBS;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
-/// One in so many of all files may be the directory's, as far as peers open them.
+/// Divisor of the part of all files that peers may have open at the directory.
 const DIRECTORY_PART: usize = 4;
 /// A link without circuits is closed after this time at most where each circuit has its own: most are
 /// never needed again.

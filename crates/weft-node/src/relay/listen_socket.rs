@@ -28,7 +28,7 @@ pub enum ListenError {
     /// The address is in use, or is none of this machine's.
     #[error("could not listen on {at}: {source}; is another Tor running, or the port below 1024?")]
     Listen {
-        /// The port, as torrc has it.
+        /// The port, as written in torrc.
         at: String,
         /// The system's error.
         source: io::Error,
@@ -63,7 +63,7 @@ pub(super) enum Bound {
 }
 
 impl fmt::Display for Bound {
-    /// As C tor's `net/listeners/` has it.
+    /// Formats it like C tor's `net/listeners/`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Addr(addr) => addr.fmt(f),
@@ -274,7 +274,7 @@ fn set_access(path: &Path, mode: u32, user: Option<&User>) -> io::Result<()> {
         return Err(io::Error::other("another file took the socket's place"));
     }
     if meta.mode() & 0o777 != mode {
-        // What is opened so has no fchmod.
+        // A file opened like this has no fchmod.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         std::fs::set_permissions(path, Permissions::from_mode(mode))?;
     }

@@ -141,9 +141,9 @@ impl Listener {
 
 /// The open listeners.
 ///
-/// [`follow`](Self::follow) opens and closes sockets until they are what torrc asks for; if one cannot be
-/// opened, all stay as they were. A socket stays open while its service and address stay the same. Each
-/// listener has a token of its own, which is never used again.
+/// [`follow`](Self::follow) opens and closes sockets until they are those that torrc asks for; if
+/// one cannot be opened, all stay as they were. A socket stays open while its service and address
+/// stay the same. Each listener has a separate token, which is never used again.
 #[derive(Debug, Default)]
 pub(super) struct ListenerSet {
     /// In the order of torrc's lines.
@@ -217,7 +217,8 @@ impl ListenerSet {
     /// The addresses and ports of the descriptor: the address that the line names (or the unspecified one)
     /// and the port as bound.
     pub(super) fn advertised(&self, network: &NetworkOptions) -> Vec<(IpAddr, u16)> {
-        // What is closed for a while stays our address, unless the system chose its port.
+        // The address of a port that is closed for a while stays ours, unless the system chose its
+        // port.
         let closed = |line: &OrPort| network.disabled && line.port != PortNumber::Auto;
         let bound = |line: &OrPort| {
             let at = at(line);
@@ -346,7 +347,7 @@ impl ListenerSet {
         Ok(tolerated)
     }
 
-    /// A listener with a token of its own.
+    /// Creates a listener with a new token.
     fn listener(&mut self, wanted: Wanted, socket: ListenSocket, bound: Bound) -> Listener {
         let token = Token(self.next_token);
         self.next_token += 1;

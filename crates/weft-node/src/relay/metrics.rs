@@ -23,7 +23,7 @@ const QUIET: Duration = Duration::from_secs(300);
 /// A snapshot that is older is renewed when a client connects.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// See the module.
+/// The main thread's state of the MetricsPort.
 #[derive(Debug)]
 pub(super) struct Metrics {
     /// When the relay started.

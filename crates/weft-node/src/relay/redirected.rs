@@ -43,7 +43,8 @@ mod tests {
 
     use super::*;
 
-    /// netfilter has no entry for a connection that nobody redirected; where its module is not there it knows none.
+    /// netfilter has no entry for a connection that was not redirected; without its module it has
+    /// none at all.
     #[test]
     fn tproxys_destination_is_the_sockets_own_address() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -76,7 +76,7 @@ fn start(all: Vec<(Options, Context)>) -> Result<Vec<Relay>, StartError> {
     let options: Vec<Options> = options.collect();
     let named: Vec<_> = torrcs.iter().map(String::as_str).zip(&options).collect();
     super::check_all(&named)?;
-    // What is of the process is the same in all.
+    // Options of the process are equal in all identities.
     let Some(first) = options.first() else {
         return Err(StartError::NothingToDo);
     };

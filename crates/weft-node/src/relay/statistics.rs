@@ -39,7 +39,7 @@ struct OnionCounts {
     services: u64,
 }
 
-/// See the module.
+/// The main thread's state of the statistics.
 pub(super) struct StatisticsSide {
     statistics: Statistics,
     tables: Option<Arc<Tables>>,

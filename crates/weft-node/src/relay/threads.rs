@@ -59,7 +59,7 @@ pub(super) struct Threads {
 /// The system has no more threads.
 pub(super) fn spawn(number: usize, guests: Vec<Guest>) -> io::Result<()> {
     let name = format!("connections-{number}");
-    // It ends with its guests; nobody waits for more.
+    // It ends with its guests; no thread waits for more.
     logging::spawn(&name, || {
         sandbox::narrow(sandbox::Role::Connections);
         host(guests);

@@ -59,7 +59,7 @@ impl Relay {
         let jump = self.process.wall_clock.note(now, SystemTime::now());
         if now >= self.identity.next_signing_check || jump.is_some() {
             self.identity.next_signing_check = now + SIGNING_CHECK;
-            // What was certified by a wrong clock may be worthless by the right one.
+            // Certificates made by a wrong clock may be worthless by the right one.
             self.renew_keys(jump.is_some());
         }
         if let Some(jump) = jump {

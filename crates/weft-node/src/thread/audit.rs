@@ -13,8 +13,8 @@ use super::{ConnectionThread, NESTED, WAKE};
 use crate::process::sandbox;
 use weft_core::slots::SlotKey as _;
 
-/// An audit waits for one more tick for each so many sockets. It takes some microseconds for each of them:
-/// so it takes no larger part of a thread's time, however many an attacker opens.
+/// Sockets for which an audit waits one more tick. It takes some microseconds for each socket: so
+/// its part of a thread's time does not grow, however many an attacker opens.
 const SOCKETS_PER_TICK: usize = 256;
 
 /// Nothing, or what does not hold.
@@ -37,7 +37,7 @@ impl ConnectionThread {
     ///
     /// # Errors
     ///
-    /// What does not fit.
+    /// The inconsistency that was found.
     pub(super) fn audit(&self) -> Result<(), String> {
         self.manager.audit()?;
         self.audit_links()?;

@@ -151,7 +151,8 @@ impl Handshaking {
     }
 }
 
-/// A connection that a thread owns. What each cell needs is first, in a line of the cache and what follows it.
+/// A connection that a thread owns. The fields that each cell needs are first, in one cache line
+/// and the next.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Connection {
@@ -378,7 +379,7 @@ impl Connection {
                 self.blocked = true;
                 return Ok(written);
             }
-            // What blocked links keep is not kept by those that are idle.
+            // Buffers of blocked links are not kept by idle ones.
             self.wire_out = Vec::new();
         }
         while !out.is_empty() && written < allowance {

@@ -32,7 +32,7 @@ pub(crate) struct Guest {
     ended: Arc<Ended>,
 }
 
-/// A connection thread, as the main thread of its identity has it.
+/// The handle of a connection thread that the main thread of its identity holds.
 #[derive(Debug)]
 pub(crate) struct GuestHandle {
     ended: Arc<Ended>,

@@ -438,7 +438,7 @@ mod tests {
         let at = now + 4 * SEC;
         let granted = client.take(&mut common, Direction::Write, 5000, at);
         assert_eq!(granted, Ok(1000));
-        // What is not used comes back.
+        // Bytes that were granted and not used are returned.
         client.settle(&mut common, Direction::Write, 1000, 0);
         let granted = client.take(&mut common, Direction::Write, 5000, at);
         assert_eq!(granted, Ok(1000));

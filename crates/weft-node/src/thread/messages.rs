@@ -247,8 +247,8 @@ impl Reports {
         (self.read, self.held, self.held_at) = (0, ledger.total(), now);
     }
 
-    /// True if the thread may hold so much more than it stated last that it should state it at
-    /// once: `part` is its share of MaxMemInQueues.
+    /// True if the memory of the thread may have grown so far past the last statement that it
+    /// should state it at once: `part` is its share of MaxMemInQueues.
     fn has_grown(&self, part: u64, now: Instant) -> bool {
         self.read > part / READ_PARTS
             && self.held + self.read > part / MUCH_PART
@@ -343,7 +343,7 @@ mod tests {
             reports.has_grown(part, start + Duration::from_millis(after))
         };
         assert!(grown(20 * MIB, 3 * MIB, 25));
-        // Which bytes stay is not known: all of them may.
+        // The bytes that stay are not known: all of them may.
         assert!(grown(0, 17 * MIB, 25));
         assert!(!grown(20 * MIB, 2 * MIB, 25), "little was read");
         assert!(!grown(3 * MIB, 3 * MIB, 25), "little is held");

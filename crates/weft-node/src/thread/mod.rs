@@ -339,8 +339,8 @@ impl ConnectionThread {
         Ok(())
     }
 
-    /// Sleeps until the scheduler's next run, if that is decided ([`RunTimes::pause`]): a wake-up costs as much as
-    /// half a cell. What is left of `wait`.
+    /// Sleeps until the scheduler's next run, if that is decided ([`RunTimes::pause`]): a wake-up
+    /// costs as much as half a cell. Returns the rest of `wait`.
     fn pause(&mut self, wait: Duration, now: Instant) -> Duration {
         let moved = std::mem::take(&mut self.moved);
         let interval = self.params.run_interval;
@@ -429,7 +429,7 @@ impl ConnectionThread {
             if event.is_readable() || connection.peer_ended {
                 connection.readable = true;
             }
-            // What an opened link has to write is in the manager's list; a handshake goes on in
+            // An opened link's cells to write are in the manager's list; a handshake continues in
             // `service`, whatever happened to its socket.
             let handshaking = matches!(connection.phase, Phase::Handshake(_));
             if !connection.listed && (connection.readable || handshaking) {
@@ -476,7 +476,7 @@ impl ConnectionThread {
                 ToThread::Stop => self.stop(now),
             }
         }
-        // The main thread has panicked: nobody watches the memory any more.
+        // The main thread has panicked, and no longer watches the memory.
         if !self.stopping && self.ends.from_main.is_disconnected() {
             self.stop(now);
         }

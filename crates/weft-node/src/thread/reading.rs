@@ -34,7 +34,8 @@ const LOOKS_PER_TURN: usize = 4 * HANDSHAKES_PER_TURN;
 /// Bytes that are read for one of them: the largest record.
 const READ_PER_HANDSHAKE: usize = 16 * 1024;
 
-/// Connections whose memory is fetched at once: so many fit the nearest caches, with what else a cell needs.
+/// Connections whose memory is fetched at once: this number fits the nearest caches, with the rest
+/// that a cell needs.
 pub(super) const TOUCHED: usize = 64;
 
 /// A socket in a list; its token may have another owner by the time that its turn comes.

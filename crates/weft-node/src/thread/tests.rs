@@ -217,7 +217,7 @@ impl Client {
         }
     }
 
-    /// Reads what is there.
+    /// Reads all available bytes.
     fn read(&mut self) {
         loop {
             match self.session.tls().read_tls(&mut self.socket) {
@@ -521,7 +521,7 @@ fn what_nobody_owns_is_found() {
     bench.thread.manager.adopt_application(FIRST);
     let broken = bench.thread.audit().unwrap_err();
     assert_eq!(broken, "every edge has one socket");
-    // A socket that the event loop watches for nobody.
+    // A socket that the event loop watches without an owner.
     let bench = Bench::new();
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let mut ours = mio::net::UnixStream::from_std(ours);

@@ -33,7 +33,8 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a program, by our own environment and `variables`. What it writes is an event of [`PIPES`].
+    /// Starts a program, by our own environment and `variables`. Its output is an event of
+    /// [`PIPES`].
     ///
     /// # Errors
     ///
@@ -80,7 +81,8 @@ impl Child {
         self.process.id()
     }
 
-    /// Its exit code, or the signal that ended it, if it has ended. What it has started ends, too.
+    /// Its exit code, or the signal that ended it, if it has ended. Processes that it started are
+    /// ended, too.
     pub(super) fn ended(&mut self) -> Option<String> {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         if let Some(id) = self.group()
@@ -111,7 +113,7 @@ impl Child {
     fn terminate(&mut self) {
         self._stdin = None;
         if let Some(id) = self.group() {
-            // It may have ended: it is a zombie then, whose number nobody else has.
+            // It may have ended: it is a zombie then, whose number is not used again.
             let _ = killpg(id, Signal::SIGTERM);
         }
     }

@@ -1,6 +1,7 @@
 //! Programs of pluggable transports, of a client and of a bridge: starts them, reads what they print, ends them.
 //!
-//! What a program's lines mean, and when it is started again, [`weft_proxy::transports::Managed`] decides.
+//! [`weft_proxy::transports::Managed`] interprets a program's lines and decides when it is
+//! restarted.
 
 mod child;
 
@@ -203,7 +204,7 @@ impl Running {
         let mut more = false;
         if let Some(child) = &mut self.child {
             let managed = &mut self.managed;
-            // What it printed before it ended counts.
+            // Output from before its end counts.
             let ended = child.ended();
             more = child.read(|stream, bytes| managed.output(now, stream, bytes));
             managed.read_lines(now);

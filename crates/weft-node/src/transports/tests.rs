@@ -59,7 +59,7 @@ fn a_program_gets_its_variables_and_its_transports_are_known() {
     assert_eq!(transports[0].address.to_string(), "127.0.0.1:4711");
     assert_eq!(programs.transports().count(), 1);
     assert!(!programs.is_configuring());
-    // The same again changes nothing; another line starts it anew.
+    // Equal lines change nothing; another line restarts it.
     assert!(programs.follow(vec![script(GOOD)], now).is_empty());
     assert_eq!(programs.transports().count(), 1);
     let mut other = script(GOOD);
@@ -113,7 +113,7 @@ fn a_program_that_dies_is_started_again() {
     let (mut programs, mut now) = (programs(), Instant::now());
     let dying = GOOD.replace("read -r line", "exit 3");
     programs.follow(vec![script(&dying)], now);
-    // What it printed last is read although it has ended.
+    // Its last output is read although it has ended.
     let step = Duration::from_millis(100);
     let mut changes = until_change(&mut programs, &mut now, step);
     while changes.len() < 3 {

@@ -171,7 +171,7 @@ pub fn down(name: &str) -> Result<()> {
 enum Lock {
     /// It was free, and is ours while this file is open.
     Free(File),
-    /// A testbed or its guardian has it.
+    /// A testbed or its guardian holds it.
     Held,
     /// There is no such folder.
     Gone,

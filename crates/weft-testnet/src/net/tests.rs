@@ -283,7 +283,7 @@ fn clean_removes_what_a_crash_left_and_touches_nothing_that_is_up() {
     assert!(up.host("client").unwrap().namespace().is_there());
 }
 
-/// The guardian's part of an end that nobody could plan.
+/// The guardian's part of an unplanned end.
 #[test]
 fn a_guardian_alone_removes_namespaces() {
     if let Some(missing) = missing() {

@@ -45,9 +45,10 @@ fn ed25519_identity(path: &Path) -> Result<String> {
     Ok(identity.to_owned())
 }
 
-/// The configuration of a client that finds its own way, as [`Common::proxy`](super::torrc::Common::proxy)
-/// is for the other programs: it begins with the authorities, may build circuits of relays that are all on
-/// one address, and may connect to loopback. All else is as Arti has it.
+/// The configuration of a client that finds its own way, like
+/// [`Common::proxy`](super::torrc::Common::proxy) for the other programs: it begins with the
+/// authorities, may build circuits of relays that are all on one address, and may connect to
+/// loopback. Everything else is Arti's default.
 ///
 /// Each list of addresses that is missing would be the public network's, so all of them are there. The
 /// folders are relative to the one that it is started in.

@@ -1,5 +1,5 @@
-//! A program that takes C tor's `-f torrc`: `tor` itself, or `weft`. And Arti's client, which takes a
-//! configuration of its own.
+//! A program that takes C tor's `-f torrc`: `tor` itself, or `weft`. And Arti's client, which takes
+//! a different configuration.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,8 +25,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// The C tor that is installed. It builds no circuits of its own accord: in so small a network it
-    /// would warn that it finds no relays for them.
+    /// The installed C tor. It builds no circuits unless asked: in so small a network it would warn
+    /// that it finds no relays for them.
     pub fn tor() -> Result<Program> {
         let path = find("tor").context(
             "the program `tor` is not installed: private networks are made of it (Debian and Ubuntu: apt-get install tor)",
@@ -80,7 +80,7 @@ impl Program {
         })
     }
 
-    /// The C tor that is installed, as users run it: with circuits of its own accord.
+    /// The installed C tor, as users run it: it builds circuits without being asked.
     pub fn tor_of_its_own() -> Result<Program> {
         Ok(Program {
             overrides: Vec::new(),

@@ -1,11 +1,11 @@
 //! The nodes of a private network, and how they start: the authority, relays and exits, and clients that find their
 //! own way by its consensus.
 //!
-//! [`Nodes::start`] takes a [`Spec`] for each. The authority is first; clients start when the consensus lists every
-//! relay, and all is up when every exit knows every relay. What a client must be able to do before it counts as working
-//! is the caller's to wait for: [`up`](crate::up) puts all nodes on loopback and fetches through each client,
-//! [`overlay`](crate::overlay) puts each on a host of a testbed and waits for circuits. [`shadow`](crate::shadow)
-//! writes torrcs and starts nothing.
+//! [`Nodes::start`] takes a [`Spec`] for each. The authority is first; clients start when the
+//! consensus lists every relay, and all is up when every exit knows every relay. The caller decides
+//! when a client counts as working, and waits for it: [`up`](crate::up) puts all nodes on loopback
+//! and fetches through each client, [`overlay`](crate::overlay) puts each on a host of a testbed
+//! and waits for circuits. [`shadow`](crate::shadow) writes torrcs and starts nothing.
 
 mod http;
 mod kind;

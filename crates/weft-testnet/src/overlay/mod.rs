@@ -1,9 +1,10 @@
 //! A Tor network on the hosts of a testbed: each node in a network namespace, with the links of a topology
 //! between them.
 //!
-//! What runs on a host follows from its name: `client…`, `entry…`, `middle…`, `exit…`, `authority` and `server`.
-//! Every circuit of a client goes through the entry that it has a link to, the middle relay and the exit; the
-//! server is for what users of the traffic models (`weft-model`) talk to, which `weft_load::flows::overlay` starts.
+//! A host's program follows from its name: `client…`, `entry…`, `middle…`, `exit…`, `authority` and
+//! `server`. Every circuit of a client passes the entry that it has a link to, the middle relay and
+//! the exit; the server is the peer of users of the traffic models (`weft-model`), and
+//! `weft_load::flows::overlay` starts it.
 //!
 //! All nodes are run by one program, and an authority by Weft, which needs no C tor and less time.
 

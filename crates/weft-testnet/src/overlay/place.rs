@@ -8,7 +8,7 @@ use weft_model::links::Topology;
 pub(crate) use crate::nodes::AUTHORITY;
 use crate::nodes::torrc::{Duty, path_lines};
 
-/// ORPort of every relay, each on a host of its own.
+/// ORPort of every relay, each on a separate host.
 pub const OR_PORT: u16 = 9_001;
 /// DirPort of the authority.
 pub const DIR_PORT: u16 = 9_030;

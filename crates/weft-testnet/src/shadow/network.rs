@@ -31,7 +31,7 @@ pub const HOSTS: &str = "hosts";
 pub(crate) const TEMPLATE: &str = "template";
 /// Simulated time begins at the beginning of 2000.
 pub const EPOCH: Duration = Duration::from_secs(946_684_800);
-/// Keys are made so long before simulated time begins.
+/// Seconds between the making of keys and the beginning of simulated time.
 const KEYS_BEFORE: Duration = Duration::from_secs(43_200);
 /// Seconds from one consensus to the next.
 pub const INTERVAL: u32 = 60;
@@ -39,7 +39,7 @@ pub const INTERVAL: u32 = 60;
 pub const LEAST_SETTLE: Duration = Duration::from_secs(180);
 /// From the last traffic to the end of the simulation, in which records are written.
 pub const END: Duration = Duration::from_secs(5);
-/// A name server that nobody asks.
+/// A name server that is never asked.
 pub const RESOLV_CONF: (&str, &str) = ("resolv.conf", "nameserver 127.0.0.1\n");
 
 /// Lines of all nodes. One processor each, so that a simulation is the same on every machine. Without the limit, nodes

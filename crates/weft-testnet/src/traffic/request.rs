@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// A transfer on which nothing moves for so long is given up: longer than SocksTimeout, within which a client finds another circuit or says
-/// that it does not.
+/// Time without progress after which a transfer is given up: longer than SocksTimeout, within which
+/// a client finds another circuit or reports that it does not.
 pub(super) const STALL: Duration = Duration::from_secs(180);
 
 /// Direction of the bytes, seen from the client.

@@ -1,4 +1,4 @@
-//! `weft lab up`: a private network to play with, of Weft, C tor or both, until somebody ends it.
+//! `weft lab up`: a private network to play with, of Weft, C tor or both, until it is ended.
 //!
 //! Unlike the networks of [`network`](crate::network), whose clients do what an experiment asks
 //! them, clients here find their own way: a browser can use their SOCKS ports. Without C tor in it,
@@ -6,8 +6,9 @@
 //! (`weft-authority`).
 //!
 //! Exits let streams go everywhere by their policies, as clients trust summaries of policies only,
-//! but connect from addresses of 127.0.0.0/8, so that nothing leaves this machine; each from one of
-//! its own, so that a server knows which exit a connection came through ([`exit_address`]).
+//! but connect from addresses of 127.0.0.0/8, so that nothing leaves this machine. Each has a
+//! separate address, so that a server knows which exit a connection came through
+//! ([`exit_address`]).
 
 mod plan;
 
@@ -32,8 +33,9 @@ use plan::{Owner, Programs, make_folder};
 
 /// Seconds from one consensus to the next. Relays that come are listed sooner.
 const INTERVAL: u32 = 20;
-/// An address that clients map to 127.0.0.1, for programs that send nothing for 127.0.0.0/8 to a SOCKS port, as torsocks. It is of
-/// a block for documentation (RFC 5737), so nobody has it.
+/// An address that clients map to 127.0.0.1, for programs such as torsocks that send nothing for
+/// 127.0.0.0/8 to a SOCKS port. It belongs to a block for documentation (RFC 5737), so it is never
+/// in use.
 pub const LOOPBACK: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Bytes that are fetched through each client before it counts as working.
 const PROBE: u64 = 100_000;
@@ -44,7 +46,8 @@ pub struct Up {
     nodes: Nodes,
     /// By nickname; of networks that are profiled.
     metrics: BTreeMap<String, SocketAddr>,
-    /// Of all nodes, also those that have ended: nobody else shall be found where one was.
+    /// Ports of all nodes, also of those that have ended: no other program shall be found where one
+    /// was.
     _ports: Vec<Port>,
     server: Server,
     took: Duration,

@@ -54,7 +54,8 @@ pub(crate) struct PackArgs {
 const MINUTES: Bounds<f64> = Bounds::new(0.1, 240.0).of("minutes");
 /// Seconds before the end at which a row that still runs is ended.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// A thread that works so much of the time has no more to give, as `weft lab relay --capacity` has it.
+/// Part of its time from which on a working thread is at its capacity, as in `weft lab relay
+/// --capacity`.
 const FULL: f64 = 0.93;
 /// Microseconds: a generator that notices later what is due measures itself, as there.
 const LATE: f64 = 25_000.0;

@@ -33,7 +33,7 @@ pub(super) fn write(file: &File, results: &Results) -> Result<()> {
         .context("the record cannot be kept: make room, or name another place by --record")
 }
 
-/// The old record, if it is of the same pack, machine and plan. What failed is measured again.
+/// The old record, if it is of the same pack, machine and plan. Failed rows are measured again.
 fn go_on(old: Results, new: Results) -> Result<Results> {
     let hint = "move it away, or name another by --record";
     ensure!(old.pack.is_some(), "it is no record of a pack: {hint}");

@@ -67,7 +67,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The rows that make sense on so many cores, with so many files for each process.
+    /// The rows that make sense on this number of cores, with this number of files for each
+    /// process.
     pub(super) fn new(cores: usize, files: u64, quick: bool) -> Plan {
         let mut plan = Plan::default();
         let (warm_up, seconds) = seconds(quick);

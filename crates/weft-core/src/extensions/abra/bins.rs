@@ -14,7 +14,7 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 /// [`INTERVAL`] in bins: circuits that asked are spread over them.
 pub(crate) const PHASES: usize = 50;
 
-/// Mbit/s of a circuit that moved so many bytes in a bin.
+/// Rate in Mbit/s of a circuit that moved this number of bytes in a bin.
 pub fn mbit_per_second(bytes: f64) -> f64 {
     bytes * 8.0 / BIN.as_secs_f64() / 1e6
 }

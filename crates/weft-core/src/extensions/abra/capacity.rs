@@ -63,7 +63,7 @@ impl CapacityMeter {
         self.limited_now = true;
     }
 
-    /// A turn took so long.
+    /// Notes the duration of a turn.
     pub(crate) fn note_turn(&mut self, took: Duration) {
         self.busy = self.busy.saturating_add(took);
     }
@@ -81,7 +81,8 @@ impl CapacityMeter {
         }
     }
 
-    /// A second ended that took so long; of its cells, `full` went to links that were full all the time.
+    /// Ends a second of length `took`; `full` of its cells were for links that were full all the
+    /// time.
     pub(crate) fn second_ended(&mut self, took: Duration, full: u32) -> Capacity {
         let CapacityMeter {
             limited_now,

@@ -41,7 +41,7 @@ pub fn weight_of(head: &[u64]) -> f64 {
 mod tests {
     use super::*;
 
-    /// Bytes of a bin at so many Mbit/s.
+    /// Bytes of a bin at this number of Mbit/s.
     fn at(mbit: u64) -> u64 {
         mbit * 12_500
     }

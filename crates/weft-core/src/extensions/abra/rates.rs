@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::bins::mbit_per_second;
 use super::head_tail::is_minority;
 
-/// Buckets of one doubling, as a power of two: each is 0.4 % wide. Rates are whole numbers of cells, so
-/// that below 10 Mbit/s each has a bucket of its own. Head/Tail clustering needs that: whether those next
-/// to the mean are above it decides whether a head is split again.
+/// Buckets of one doubling, as a power of two: each is 0.4 % wide. Rates are whole numbers of
+/// cells, so that below 10 Mbit/s each has a separate bucket. Head/Tail clustering needs that: a
+/// head is split again depending on which side of the mean the rates next to it are.
 const FINE_BITS: u32 = 8;
 
 /// The circuits whose rates are in one bucket.
@@ -39,9 +39,9 @@ fn bucket_of(bytes: u32) -> u32 {
 }
 
 impl Rates {
-    /// Adds a circuit that moved so many bytes in its best bin. One that moved none is not in the set: it is
-    /// not held back here, and however many idle circuits there are must not make a head of the busy ones'
-    /// tail.
+    /// Adds a circuit that moved this number of bytes in its best bin. A circuit that moved none is
+    /// not in the set: it is not held back here, and idle circuits, however many, must not turn the
+    /// tail of the busy ones into a head.
     pub fn note(&mut self, bytes: u32) {
         if bytes > 0 {
             let bucket = self.buckets.entry(bucket_of(bytes)).or_default();

@@ -201,7 +201,7 @@ fn after_slow_start_a_jump_of_the_clock_is_no_round_trip_time() {
     circuit.round(RTT * 6000, false);
     assert_eq!(circuit.flow.rtt(), rtt);
     circuit.fill();
-    // Cells that wait since the jump have it in their time, too.
+    // Cells that have waited since the jump include it in their time, too.
     while circuit.sent - circuit.acknowledged >= 31 {
         circuit.answer(false);
     }
@@ -335,7 +335,7 @@ proptest! {
         while circuit.sent - circuit.acknowledged >= circuit.increment {
             circuit.answer(false);
         }
-        // What is left unanswered is less than an increment, and the window is more.
+        // Fewer cells than an increment are unanswered, and the window is larger.
         prop_assert!(circuit.flow.room() > 0);
     }
 }

@@ -383,7 +383,7 @@ fn vegas() -> Vegas {
     Vegas::new(&CcParams::default(), 31)
 }
 
-/// A point in time, so many microseconds after another.
+/// The point in time that is `micros` microseconds after `start`.
 fn at(start: Instant, micros: u64) -> Instant {
     start + Duration::from_micros(micros)
 }

@@ -41,7 +41,7 @@ fn authenticate_of_another_session_cannot_be_replayed() {
     let (mut bob, sent, heard) = certified();
     let proof = authenticate_cell(&sent, &heard, |_| {}, &[]);
     bob.feed(&proof).unwrap();
-    // The same TLS secret even; only the challenge is new.
+    // Even the TLS secret is equal; only the challenge is new.
     let mut again = responder();
     again.rng = rng(1234);
     again.feed(&sent).unwrap();

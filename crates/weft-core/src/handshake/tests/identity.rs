@@ -237,7 +237,7 @@ fn certificates_must_belong_together() {
         &forged,
         CertError::BadSignature(IdentityToSigning),
     );
-    // Without the extension nobody knows whose identity it is.
+    // Without the extension the certificate names no identity.
     let anonymous = Ed25519Cert::builder()
         .cert_type(CertType::IDENTITY_V_SIGNING)
         .expiration(tomorrow)

@@ -19,7 +19,7 @@ use super::{
 use crate::world::{CLIENT, Circuit, OWN_ED, OWN_RSA};
 
 impl FarEnd {
-    /// One more circuit, over a link of its own: its number.
+    /// Adds a circuit over a new link: its number.
     pub fn add_circuit(&mut self) -> usize {
         // Its handshake is nothing that a far end can hold up.
         self.world.room = u32::MAX;
@@ -218,7 +218,7 @@ impl FarEnd {
         });
     }
 
-    /// A tunnel of another client, on a circuit of its own: its id.
+    /// Creates a tunnel of another client, on a separate circuit: its id.
     pub fn another_tunnel(&mut self, secret: [u8; 16]) -> TunnelId {
         let leg = self.add_circuit();
         let data = Multipath { secret }.encode();

@@ -115,7 +115,7 @@ pub struct Message {
     pub data: Vec<u8>,
 }
 
-/// See the module.
+/// A world with one node under test, and its far end, which the test plays.
 pub struct FarEnd {
     pub world: World,
     pub side: Side,
@@ -165,7 +165,7 @@ impl FarEnd {
         }
     }
 
-    /// A tunnel with so many legs.
+    /// Creates a tunnel with this number of legs.
     pub fn with_legs(side: Side, kind: Kind, legs: usize, seed: u64) -> Self {
         let mut far = Self::new(side, kind, 2, seed, true);
         for _ in 0..legs {

@@ -1,7 +1,7 @@
 //! A far end that does anything, by bytes: for a fuzzer and for seeded tests.
 //!
-//! Input: a byte of which side is played and how the legs are joined, then operations, a byte of which and its arguments, as
-//! [`Play::operate`] reads them. What is missing at the end is zero.
+//! Input: a byte for the side to play and the protocol that joins the legs, then operations, each a
+//! byte and its arguments, as [`Play::operate`] reads them. Missing bytes at the end are zero.
 //!
 //! After each operation the node's tables fit together. In the end the circuits of others are open and work; when all circuits have
 //! closed nothing is left of them, no memory either.
@@ -69,7 +69,7 @@ pub fn play(input: &[u8]) -> Totals {
     totals
 }
 
-/// A far end, and a circuit of somebody else through the same node.
+/// A far end, and a circuit of another client through the same node.
 struct Play {
     far: FarEnd,
     /// The number of the other circuit, and its stream's.

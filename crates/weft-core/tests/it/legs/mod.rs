@@ -253,7 +253,7 @@ impl Tunnel {
                 self.transit[leg][1].push_back(cell);
             }
         }
-        // What is on a link that stands still goes nowhere.
+        // Cells on a stalled link stay there.
         let moving = self
             .transit
             .iter()

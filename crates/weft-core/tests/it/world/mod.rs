@@ -17,7 +17,7 @@ use weft_core::address::ConnectionId;
 use weft_core::controller::{ControllerParams, Sharing};
 use weft_core::limits::dos::DosParams;
 
-/// A relay that may have so many connections.
+/// Parameters of a relay that may have this number of connections.
 pub fn controller_params(max_connections: usize, dos: DosParams) -> ControllerParams {
     ControllerParams {
         max_connections,

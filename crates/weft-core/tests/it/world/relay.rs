@@ -32,7 +32,7 @@ pub const OWN_RSA: RsaIdentity = RsaIdentity([0xaa; 20]);
 /// The relay under test.
 pub const OWN_ED: Ed25519Identity = Ed25519Identity([0xab; 32]);
 
-/// One in so many times that nothing is under way, everything is compared with everything.
+/// Divisor of the times without anything under way at which all state is compared.
 const AUDITED: usize = 64;
 
 /// Cells and empties on their way between two threads.
@@ -52,7 +52,7 @@ enum Step {
     Controller,
 }
 
-/// See the module.
+/// A relay without sockets: its managers, its controller, and the messages between them.
 pub struct World {
     pub managers: Vec<LocalConnectionManager>,
     pub controller: RelayController,
@@ -92,7 +92,8 @@ pub struct World {
     pub statements: u64,
     /// Number of times that nothing was under way.
     rests: usize,
-    /// Links that move while something is under way: so many each time that the world [settles](World::settle).
+    /// Number of links that move while something is under way, each time that the world
+    /// [settles](World::settle).
     pub moves: u32,
     /// Bytes that came on links which are about to leave their threads or are on their way, and whether these were closed
     /// by their peers.
@@ -579,7 +580,7 @@ impl World {
             let Some(channel) = self.channels.get_mut(&(from, thread)) else {
                 continue;
             };
-            // What a ring does: note the cells, drain control, then those cells.
+            // Like a ring: notes the cells, drains control, then takes those cells.
             let batches: Vec<Batch> = channel.cells.drain(..).collect();
             let controls: Vec<Control> = channel.control.drain(..).collect();
             self.managers[thread].handle_controls(controls, self.now);
@@ -724,7 +725,7 @@ impl World {
         let thread = self.edges.len() % self.managers.len();
         let place = ThreadId(u16::try_from(thread).unwrap());
         self.controller.place_at(id, place);
-        // Each stream has a port of its own.
+        // Each stream has a separate port.
         let port = 80 + u16::try_from(self.edges.len()).unwrap();
         let to = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), port));
         self.controller
@@ -741,7 +742,8 @@ impl World {
         ledgers.map(|ledger| ledger.total()).sum()
     }
 
-    /// Lets the threads free what the controller would have them free, were so much allowed.
+    /// Lets the threads free what the controller would have them free if `allowed` bytes were the
+    /// limit.
     pub fn relieve(&mut self, allowed: u64) {
         let managers = || self.managers.iter();
         let ledgers: Vec<Ledger> = managers().map(|manager| manager.ledger(self.now)).collect();

@@ -324,7 +324,7 @@ fn a_missing_server_is_a_silent_one_and_none_that_can_be_asked_is_no_failed_one(
     });
     dns.look_up(query("www.example", QueryKind::V4)).unwrap();
     let error = answers.recv().unwrap().result.unwrap_err();
-    // Queries by UDP: nobody answers.
+    // Queries by UDP: no server answers.
     assert_eq!(error, DnsError::Timeout);
     let no_way = io::Error::from(io::ErrorKind::NetworkUnreachable);
     for none in [

@@ -233,7 +233,7 @@ pub(super) fn all() -> Result<Rules, SandboxError> {
     // Other filters answer these.
     allow(&mut rules, &[calls![SYS_clone, SYS_clone3], PROCESSES_OLD]);
     rules.insert(libc::SYS_ioctl, ioctls()?);
-    // Whether a process lives; none is ended.
+    // Checks that a process lives (signal 0); none can be ended.
     rules.insert(libc::SYS_kill, vec![rule(&[equal(1, 0)?])?]);
     // Limits of this process.
     rules.insert(libc::SYS_prlimit64, vec![rule(&[equal(0, 0)?])?]);
@@ -262,7 +262,7 @@ pub(super) fn processes() -> Result<Rules, SandboxError> {
 /// Calls that a thread of this role may make.
 pub(super) fn of(role: Role) -> Result<Rules, SandboxError> {
     let mut rules = computing()?;
-    // What glibc makes of `fstat`: of what is open, by no path.
+    // `fstat` in glibc: on open descriptors, by no path.
     let by_descriptor = equal(3, i64::from(libc::AT_EMPTY_PATH))?;
     rules.insert(libc::SYS_newfstatat, vec![rule(&[by_descriptor])?]);
     match role {
@@ -311,7 +311,7 @@ fn ioctls() -> Result<Vec<SeccompRule>, SandboxError> {
         libc::FIOCLEX,
         libc::TIOCOUTQ,
         SIOCOUTQNSD,
-        // Whether a log is a terminal.
+        // Checks that a log is a terminal.
         libc::TCGETS,
     ];
     let requests = requests.map(|request| i64::try_from(request).unwrap_or(-1));

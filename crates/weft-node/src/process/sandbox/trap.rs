@@ -67,13 +67,14 @@ extern "C" fn on_sigsys(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel calls a handler with SA_SIGINFO with pointers to a siginfo_t and a ucontext_t on the handler's stack, which
-    // nobody else has; null is checked all the same.
+    // SAFETY: the kernel calls a handler with SA_SIGINFO with pointers to a siginfo_t and a
+    // ucontext_t on the handler's stack, to which nothing else has a reference; null is checked all
+    // the same.
     let (info, context) = unsafe { (info.as_ref(), context.cast::<libc::ucontext_t>().as_mut()) };
     let (Some(info), Some(context)) = (info, context) else {
         return;
     };
-    // A SIGSYS that somebody sent is none of ours.
+    // A SIGSYS that another process sent does not come from the filter.
     if info.si_code != BY_FILTER {
         return;
     }

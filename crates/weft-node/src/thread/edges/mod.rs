@@ -1,9 +1,9 @@
 //! The sockets of circuit edges: destinations of an exit, applications of a client, and ends of
 //! socket pairs of this node's own directory (Engler and Goldberg 2021, 4.2 and 4.4).
 //!
-//! What flows is decided in weft-core (`manager/edges/`); this is the shell around it. A socket is
-//! read only as far as its circuit takes bytes, and what the socket does not take waits in its edge,
-//! which then signals the far end (XOFF, or no SENDMEs).
+//! weft-core decides what is sent (`manager/edges/`); this is the shell around it. A socket is read
+//! only as far as its circuit takes bytes, and bytes that the socket does not take wait in its
+//! edge, which then signals the far end (XOFF, or no SENDMEs).
 
 mod applications;
 mod socket;
@@ -43,9 +43,10 @@ const READ_IN_ALL: usize = 1024 * 1024;
 const WRITE_PER_TURN: usize = 1024 * 1024;
 /// Bytes written to all edges' sockets in one turn.
 const WRITE_IN_ALL: usize = 1024 * 1024;
-/// Edges whose sockets are read in one turn, and of those whose sockets are written or closed. One client
-/// can have thousands come, connect and end at once, and each costs system calls of some microseconds (to
-/// close a TCP connection, some twenty): the cells of all circuits pass after so many.
+/// Edges whose sockets are read in one turn, and of those whose sockets are written or closed. One
+/// client can have thousands arrive, connect and end at once, and each costs system calls of some
+/// microseconds (closing a TCP connection about twenty). After this number of edges the cells of
+/// all circuits get their turn.
 pub(super) const EDGES_PER_TURN: usize = 64;
 /// Time for which a destination whose stream has ended may accept none of the remaining bytes (C
 /// tor: `connection_expire_held_open`). Applications, which are this machine's own, may take their

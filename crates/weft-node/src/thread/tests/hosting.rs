@@ -9,7 +9,7 @@ use crate::thread::host::{Guest, GuestHandle, Guests};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// One identity, as its main thread has it.
+/// One identity, as its main thread sees it.
 struct Main {
     ends: MainEnds,
     handle: GuestHandle,
@@ -107,7 +107,7 @@ fn one_that_has_much_to_do_does_not_keep_an_event_from_another() {
         }
         assert!(settled);
         assert_eq!(guests.all[idle].1.thread.sockets.all.len(), 1);
-        // Nothing but the event gives it a turn. What is no TLS ends the connection.
+        // Nothing but the event gives it a turn. Bytes that are no TLS end the connection.
         for bytes in [&[22, 3][..], &[1; 1000]] {
             let before = turns(&guests);
             without_timers(&mut guests, [idle]);
