@@ -1,4 +1,4 @@
-//! Names for things that live on connection threads, so that nobody needs a reference to them.
+//! Names for things that live on connection threads, used in place of references.
 
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -133,7 +133,7 @@ impl fmt::Display for EdgeAddr {
     }
 }
 
-/// Hashes addresses of halves: this process chooses them, so nobody can have them collide.
+/// Hashes addresses of halves: this process chooses them, so a peer cannot make them collide.
 pub(crate) type AddrHasher = BuildHasherDefault<AddrHash>;
 
 /// See [`AddrHasher`].

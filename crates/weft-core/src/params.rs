@@ -33,7 +33,7 @@ pub struct RelayParams {
     pub max_queue_backward: usize,
     /// Cells in the queue of a circuit that ends or begins here past which its streams wait.
     pub queue_high: usize,
-    /// And at which they go on.
+    /// Cells in that queue at which the streams continue.
     pub queue_low: usize,
     /// Circuits that one link may carry. A full link to a relay gets no others from here; circuits are extended over another.
     pub max_circuits_per_link: usize,

@@ -71,7 +71,7 @@ pub(crate) struct ExtOrServer {
     to_thread: Option<mpsc::Sender<Arrived>>,
     handed_over: Receiver<HandedOver>,
     sockets: Arc<Sockets>,
-    /// Of those whose programs know the cookie.
+    /// Places of connections whose programs know the cookie.
     places: Arc<Semaphore>,
     thread: Option<JoinHandle<()>>,
 }

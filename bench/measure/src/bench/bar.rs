@@ -19,7 +19,7 @@ pub(crate) struct Bar {
     pub(crate) note: Option<String>,
 }
 
-/// One of the ratios of which the worst decides.
+/// One of several ratios; the worst decides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Part {
     /// Name of the part, if there are several.

@@ -94,7 +94,7 @@ pub(crate) struct BenchArgs {
 
 /// Seconds in which a relay of several threads has spread a full load over them.
 const SPREAD: f64 = 10.0;
-/// Repetitions of all measurements.
+/// Number of repetitions of all measurements.
 const REPETITIONS: Bounds<u32> = Bounds::new(1, 100);
 /// Seconds of one measurement.
 const SECONDS: Bounds<f64> = Bounds::new(0.1, 3600.0);

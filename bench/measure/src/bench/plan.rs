@@ -190,7 +190,7 @@ impl Point {
         }
     }
 
-    /// The middle's load, of which a quick run has less.
+    /// The middle's load; a quick run has less.
     pub(crate) fn live_middle(quick: bool) -> Point {
         let [(load, size), ..] = LIVE;
         Point::live(load, if quick { LIVE_QUICK } else { size })
@@ -207,12 +207,12 @@ impl Point {
         }
     }
 
-    /// By threads, at full speed.
+    /// Comparison of numbers of threads, at full speed.
     pub(crate) fn threads_full() -> Point {
         Point::cells(LATENCY_AT, "download").in_part("threads")
     }
 
-    /// By threads, over many links.
+    /// Comparison of numbers of threads, over many links.
     pub(crate) fn threads_thin() -> Point {
         Point::thin(THIN).in_part("threads")
     }

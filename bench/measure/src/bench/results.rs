@@ -34,7 +34,7 @@ pub(crate) struct Results {
     pub(crate) options: Options,
     /// Division of the machine between target and generator.
     pub(crate) sharing: Vec<String>,
-    /// Of a record of a pack.
+    /// Present in the record of a pack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pack: Option<Pack>,
     pub(crate) bars: Vec<Bar>,
@@ -100,7 +100,7 @@ pub(crate) struct Run {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) limit: Option<String>,
     pub(crate) report: Option<Report>,
-    /// Of a run in a private network, which has no report of the generator.
+    /// Present in a run in a private network, which has no report of the generator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) network: Option<InNetwork>,
 }

@@ -20,8 +20,8 @@ const _: () = assert!(CELL as usize == CELL_LEN);
 pub(crate) struct Activity {
     /// Nothing is counted until a circuit has asked this relay for its weight, on any thread.
     on: bool,
-    /// Halves that moved something in the current bin. One that has closed since is nobody's or another's
-    /// slot by now, whose bytes are counted once all the same.
+    /// Halves that moved something in the current bin. The slot of one that has closed since may be
+    /// free or used again; its bytes are still counted once.
     in_bin: Vec<HalfKey>,
     /// Halves that did in an earlier bin of the current second, in the same way.
     in_second: Vec<HalfKey>,

@@ -25,7 +25,7 @@ pub(crate) struct Halves {
     addrs: HashMap<HalfKey, HalfAddr, AddrHasher>,
     /// The number of halves that hold this node's end of a circuit's keys: each circuit counted once.
     circuits: usize,
-    /// The slot that [`trim`](Self::trim) goes on with.
+    /// The slot at which the next [`trim`](Self::trim) starts.
     trim_next: usize,
 }
 

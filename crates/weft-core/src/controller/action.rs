@@ -26,7 +26,7 @@ pub enum Action {
     Connect {
         /// Its identifier.
         connection: ConnectionId,
-        /// The thread that shall own it.
+        /// The thread that will own it.
         thread: ThreadId,
         /// Where to.
         addr: SocketAddr,

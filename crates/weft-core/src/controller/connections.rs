@@ -54,7 +54,7 @@ pub(super) struct Connection {
     /// The peer's address.
     pub(super) addr: SocketAddr,
     pub(super) state: State,
-    /// Since when it is booked.
+    /// The time at which it was booked.
     pub(super) since: Instant,
     /// Somebody else opened it.
     pub(super) accepted: bool,
@@ -73,7 +73,7 @@ pub(super) struct Connection {
 /// The circuits of a connection: as its thread has reported, and those on their way there.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
-    /// By the latest report.
+    /// Circuits in the latest report.
     circuits: usize,
     /// Circuits that were sent to the thread.
     sent: u64,
@@ -285,8 +285,9 @@ impl Connections {
         Some(connection.thread)
     }
 
-    /// A thread's report of the circuits on a connection, of which it has made `joins` for us, and of
-    /// whether lost packets hold it up. The relay's address, if that is so for none of its others yet.
+    /// Takes a thread's report of a connection's circuits, which includes `joins` of ours, and of
+    /// its loss. Returns the relay's address if this is the first of its connections that lost
+    /// packets hold up.
     pub(super) fn loaded(
         &mut self,
         id: ConnectionId,
@@ -390,9 +391,9 @@ impl Connections {
         Some(connection.thread)
     }
 
-    /// Charges the addresses of those accepted connections whose peers are no relays and at no relay's address, and
-    /// no others.
-    /// The address of each for which that is new, and whether it is charged.
+    /// Charges the addresses of accepted connections whose peers are no relays and at no relay's
+    /// address, and no others. Returns each address whose charge has changed, and whether it is
+    /// charged.
     pub(super) fn charge(&mut self, network: &Network) -> Vec<(IpAddr, bool)> {
         let mut changed = Vec::new();
         for connection in self.all.values_mut().filter(|one| one.accepted) {
@@ -405,7 +406,7 @@ impl Connections {
         changed
     }
 
-    /// The links for which it is new that they lead to relays of the consensus, or do not.
+    /// Links whose listing in the consensus has changed, with the new state.
     pub(super) fn list(&mut self, network: &Network) -> Vec<(ConnectionId, bool)> {
         let all = self.all.iter_mut();
         let changed = all.filter_map(|(id, one)| {

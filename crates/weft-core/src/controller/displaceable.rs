@@ -17,7 +17,8 @@ use crate::address::{ConnectionId, HalfAddr};
 /// Connections that can be displaced, by the hop that caused each.
 #[derive(Debug, Default)]
 pub(super) struct Displaceable {
-    /// By hop, and by the circuit that asked for a stream. Links that have circuits are proven.
+    /// Shares of hops, and within a hop of the circuit that asked for a stream. Links that have
+    /// circuits are proven.
     shares: Shares<PreviousHop, Option<HalfAddr>, ConnectionId>,
     tickets: BTreeMap<ConnectionId, Ticket>,
     /// Links without circuits, as far as their threads have reported it, and since when they have

@@ -15,8 +15,8 @@ use crate::address::ConnectionId;
 /// From one address at once, before their proofs. A relay opens one to each other relay, and another one where that is
 /// slow to open.
 const HANDSHAKES: usize = 4;
-/// Of one relay at once, proved: as many as a relay opens to another one by `ConnectionPerCircuit`, where
-/// `MaxConnectionsPerRelay` is what it is by default. A C tor relay has one or two.
+/// Proved connections of one relay at once: as many as a relay opens to another by
+/// `ConnectionPerCircuit`, with the default `MaxConnectionsPerRelay`. A C tor relay has one or two.
 const PROVED: usize = 64;
 
 /// Connections that are never displaced, a few for each address and relay.
@@ -44,7 +44,7 @@ impl Exempt {
     }
 }
 
-/// Connections, of which each owner has a few.
+/// Connections, a few for each owner.
 #[derive(Debug)]
 struct Few<K> {
     of: BTreeMap<ConnectionId, K>,

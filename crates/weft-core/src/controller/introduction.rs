@@ -1,9 +1,9 @@
 //! Where clients are introduced to onion services (rend-spec-v3 3.1, 3.2): whose circuit has which key.
 //!
-//! Signatures of ESTABLISH_INTRO are verified here, on the main thread. Cells never wait for it: threads hand it over as
-//! they do circuits' other requests (`manager/requests.rs`), only while the main thread has little to do, by turns of the
-//! hops before this relay, and bounded. Each costs less than the three multiplications that the onionskin of its circuit
-//! has cost a worker, of which there is one for each.
+//! Signatures of ESTABLISH_INTRO are verified here, on the main thread. Cells never wait for it:
+//! threads hand it over like other requests of circuits (`manager/requests.rs`), only while the
+//! main thread has little to do, in turns of the previous hops, and bounded. Each signature belongs
+//! to one circuit, whose onionskin has already cost a worker more: three multiplications.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

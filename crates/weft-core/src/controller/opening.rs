@@ -82,8 +82,8 @@ pub(super) struct Served {
 }
 
 impl Opening {
-    /// The connection to this relay, at one of these addresses, that is being opened; of several that
-    /// for which the fewest wait, and how many these are.
+    /// The connection that is being opened to this relay at one of these addresses, and the number
+    /// of extensions that wait for it; of several, the one with the fewest.
     pub(super) fn find(
         &self,
         rsa: RsaIdentity,

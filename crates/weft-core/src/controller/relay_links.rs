@@ -9,8 +9,8 @@ use weft_cell::identity::{Ed25519Identity, RsaIdentity};
 
 use crate::address::ConnectionId;
 
-/// A relay's identities, and the address for which its links serve. `None`: any, as theirs is one
-/// that the relay names as its own.
+/// A relay's identities, and the address for which its links serve. `None`: any address, because
+/// the relay names the link's own address in its NETINFO.
 pub(super) type Place = (RsaIdentity, Option<IpAddr>, Ed25519Identity);
 
 /// An open link to a relay.

@@ -76,7 +76,7 @@ impl RelayController {
         cookie: RendezvousCookie,
     ) {
         if self.is_client(connection) && !self.dos.single_hop_rendezvous().is_allowed() {
-            // No answer, as in C tor: such a client shall wait until it gives up.
+            // No answer, as in C tor: such a client must wait until it gives up.
             return;
         }
         if self.rendezvous.is_taken(&cookie) {

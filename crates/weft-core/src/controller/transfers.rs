@@ -83,7 +83,8 @@ impl RelayController {
         self.balance.imbalance()
     }
 
-    /// Every thread has reported: more or fewer threads get links, if they shall, and a link moves.
+    /// Runs after every thread has reported: changes the number of threads that get links, and
+    /// moves a link, if needed.
     pub(super) fn adapt(&mut self, now: Instant) {
         let work = self.balance.work();
         let width = self.width.as_mut();
@@ -93,7 +94,7 @@ impl RelayController {
         self.balance_load(now);
     }
 
-    /// Has a link move, if one shall.
+    /// Moves a link, if that is needed.
     fn balance_load(&mut self, now: Instant) {
         if self.reports.len() > 1
             && !self.is_moving()

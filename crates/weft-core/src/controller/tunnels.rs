@@ -88,8 +88,9 @@ pub(super) struct Tunnels {
 }
 
 impl Tunnels {
-    /// A half shall be a leg. `hop`: where it comes from, if another node's circuit ends here and that was not checked yet. Also
-    /// the halves of a tunnel that gave way, which must be closed.
+    /// Asks for a half to become a leg. `hop`: the previous hop, if another node's circuit ends
+    /// here and this was not checked yet. Returns the halves of a displaced tunnel, which must be
+    /// closed.
     fn ask(
         &mut self,
         leg: LegRequest,
@@ -194,7 +195,7 @@ impl RelayController {
         }
     }
 
-    /// A circuit of another node's shall be a leg.
+    /// Handles a request that a circuit of another node become a leg.
     fn on_link(&mut self, half: HalfAddr, connection: ConnectionId, ask: TunnelAsk) {
         let hop = (self.leg_source(connection), self.previous_hop(connection));
         let leg = LegRequest { half, ours: None };
@@ -237,12 +238,12 @@ impl RelayController {
         }
     }
 
-    /// A half of a circuit of our own shall be a leg of the tunnel of this name.
+    /// Asks that a half of a circuit of our own become a leg of the tunnel of this name.
     pub(super) fn ask_own_tunnel(&mut self, leg: LegRequest, name: TunnelName) {
         self.ask_tunnel(leg, name, None);
     }
 
-    /// A half shall be a leg of the tunnel of this name.
+    /// Asks that a half become a leg of the tunnel of this name.
     fn ask_tunnel(
         &mut self,
         leg: LegRequest,

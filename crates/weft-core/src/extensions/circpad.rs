@@ -131,7 +131,7 @@ pub(crate) struct CircuitPadding {
 pub(crate) enum Stopped {
     /// It was there, and is not any more.
     Machine,
-    /// There is none (any more), or it is another: nobody waits for an answer.
+    /// There is no machine (any more), or another one: no answer is expected.
     Nothing,
 }
 

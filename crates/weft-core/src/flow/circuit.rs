@@ -72,7 +72,7 @@ impl Deliver {
 
 /// One end of a circuit.
 ///
-/// Of the cells that wait for a SENDME, every hundredth is remembered, or every n-th as negotiated
+/// Every hundredth of the cells that wait for a SENDME is remembered, or every n-th as negotiated
 /// in the handshake: at most ten with fixed windows, [`super::MAX_CWND`] divided by the increment
 /// with Vegas.
 #[derive(Debug)]

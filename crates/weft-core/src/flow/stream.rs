@@ -292,9 +292,9 @@ struct Drain {
     ewma_cnt: u64,
     /// We sent XOFF, and no XON since.
     xoff_sent: bool,
-    /// Since when the queue is past its limit.
+    /// The time at which the queue exceeded its limit.
     over_since: Option<Instant>,
-    /// Since when something waits, and `drained` counts against it.
+    /// The time from which on `drained` counts, while bytes wait.
     waiting_since: Option<Instant>,
     /// Bytes written since then, or since the last look at the rate.
     drained: u64,
@@ -373,7 +373,7 @@ impl XonXoff {
             .bucket
             .get_or_insert_with(|| TokenBucket::new(rate, burst, now));
         bucket.set_limit(rate, burst);
-        // Not by drops: no cell shall be emptier than it would be.
+        // Not by drops: no cell may be emptier than it would otherwise be.
         let least = wanted.min(MAX_DATA);
         match bucket.ready_in(u64::try_from(least).unwrap_or(u64::MAX), now) {
             Some(Duration::ZERO) => {

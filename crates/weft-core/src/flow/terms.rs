@@ -16,7 +16,7 @@ pub enum Terms {
 }
 
 impl Terms {
-    /// By congestion control and encryption.
+    /// The terms for this congestion control and encryption.
     pub fn new(vegas: bool, cgo: bool) -> Self {
         match (vegas, cgo) {
             // No handshake grants CGO without congestion control.

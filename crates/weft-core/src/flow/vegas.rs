@@ -324,7 +324,8 @@ impl Vegas {
     }
 }
 
-/// The average of `samples` values of which `value` is the newest (proposal 324, 2.1.2).
+/// The exponentially weighted average over `samples` values after the new `value` (proposal 324,
+/// 2.1.2).
 pub(super) fn ewma(value: u64, average: u64, samples: u64) -> u64 {
     if average == 0 {
         return value;
@@ -333,8 +334,8 @@ pub(super) fn ewma(value: u64, average: u64, samples: u64) -> u64 {
     u64::try_from(sum / u128::from(samples + 1)).unwrap_or(u64::MAX)
 }
 
-/// Whole microseconds, of which a time that passed at all has at least one. Past a day it is no
-/// round-trip time any more, and products with a window must fit.
+/// Whole microseconds, at least one unless no time passed. A time past a day is no round-trip time,
+/// and products with a window must fit.
 fn micros(time: Duration) -> u64 {
     const DAY: u64 = 86_400_000_000;
     if time.is_zero() {

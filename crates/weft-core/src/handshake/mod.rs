@@ -400,7 +400,7 @@ impl LinkHandshake {
         Ok(())
     }
 
-    /// Of the fixed-length cells only NETINFO and padding may come (C tor's
+    /// Handles fixed-length cells: only NETINFO and padding are allowed (C tor's
     /// `channel_tls_handle_cell`).
     fn on_fixed(&mut self, cell: CellView<'_>, now: SystemTime) -> Result<(), HandshakeError> {
         match cell.command() {

@@ -72,7 +72,7 @@ pub struct Link {
     pub padding: LinkPadding,
     /// When nothing waited to be written last.
     pub(crate) last_empty: Instant,
-    /// Since when no circuit has used the link.
+    /// The time from which on no circuit has used the link.
     pub idle_since: Option<Instant>,
 
     /// Cells chosen to be written next, in order.
@@ -101,7 +101,7 @@ pub struct Link {
     pub(crate) socket_holds: usize,
     /// Cells that were written: the number of the first of `out`.
     pub(crate) written: u64,
-    /// Since when cells and DESTROYs wait, noted at each timer.
+    /// Waiting time of cells and DESTROYs, noted at each timer.
     waits: Waits,
     /// The controller knows since when no circuit has used the link.
     pub(crate) idle_reported: bool,
@@ -317,10 +317,10 @@ pub struct Links {
     by_connection: BTreeMap<ConnectionId, LinkKey>,
     /// Links that have something to write or a circuit that does.
     listed: Worklist<LinkKey>,
-    /// Of these, the links that have something to write themselves, or had since the list was pruned: few, between
-    /// two runs of the scheduler.
+    /// Links of `listed` that have something to write themselves, or had since the list was pruned:
+    /// few, between two runs of the scheduler.
     to_write: Worklist<LinkKey>,
-    /// Of these, the first that was refused bandwidth in this turn.
+    /// The first link of `to_write` that was refused bandwidth in this turn.
     refused: Option<LinkKey>,
 }
 

@@ -125,8 +125,8 @@ pub(crate) fn empties_memory(empties: &Empties) -> usize {
 
 /// The cells of one circuit half that wait for the scheduler, with their times of arrival.
 ///
-/// Of most circuits one waits at a time: it has its place here, and the others a list that is there if it was needed
-/// lately ([`trim`](Self::trim)).
+/// Most circuits have one cell waiting at a time: it has its place here. The others are in a list,
+/// which is kept if it was needed lately ([`trim`](Self::trim)).
 #[derive(Debug, Default)]
 pub(crate) struct CellQueue {
     /// The oldest.

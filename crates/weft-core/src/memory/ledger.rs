@@ -268,7 +268,7 @@ impl Cut {
 #[derive(Debug, Default)]
 struct Hop {
     bytes: u64,
-    /// By thread.
+    /// Causes, with their thread.
     causes: Vec<(usize, Cause)>,
     /// Its owners by the step of their weight, on each thread that has some.
     steps: BTreeMap<u64, Vec<(usize, Step)>>,
@@ -406,7 +406,7 @@ pub(crate) fn shrink<T>(queue: &mut VecDeque<T>) {
     }
 }
 
-/// Since when the front of a queue waits, without a note for each thing in it.
+/// Waiting time of the front of a queue, without a note for each entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Waits {
     /// When the first of those that wait came, or one before it.

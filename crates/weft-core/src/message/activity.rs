@@ -34,7 +34,7 @@ pub enum QueueKind {
     Inbound,
     /// Away from it.
     Outbound,
-    /// Of a circuit that begins here, toward its first hop.
+    /// The queue of a circuit that begins here, toward its first hop.
     Origin(OriginId),
 }
 

@@ -67,7 +67,7 @@ pub enum ToController {
         /// The step reached.
         step: LinkStep,
     },
-    /// A link shall get no new circuits: its TLS keys near their end, or it is full.
+    /// A link gets no new circuits: its TLS keys near their end, or it is full.
     LinkWorn {
         /// The connection.
         connection: ConnectionId,
@@ -242,7 +242,7 @@ pub enum FromController {
         /// Flow control of the hop.
         flow: HopFlow,
     },
-    /// A circuit of our own shall be extended.
+    /// Extend a circuit of our own.
     SendExtend {
         /// Its half.
         half: HalfAddr,
@@ -283,7 +283,7 @@ pub enum FromController {
         /// END's reason.
         reason: EndReason,
     },
-    /// A stream shall end.
+    /// End a stream.
     CloseStream {
         /// The application's connection.
         stream: ConnectionId,

@@ -8,7 +8,7 @@ use crate::address::{ConnectionId, HalfAddr};
 /// An ESTABLISH_INTRO that the circuit's origin has sent, as its MAC shows. Its signature is to be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EstablishRequest {
-    /// By this clients name the service.
+    /// Key by which clients name the service.
     pub auth_key: IntroAuthKey,
     /// Defence that the service requests.
     pub defense: IntroDefense,
@@ -21,7 +21,7 @@ pub struct EstablishRequest {
 /// From a connection thread to the relay controller.
 #[derive(Debug)]
 pub enum IntroNews {
-    /// The half's circuit shall be an introduction circuit.
+    /// Asks that the half's circuit become an introduction circuit.
     Establish {
         /// The half.
         half: HalfAddr,

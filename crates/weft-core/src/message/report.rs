@@ -20,7 +20,7 @@ pub struct Report {
     pub bytes_per_second: f64,
     /// Everything that it holds.
     pub ledger: Ledger,
-    /// Of this, bytes in TLS and socket buffers, and in cells that found no room in a ring.
+    /// Bytes of the ledger in TLS and socket buffers, and in cells that found no room in a ring.
     pub buffered: u64,
     /// Number of requests to free memory that the thread has carried out.
     pub memory_rounds: u64,
@@ -28,7 +28,7 @@ pub struct Report {
     pub links: u32,
     /// Circuit halves.
     pub halves: u32,
-    /// Of these, halves with keys: the circuits, each counted once.
+    /// Halves with keys: the circuits, each counted once.
     pub circuits: u32,
     /// Edges.
     pub edges: u32,
@@ -97,9 +97,9 @@ pub struct Totals {
     pub bytes_read: u64,
     /// Bytes written to sockets, in the same way.
     pub bytes_written: u64,
-    /// Of `bytes_read`, over IPv6.
+    /// Part of `bytes_read` over IPv6.
     pub bytes_read_ipv6: u64,
-    /// Of `bytes_written`, over IPv6.
+    /// Part of `bytes_written` over IPv6.
     pub bytes_written_ipv6: u64,
     /// Relay cells passed on.
     pub cells_relayed: u64,
@@ -119,7 +119,7 @@ pub struct Totals {
     pub drops_received: u64,
     /// Circuits closed because a cell queue reached its bound.
     pub queues_overflowed: u64,
-    /// Of these, by a forward queue.
+    /// Part of these with a full forward queue.
     pub queues_overflowed_forward: u64,
     /// Circuits closed to free memory.
     pub killed_for_memory: u64,
@@ -262,13 +262,13 @@ pub struct LinkCells {
     pub read: u64,
     /// Cells sent.
     pub written: u64,
-    /// Of `read`, on links where padding is on.
+    /// Part of `read` on links with padding.
     pub padded_read: u64,
-    /// Of `written`, on links where padding is on.
+    /// Part of `written` on links with padding.
     pub padded_written: u64,
-    /// Of `padded_read`, PADDING.
+    /// PADDING cells among `padded_read`.
     pub padding_read: u64,
-    /// Of `padded_written`, PADDING.
+    /// PADDING cells among `padded_written`.
     pub padding_written: u64,
     /// Links that a timer for padding runs for, now.
     pub timers: u64,
@@ -285,7 +285,7 @@ pub struct TunnelTotals {
     pub linked: u64,
     /// Tunnels closed.
     pub closed: u64,
-    /// Of these, because a leg closed with messages under way.
+    /// Tunnels closed because a leg closed with messages under way.
     pub broken: u64,
     /// Tunnels closed because a leg was linked too late for messages sent before.
     pub lost: u64,

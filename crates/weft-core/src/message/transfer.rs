@@ -79,7 +79,7 @@ pub struct Parcel {
     pub(crate) link: Link,
     /// Its halves.
     pub(crate) halves: Vec<MovedHalf>,
-    /// Until when these wait for what.
+    /// Deadlines of its halves.
     pub(crate) waits: Vec<Wait>,
     /// Pending requests of its circuits to the controller.
     pub(crate) requests: Vec<Request>,

@@ -106,16 +106,16 @@ impl LegControl {
     }
 }
 
-/// A half that shall be a leg of a tunnel.
+/// A half that asks to become a leg of a tunnel.
 #[derive(Clone, Copy, Debug)]
 pub struct LegRequest {
     /// The half.
     pub half: HalfAddr,
-    /// Of a circuit of our own: the hop that the tunnel leads to, and what kind of tunnel.
+    /// The hop that the tunnel leads to, and the kind of tunnel, for a circuit of our own.
     pub ours: Option<(HopIndex, TunnelKind)>,
 }
 
-/// The tunnel that a circuit of another node's shall be a leg of.
+/// The tunnel that a circuit of another node asks to join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunnelAsk {
     /// That of this name, which may not exist yet.
@@ -129,7 +129,7 @@ pub enum TunnelAsk {
 /// From a connection thread to the relay controller.
 #[derive(Debug)]
 pub enum TunnelNews {
-    /// A circuit shall be a leg.
+    /// A circuit asks to become a leg.
     Asked {
         /// Its half.
         half: HalfAddr,

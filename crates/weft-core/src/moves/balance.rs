@@ -39,10 +39,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Time that a link stays on the thread to which it moved.
 const REST: Duration = Duration::from_secs(60);
 
-/// By how much of the mean the busier one of the two threads must fall.
+/// Part of the mean by which the busier one of the two threads must fall.
 const GAIN: f64 = 0.03;
 
-/// A link that shall move.
+/// A link, and the threads between which it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// Its connection.
@@ -74,7 +74,7 @@ pub struct Balance {
     threads: Vec<Thread>,
     /// Number of threads, from the first on, that share the links.
     in_use: usize,
-    /// Since when the busiest thread is too far above the mean.
+    /// The time at which the busiest thread rose too far above the mean.
     since: Option<Instant>,
     /// When a move began last.
     last: Option<Instant>,
@@ -148,7 +148,7 @@ impl Balance {
         }
     }
 
-    /// The link that shall move now, if one shall. It counts as moved from here on.
+    /// The link to move now, if any. It counts as moved from here on.
     pub fn decide(&mut self, now: Instant) -> Option<Move> {
         self.resting
             .retain(|_, moved| now.saturating_duration_since(*moved) < REST);

@@ -45,7 +45,7 @@ impl Thread {
 }
 
 impl Placement {
-    /// A relay with this many threads (at least one), none of which has reported yet.
+    /// Creates the state for this number of threads (at least one), before any has reported.
     #[must_use]
     pub fn new(threads: u16) -> Self {
         let threads = usize::from(threads.max(1));

@@ -119,7 +119,7 @@ impl Routes {
         self.moved.remove(&half);
     }
 
-    /// Halves of which it is known that they are not where they were made.
+    /// Number of halves known not to be where they were made.
     pub(crate) fn len(&self) -> usize {
         self.moved.len()
     }

@@ -30,9 +30,9 @@ const DOWN: Duration = Duration::from_secs(60);
 /// Load of the threads in use, as fractions of one thread's time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
-    /// By those in use, in the mean, within the last second or so.
+    /// Mean over the threads in use, within about the last second.
     pub mean: f64,
-    /// By all, in the sum, within the last ten seconds or so.
+    /// Sum over all threads, within about the last ten seconds.
     pub sum: f64,
 }
 
@@ -44,7 +44,7 @@ pub struct Width {
     in_use: u16,
     idle_cores: [Option<f64>; TIMES],
     changed: Option<Instant>,
-    /// Since when there is room.
+    /// The time from which on there is room.
     room_since: Option<Instant>,
 }
 

@@ -127,7 +127,8 @@ pub enum OriginCommand {
         /// Why; only logged (an origin always sends NONE).
         reason: DestroyReason,
     },
-    /// Begin no new circuit on a link: what it carries goes on, and it closes when nothing does. There is no event.
+    /// Begin no new circuit on a link: its circuits continue, and it closes after the last. There
+    /// is no event.
     RetireLink {
         /// The link's connection.
         connection: ConnectionId,

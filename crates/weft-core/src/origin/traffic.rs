@@ -18,13 +18,13 @@ pub struct CircuitTraffic {
     pub read: u64,
     /// Relay cells that were sent, with relay headers and without circuit headers.
     pub written: u64,
-    /// Of `read`, the data of messages that were valid.
+    /// Data of valid messages in `read`.
     pub delivered_read: u64,
-    /// Of `read`, what valid messages left of their cells.
+    /// Rest of the cells of valid messages in `read`.
     pub overhead_read: u64,
-    /// Of `written`, the data of messages.
+    /// Data of messages in `written`.
     pub delivered_written: u64,
-    /// Of `written`, what messages left of their cells.
+    /// Rest of the cells of messages in `written`.
     pub overhead_written: u64,
 }
 

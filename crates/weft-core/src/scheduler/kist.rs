@@ -225,8 +225,9 @@ mod tests {
         }
     }
 
-    /// Cells that come to two links alike, one of which asks the kernel in every run: what both wrote, how often
-    /// the other asked, and the most that it was ahead.
+    /// Runs two links with equal cells, one of which asks the kernel in every run. Returns the
+    /// cells that both wrote, the number of times that the other asked, and the most that it was
+    /// ahead.
     fn compared(seed: u32, most: u32, acked_each_ms: u64) -> (u64, u64, u32, u64) {
         let start = Instant::now();
         let mut random = seed;

@@ -105,13 +105,13 @@ pub struct Edge {
     pub got: u64,
     /// Bytes put onto it.
     pub gave: u64,
-    /// Of `got` and `gave`, what was reported.
+    /// Parts of `got` and `gave` that were reported.
     reported: (u64, u64),
     /// Credit was asked for, and none has come.
     pub(crate) asked_credit: bool,
     /// Bytes put onto the circuit when the edge was looked at last.
     gave_before: u64,
-    /// Since when bytes wait for the socket.
+    /// Waiting time of bytes for the socket.
     waiting: Waits,
     /// Memory that the owner of the socket holds for it, as of the last report.
     pub(crate) socket_holds: usize,

@@ -28,7 +28,7 @@ pub(crate) const MAX_STREAMS: usize = 16384;
 /// The streams of one half.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    /// By stream id.
+    /// Streams by id.
     table: BTreeMap<u16, Stream>,
     /// The stream that was looked up last: cells come in runs.
     last: Option<(u16, HopIndex, EdgeAddr)>,
@@ -44,7 +44,7 @@ pub(crate) struct Streams {
     bucket: Option<StreamBucket>,
     /// Memory of what came for streams that have no edge yet.
     early: usize,
-    /// Since when there is some.
+    /// The time from which on there is some.
     early_since: Option<Instant>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct HopEnd {
     dead: usize,
     /// Cells that waited here before those.
     taken: u64,
-    /// Since when they wait.
+    /// Their waiting time.
     waits: Waits,
     /// Credit for edges that send here.
     pub(crate) lender: Lender,

@@ -121,8 +121,9 @@ impl Legs {
         self.outstanding.send_again(number, half)
     }
 
-    /// The leg that takes the next acknowledgement: each in turn, as one of which this end does not know that it has ended takes it
-    /// nowhere, and those that stand still or are slow only where there is no other.
+    /// The leg that takes the next acknowledgement: each in turn, because this end may not know
+    /// that a leg has ended, and an acknowledgement on it is lost. Stalled and slow legs are used
+    /// only if there is no other.
     pub(crate) fn ack_leg(&mut self) -> Option<HalfAddr> {
         let rank = |leg: &&Leg| (!leg.stalled, !leg.slow);
         let usable = || self.legs.iter().filter(|leg| leg.is_usable());

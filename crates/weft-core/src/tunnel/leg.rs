@@ -25,14 +25,14 @@ pub enum Policy {
 /// Protocol by which a half became a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LegKind {
-    /// Of a conflux set.
+    /// A leg of a conflux set.
     Conflux {
         /// Identifies the set at both ends.
         nonce: [u8; 32],
         /// Goal that our far end is asked for; at a relay, the goal that it was asked for.
         ux: DesiredUx,
     },
-    /// Of a tunnel of mTor.
+    /// A leg of an mTor tunnel.
     Mtor {
         /// Secret that JOIN proves.
         secret: [u8; SECRET_LEN],

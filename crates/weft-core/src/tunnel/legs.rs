@@ -19,7 +19,8 @@ use crate::memory::ledger::{Held, queue_memory, shrink};
 pub(crate) enum Scheduling {
     /// The leg with the shortest round trip, or none: nothing is reordered in vain (C tor's `conflux_decide_circ_minrtt`).
     MinRtt,
-    /// Of the legs that have room, the one with the shortest round trip (`conflux_decide_circ_lowrtt`).
+    /// The leg with the shortest round trip among those that have room
+    /// (`conflux_decide_circ_lowrtt`).
     #[default]
     LowRtt,
     /// Legs that have room take [`TURN`] messages each, in turn (Yang and Li 2015, IV-B).
@@ -112,7 +113,7 @@ pub(crate) struct Choice {
     pub half: HalfAddr,
     /// The message's number.
     pub number: u64,
-    /// By how much SWITCH must raise the leg's sequence number before (conflux).
+    /// Amount by which SWITCH must first raise the leg's sequence number (conflux).
     pub switch: Option<u32>,
 }
 

@@ -33,7 +33,7 @@ pub(crate) struct Reorder {
     waiting: BTreeMap<u64, Box<Cell>>,
     /// The highest number that ever waited.
     highest: u64,
-    /// Since when the oldest of them waits.
+    /// Waiting time of the oldest of them.
     waits: Waits,
 }
 

@@ -386,7 +386,7 @@ fn what_a_burst_needed_is_given_back_within_seconds() {
     world.audit_at_rest();
 }
 
-/// Honest circuits over one link, of which each has cells that wait for a tenth of a second.
+/// Honest circuits over one link, each with cells that wait for a tenth of a second.
 fn honest_circuits(world: &mut World, client: ConnectionId, next: ConnectionId) -> Vec<Circuit> {
     let circuits = (0x8000_0001..0x8000_0015).map(|id| {
         let mut circuit = Circuit::create(world, client, id);

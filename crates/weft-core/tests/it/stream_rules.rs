@@ -92,7 +92,7 @@ fn a_sendme_for_what_was_not_sent_ends_the_circuit() {
 
 #[test]
 fn more_data_than_the_windows_allow_ends_the_circuit() {
-    // The stream's window: 500 cells, of which each 50 that the socket takes bring 50 more.
+    // The stream's window: 500 cells; each 50 that the socket takes open it by 50 more.
     let (mut world, mut circuit, _) = with_stream(22);
     // Only small queues are answered by SENDMEs; full cells make it a large one.
     for _ in 0..1200 {

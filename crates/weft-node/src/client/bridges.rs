@@ -40,7 +40,7 @@ fn described(addr: SocketAddr, of: &BridgeDescriptor) -> DescribedBridge {
 /// The bridges of a client, and what they are asked.
 pub(super) struct BridgeSide {
     pub(super) bridges: Bridges,
-    /// Descriptors that are on disk, or shall be.
+    /// Descriptors that are on disk, or will be.
     kept: BTreeMap<RsaIdentity, BridgeDescriptor>,
     /// Opens streams to them.
     streams: Arc<dyn DirStreams>,
@@ -174,7 +174,7 @@ impl BridgeSide {
         }
     }
 
-    /// A link is open: it may be to a bridge of which only the address was known.
+    /// A link is open: it may lead to a bridge known only by its address.
     pub(super) fn meet(
         &mut self,
         (addr, rsa): (SocketAddr, RsaIdentity),

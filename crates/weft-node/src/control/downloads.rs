@@ -12,7 +12,7 @@ pub(super) fn answer(key: &str, downloads: &Downloads) -> Option<Result<String, 
     Some(match key.split_once('/') {
         Some(("networkstatus", flavour)) => consensus(flavour, downloads),
         Some(("cert", what)) => certificates(what, downloads),
-        // Server descriptors, of which Weft fetches none.
+        // Server descriptors: Weft fetches none.
         Some(("desc", "descs")) => Err("We don't seem to have a networkstatus-flavored consensus"),
         Some(("desc", digest)) => Err(absent(
             digest,

@@ -129,7 +129,7 @@ pub(crate) struct Mapping {
     pub from: String,
     /// `None`: the lookup failed.
     pub to: Option<String>,
-    /// Until when, in local time and in UTC; `None`: for ever.
+    /// Expiry time, local and in UTC; `None`: never.
     pub expires: Option<(String, String)>,
     pub stream: Option<u64>,
 }
@@ -197,7 +197,7 @@ pub(crate) enum Event {
     Guard(String, &'static str),
     /// NETWORK_LIVENESS: whether the network is up.
     Liveness(bool),
-    /// NEWDESC: the names of relays of which the directory cache has new descriptors.
+    /// NEWDESC: the names of relays with new descriptors in the directory cache.
     NewDescriptors(Vec<String>),
     /// DESCCHANGED: the relay has another descriptor.
     DescriptorChanged,

@@ -271,7 +271,8 @@ async fn documents<B: Backend>(backend: &B, key: &str) -> Answer {
     }
 }
 
-/// C tor's words for `dir/server/…` of which this node has none (`dirserv_get_routerdescs`).
+/// C tor's text for a `dir/server/…` key without descriptors on this node
+/// (`dirserv_get_routerdescs`).
 fn no_servers(key: &str) -> &'static str {
     let what = key.strip_prefix("dir/server/").unwrap_or_default();
     let known = ["authority", "all"].contains(&what) || what.starts_with("d/");

@@ -72,7 +72,7 @@ fn invalid_address(address: &str) -> Reply {
     Reply::line(512, format!("Invalid v3 address \"{address}\""))
 }
 
-/// There is no client authorization, of which the list is empty.
+/// There is no client authorization, so its list is empty.
 fn view_auth(rest: &str) -> Reply {
     match positional_args(rest).first() {
         Some(address) if !is_address(address) => invalid_address(address),

@@ -54,9 +54,9 @@ const HTTP_PAGE: &str = "HTTP/1.0 501 Tor ControlPort is not an HTTP proxy\r\n\
 /// A controller's socket, non-blocking.
 #[derive(Debug)]
 pub(crate) enum ControlSocket {
-    /// Of a ControlPort, with the peer's address.
+    /// A connection to a ControlPort, with the peer's address.
     Tcp(std::net::TcpStream, IpAddr),
-    /// Of a ControlSocket.
+    /// A connection to a ControlSocket.
     Unix(std::os::unix::net::UnixStream),
 }
 

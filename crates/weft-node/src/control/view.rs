@@ -99,7 +99,7 @@ pub(crate) struct Speed {
     pub round_trip: Option<Duration>,
     /// The sum of its relays' weights, in 1/(Mbit/s), if they were asked.
     pub weight: Option<f64>,
-    /// Of how many of them the weight is known.
+    /// Number of them whose weight is known.
     pub stated: usize,
     /// Streams that it was given so far.
     pub uses: u32,
@@ -249,7 +249,7 @@ impl StreamView {
         fields.key("ISO_FIELDS", self.isolation.join(","));
     }
 
-    /// Its line in `stream-status`: C tor's four words, of which the second is NEW for all that wait.
+    /// Its line in `stream-status`: C tor's four words; the second is NEW for all that wait.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
         let status = match self.status {

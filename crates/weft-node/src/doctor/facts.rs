@@ -132,7 +132,7 @@ pub(super) struct Keys {
 
 /// The newest consensus that is kept.
 pub(super) struct Consensus {
-    /// From when, until when it is the newest, until when it may be used: `2026-11-28 05:00:00`.
+    /// Valid-after, fresh-until and valid-until: `2026-11-28 05:00:00`.
     pub(super) times: [String; 3],
     pub(super) relays: usize,
     /// The versions that it recommends to such a node.

@@ -420,7 +420,7 @@ fn the_node_s_answer_counts_where_no_address_is_known_here() {
     let mut facts = unlisted("1");
     assert_eq!(only(&facts, "reachable").verdict, Verdict::Good);
     facts.own.clear();
-    // It has no address, of which a test could fail.
+    // It has no address, so no test could fail.
     let found = only(&facts, "reachable");
     assert_eq!(found.verdict, Verdict::Unknown);
     assert!(

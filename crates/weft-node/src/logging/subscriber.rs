@@ -48,7 +48,7 @@ struct State {
     outputs: Vec<Output>,
     granularity: u64,
     show_domains: bool,
-    /// Of each identity that has one, by its number.
+    /// Tap of each identity that has one, by its number.
     taps: Vec<(usize, Severity, Tap)>,
     /// The lines before torrc's logs were open, for these.
     startup: Option<Vec<Kept>>,

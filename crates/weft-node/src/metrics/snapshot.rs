@@ -52,7 +52,7 @@ pub(crate) struct DirectoryMemory {
 /// The numbers of the MetricsPort at one moment. Counters are since the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
-    /// Of which identity, where the process has several.
+    /// The identity, if the process has several.
     pub identity: Option<&'static str>,
     pub started: SystemTime,
     /// The last report of each connection thread that has sent one; about a second old.

@@ -1,7 +1,8 @@
 //! When the relay measures its own bandwidth, and with how much (C tor `router_perform_bandwidth_test`).
 //!
-//! Nobody uses a relay of which the authorities know no bandwidth, and so it would show none. Once its ORPort is
-//! reachable, a relay makes four circuits that end at itself and sends cells without meaning on them. No I/O.
+//! Clients do not use a relay whose bandwidth the authorities do not know, and so it would show
+//! none. Once its ORPort is reachable, a relay makes four circuits that end at itself and sends
+//! meaningless cells on them. No I/O.
 
 use std::time::{Duration, Instant};
 

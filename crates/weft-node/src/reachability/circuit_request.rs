@@ -65,7 +65,7 @@ enum RequestError {
 pub struct CircuitRequests {
     rng: Mutex<StdRng>,
     places: Arc<Semaphore>,
-    /// Of uploads: they do not wait until a directory that is slow has answered.
+    /// Places of uploads: they do not wait until a slow directory has answered.
     upload_places: Arc<Semaphore>,
 }
 

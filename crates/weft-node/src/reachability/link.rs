@@ -33,7 +33,7 @@ pub(super) struct Link {
     most: usize,
     /// Decrypted bytes that have not been used.
     plain: Vec<u8>,
-    /// By how many seconds our clock is ahead of the peer's, by its NETINFO.
+    /// Seconds by which our clock is ahead of the peer's, by its NETINFO.
     clock_skew: Option<i64>,
 }
 
@@ -89,7 +89,7 @@ impl Link {
         }
     }
 
-    /// By how many seconds our clock is ahead of the peer's, if it stated its time.
+    /// Seconds by which our clock is ahead of the peer's, if the peer sent its time.
     pub(super) fn clock_skew(&self) -> Option<i64> {
         self.clock_skew
     }

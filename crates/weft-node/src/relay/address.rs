@@ -47,9 +47,9 @@ impl OwnAddresses {
 /// The addresses that others reach the relay at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Addresses {
-    /// By IPv4; a descriptor needs one.
+    /// The IPv4 address and port; a descriptor needs one.
     pub(super) v4: Option<SocketAddrV4>,
-    /// By IPv6.
+    /// The IPv6 address and port.
     pub(super) v6: Option<SocketAddrV6>,
 }
 

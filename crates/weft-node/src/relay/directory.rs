@@ -53,7 +53,7 @@ pub(super) struct DirectorySide {
     /// It reads the consensus of the last run, which has the relays: no connection is accepted
     /// before.
     pub(super) reads_cache: bool,
-    /// What the directory serves instead of what it fetches.
+    /// Documents that the directory serves instead of those that it fetches.
     pub(super) authority: Option<Arc<SharedAuthority>>,
     /// Bytes of descriptors of onion services that had been pruned when that was last looked at.
     pub(super) pruned: u64,

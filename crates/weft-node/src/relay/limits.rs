@@ -27,8 +27,8 @@ const DIRECTORY_PART: usize = 4;
 /// A link without circuits is closed after this time at most where each circuit has its own: most are
 /// never needed again.
 const IDLE_PER_CIRCUIT: Duration = Duration::from_secs(60);
-/// And after this one where circuits have their own only on the way to some relays: as long as loss there
-/// is remembered.
+/// Longest time that a link without circuits stays open if circuits get separate connections only
+/// to some relays: as long as loss there is remembered.
 const IDLE_AUTO: Duration = Duration::from_secs(600);
 
 /// The parameters of every local connection manager.

@@ -75,9 +75,9 @@ impl fmt::Display for Bound {
 /// An accepted connection.
 #[derive(Debug)]
 pub(super) enum Accepted {
-    /// By TCP, with the peer's address.
+    /// A TCP connection, with the peer's address.
     Tcp(std::net::TcpStream, SocketAddr),
-    /// By a Unix socket.
+    /// A connection to a Unix socket.
     Unix(std::os::unix::net::UnixStream),
 }
 

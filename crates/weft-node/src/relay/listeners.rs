@@ -451,7 +451,7 @@ struct Change {
     old: Vec<Listener>,
     missing: Vec<Wanted>,
     opened: Vec<Listener>,
-    /// Of the old ones, those that were closed because they were in the way.
+    /// Old listeners that were closed because they were in the way.
     closed: Vec<(Wanted, Bound)>,
     /// The order of torrc's lines.
     order: Vec<(Service, ListenAt, u32)>,
@@ -517,7 +517,7 @@ fn watch(listener: &mut Listener, registry: Option<&Registry>) {
     }
 }
 
-/// The address that torrc requests, as C tor logs it: with port 0 where the system shall choose one.
+/// The address that torrc requests, as C tor logs it: with port 0 if the system chooses one.
 fn requested(at: &ListenAt) -> String {
     match (at.to_bind(), at) {
         (Some(addr), _) => addr.to_string(),

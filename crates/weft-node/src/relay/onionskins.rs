@@ -10,7 +10,7 @@ use weft_dir::params::Params;
 use super::Relay;
 use crate::notice;
 
-/// Onionskins of which a share says something.
+/// Number of onionskins from which on a share of them is significant.
 const ENOUGH: u64 = 1000;
 /// The consensus gives the share in thousandths of a percent.
 const SCALE: f64 = 100_000.0;
@@ -20,7 +20,7 @@ const SCALE: f64 = 100_000.0;
 struct Seen {
     /// Asked for.
     requested: u64,
-    /// Of those, refused.
+    /// Onionskins refused, of those requested.
     dropped: u64,
 }
 

@@ -47,7 +47,7 @@ pub(super) struct StatisticsSide {
     loading: Option<JoinHandle<Arc<Tables>>>,
     /// Lines that the directory got last.
     sent: Vec<String>,
-    /// Since when the directory of onion services counts those that it sees.
+    /// The time from which on the directory of onion services counts the services that it sees.
     onions_from: Option<SystemTime>,
     next: Instant,
 }

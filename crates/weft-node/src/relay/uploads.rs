@@ -19,7 +19,7 @@ struct Trouble {
     /// It has refused it, and is not asked again.
     refused: bool,
     why: String,
-    /// Since when it has had trouble of any kind.
+    /// The time from which on it has had trouble of any kind.
     since: Instant,
     limit: RateLimit,
 }

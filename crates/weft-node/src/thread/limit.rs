@@ -1,7 +1,6 @@
 //! Bandwidth limits of a connection: the relay's common limit, exemptions from it, and the separate
 //! limit of each connection whose peer is no known relay.
 //!
-//! As C tor (connection.c): connections to private addresses are free unless
 //! As in C tor (connection.c), connections to private addresses are free unless
 //! `CountPrivateBandwidth` is set. Connections that transport programs hand over are not free:
 //! their clients are elsewhere. All others share the relay's rate, of which this thread has a
@@ -160,7 +159,7 @@ pub(super) struct Allowance {
     relay: Option<RsaIdentity>,
     /// Free of all limits, and not counted.
     exempt: bool,
-    /// Of its own. Boxed: few relays limit single connections.
+    /// Buckets of its own. Boxed: few relays limit single connections.
     own: Option<Box<Pair<OwnBucket>>>,
 }
 

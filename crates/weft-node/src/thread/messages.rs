@@ -215,7 +215,7 @@ pub(super) struct Reports {
     pub(super) read: u64,
     /// Memory stated then, in bytes.
     held: u64,
-    /// And when.
+    /// The time of that statement.
     held_at: Instant,
     /// Messages that the ring to the controller had no room for.
     pub(super) stuck: VecDeque<ToController>,

@@ -50,7 +50,7 @@ pub(super) struct Listed {
 pub(super) struct Reading {
     /// Sockets that may have bytes, in the order in which they will be read.
     pub(super) queue: VecDeque<Listed>,
-    /// Of these, the ones in a handshake, which have their turn by the hop at the other end.
+    /// Links of `queue` in a handshake, in turns of the hops at their other ends.
     pub(super) handshakes: Shares<PreviousHop, (), Listed>,
     /// The bandwidth that all connections share is out of tokens until then: nothing is read.
     pub(super) blocked_until: Option<Instant>,

@@ -13,8 +13,8 @@ use super::reading::Listed;
 /// The connections of links by token, and the indexes to find them.
 #[derive(Debug, Default)]
 pub(super) struct LinkSockets {
-    /// By token. Boxed: the slab never shrinks, and a crowd that has left should not leave more than a
-    /// pointer each.
+    /// Connections by token. Boxed: the slab never shrinks, and a crowd that has left should not
+    /// leave more than a pointer each.
     pub(super) all: Slab<Box<Connection>>,
     /// Tokens by connection.
     pub(super) by_id: BTreeMap<ConnectionId, usize>,

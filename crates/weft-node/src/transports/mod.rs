@@ -22,7 +22,7 @@ pub(crate) use child::PIPES;
 pub(crate) struct Wanted {
     /// The program to start.
     pub(crate) program: Program,
-    /// By which variables it is configured when it is started the next time.
+    /// Environment for its next start.
     pub(crate) environment: Environment,
     /// Its lines in torrc: when they change, the running program is restarted.
     pub(crate) lines: Vec<String>,
@@ -79,7 +79,7 @@ pub(crate) enum Change {
 /// All programs of one side.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    /// Of the poll that gets [`PIPES`].
+    /// Registry of the poll that gets [`PIPES`].
     registry: Registry,
     running: Vec<Running>,
     ending: Ending,

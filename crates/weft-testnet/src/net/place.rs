@@ -87,7 +87,7 @@ pub(super) fn namespace(testbed: &str, host: &str) -> Namespace {
 /// Testbeds found by [`clean`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Testbeds of which a crash had left something; it is removed.
+    /// Testbeds with leftovers of a crash; they are removed.
     pub removed: Vec<String>,
     /// Testbeds that are up, with their process if it is known; nothing of them is touched.
     pub up: Vec<(String, Option<u32>)>,

@@ -24,7 +24,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Of a C tor that has made its keys.
+    /// Reads them from a C tor that has made its keys.
     pub(super) fn of(authority: &Relay, dir: SocketAddr) -> Result<Known> {
         let data = authority.node.folder().join("data");
         Ok(Known {

@@ -46,8 +46,8 @@ pub struct Spec {
     pub host: Option<Host>,
     /// Its function and its addresses.
     pub duty: Duty,
-    /// Of a relay that is there from the beginning: what the authority lists, kilobytes per second. None: what its descriptor
-    /// claims, which is next to nothing in a new network.
+    /// Bandwidth in kilobytes per second that the authority lists for a relay present from the
+    /// beginning. `None`: the value in its descriptor, which is next to nothing in a new network.
     pub bandwidth: Option<u64>,
     /// Lines that are added to its torrc.
     pub more: Vec<String>,
@@ -98,7 +98,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts these, one of which is the authority.
+    /// Starts the nodes; one of them is the authority.
     ///
     /// # Errors
     ///

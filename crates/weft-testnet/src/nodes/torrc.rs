@@ -38,7 +38,7 @@ pub enum Duty {
     Relay {
         /// The ORPort.
         or: SocketAddr,
-        /// Of an exit: the source address of its connections.
+        /// The source address of an exit's connections.
         exit: Option<Ipv4Addr>,
     },
     /// A client.

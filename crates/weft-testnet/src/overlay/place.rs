@@ -41,7 +41,7 @@ pub struct Place {
     pub host: String,
     /// Its role.
     pub role: Role,
-    /// Of a client: the entry that it has a link to.
+    /// The entry that a client has a link to.
     pub entry: Option<String>,
 }
 

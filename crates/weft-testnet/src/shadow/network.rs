@@ -131,7 +131,7 @@ impl Process {
 pub struct Network<'a> {
     /// Hosts and links.
     pub topology: &'a Topology,
-    /// By the host's name.
+    /// Processes by their host's name.
     pub processes: BTreeMap<String, Vec<Process>>,
     /// Nothing is lost, and rates have no limit, before.
     pub calm: Duration,

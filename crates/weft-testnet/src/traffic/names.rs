@@ -146,7 +146,7 @@ fn serve(socket: &UdpSocket, zone: &Zone, stopped: &AtomicBool, count: &AtomicU6
     }
 }
 
-/// The answer to a question (RFC 1035 4), if there shall be one, and after how long.
+/// The answer to a question (RFC 1035 4), if there is one, and its delay.
 fn answer(packet: &[u8], zone: &Zone) -> Option<(Vec<u8>, Duration)> {
     let (head, mut rest) = packet.split_first_chunk::<HEAD>()?;
     let mut labels: Vec<String> = Vec::new();

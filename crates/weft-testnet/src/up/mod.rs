@@ -44,7 +44,7 @@ const PROBE: u64 = 100_000;
 #[derive(Debug)]
 pub struct Up {
     nodes: Nodes,
-    /// By nickname; of networks that are profiled.
+    /// Addresses by nickname, if the network is profiled.
     metrics: BTreeMap<String, SocketAddr>,
     /// Ports of all nodes, also of those that have ended: no other program shall be found where one
     /// was.
@@ -321,7 +321,8 @@ impl Up {
         self.nodes.kill(nickname)
     }
 
-    /// A `FallbackDir` line for each relay that is not the authority, for clients that shall ask none.
+    /// A `FallbackDir` line for each relay except the authority, for clients that must not ask an
+    /// authority.
     pub fn fallback_dirs(&self) -> Result<Vec<String>> {
         let relays = self.nodes.relays().iter();
         let relays = relays.filter(|relay| relay.node().nickname() != AUTHORITY);

@@ -59,11 +59,11 @@ pub struct Plan {
 /// Lines that are added to torrcs, after all others.
 #[derive(Clone, Debug, Default)]
 pub struct More {
-    /// Of relays that are no exits.
+    /// Lines of relays that are no exits.
     pub relays: Vec<String>,
-    /// Of exits.
+    /// Lines of exits.
     pub exits: Vec<String>,
-    /// Of clients.
+    /// Lines of clients.
     pub clients: Vec<String>,
 }
 

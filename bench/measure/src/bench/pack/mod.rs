@@ -30,8 +30,8 @@ use super::{bars, gist, line, metrics, minutes, words};
 
 /// Measure how Weft and C tor use the cores of this machine, all on 127.0.0.1.
 ///
-/// It needs neither root nor a network, ends within a given time, and writes one record after each row. Run again, it
-/// goes on where it ended.
+/// Needs neither root nor a network, ends within a given time, and writes one record after each
+/// row. A second run continues where the first ended.
 #[derive(clap::Args, Debug)]
 pub(crate) struct PackArgs {
     /// The folder of the pack

@@ -1,4 +1,4 @@
-//! The record of a pack: a results file that a second run goes on with.
+//! The record of a pack: a results file that a second run continues.
 
 use std::fs;
 use std::path::Path;

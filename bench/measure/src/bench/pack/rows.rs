@@ -21,7 +21,7 @@ const SPREAD: f64 = super::super::SPREAD;
 /// Weft begins with four times as many, several threads with that for each.
 const FIRST_RATE: f64 = 20e6 / 498.0;
 
-/// Of many rates, each is tried shortly.
+/// Short timing, for a row that tries many rates.
 const ROUND: Timing = Timing {
     warm_up: 1.5,
     seconds: 2.5,

@@ -23,7 +23,7 @@ struct Bucket {
 /// buckets as circuits moved something, 8,192 at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
-    /// By size.
+    /// Buckets by size.
     buckets: BTreeMap<u32, Bucket>,
 }
 

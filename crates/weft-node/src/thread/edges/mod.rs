@@ -65,7 +65,7 @@ pub(super) struct SocketMemory {
 /// A thread's edge sockets.
 #[derive(Debug, Default)]
 pub(super) struct EdgeSockets {
-    /// By token without its bit.
+    /// Edges by token without its bit.
     all: Slab<Box<EdgeConnection>>,
     /// Tokens by connection.
     by_id: BTreeMap<ConnectionId, usize>,
