@@ -10,6 +10,7 @@
     reason = "this module reads and writes the files"
 )]
 
+pub mod interruption;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Uid, User, getegid, geteuid};
+
+use interruption::step;
 
 pub use read::{contents, open, read, required};
 
@@ -304,8 +307,7 @@ impl Staged {
             path: path.to_owned(),
             replaces,
         });
-        step()
-            .and_then(|()| fill(&file))
+        interruption::fill(&file, fill)
             .and_then(|()| set_access(&file, access))
             .and_then(|()| step())
             .and_then(|()| file.sync_all())
@@ -408,87 +410,12 @@ pub(crate) fn set_access(file: &File, access: Access) -> io::Result<()> {
 
 impl Drop for Staged {
     fn drop(&mut self) {
+        if interruption::is_killed() {
+            return;
+        }
         for staged in &self.files {
             // Renamed ones have no temporary file any more.
             let _ = fs::remove_file(temporary(&staged.path));
         }
-    }
-}
-
-/// Precedes each system call that changes something. Tests end the write there.
-#[cfg(not(test))]
-#[allow(clippy::unnecessary_wraps, reason = "tests return an error")]
-const fn step() -> io::Result<()> {
-    Ok(())
-}
-#[cfg(test)]
-pub(crate) use testing::step;
-
-/// Ends writes of this thread at a chosen step.
-#[cfg(test)]
-pub(crate) mod testing {
-    use std::cell::Cell;
-    use std::io;
-    use std::os::unix::process::ExitStatusExt as _;
-    use std::path::Path;
-    use std::process::Command;
-
-    use nix::sys::signal::{Signal, raise};
-
-    /// How a write ends.
-    #[derive(Clone, Copy)]
-    pub(crate) enum End {
-        /// The system call fails.
-        Error,
-        /// The process is killed.
-        Kill,
-    }
-
-    thread_local! {
-        /// Steps that are still taken, and what ends the write then.
-        static STEPS: Cell<Option<(u32, End)>> = const { Cell::new(None) };
-    }
-
-    pub(crate) fn step() -> io::Result<()> {
-        match STEPS.get() {
-            None => Ok(()),
-            Some((0, End::Error)) => Err(io::Error::from(io::ErrorKind::StorageFull)),
-            Some((0, End::Kill)) => {
-                raise(Signal::SIGKILL).unwrap();
-                unreachable!("a killed process goes no further")
-            }
-            Some((left, end)) => {
-                STEPS.set(Some((left - 1, end)));
-                Ok(())
-            }
-        }
-    }
-
-    /// Runs `write` and ends it at its `at`th step.
-    pub(crate) fn interrupted<T>(at: u32, end: End, write: impl FnOnce() -> T) -> T {
-        STEPS.set(Some((at, end)));
-        let result = write();
-        STEPS.set(None);
-        result
-    }
-
-    /// The step and the folder that [`killed`] hands to the test that it runs.
-    pub(crate) fn given() -> Option<(u32, std::path::PathBuf)> {
-        let at = std::env::var("WEFT_KILLED_AT").ok()?.parse().ok()?;
-        Some((at, std::env::var_os("WEFT_KILLED_IN")?.into()))
-    }
-
-    /// Whether the ignored test `name`, alone in another process, is killed at its `at`th step.
-    pub(crate) fn killed(name: &str, at: u32, folder: &Path) -> bool {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name, "--ignored", "--test-threads=1"])
-            .env("WEFT_KILLED_AT", at.to_string())
-            .env("WEFT_KILLED_IN", folder)
-            .output()
-            .unwrap();
-        let output = String::from_utf8_lossy(&child.stdout);
-        let killed = child.status.signal() == Some(Signal::SIGKILL as i32);
-        assert!(killed || output.contains("1 passed"), "{output}");
-        killed
     }
 }

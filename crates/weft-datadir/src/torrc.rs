@@ -111,7 +111,7 @@ fn unused_name(torrc: &Path, old: &[u8]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::testing::{End, given, interrupted, killed};
+    use crate::file::interruption::{End, Interruption, interrupted};
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
     const OWN: &str = "# mine\nUseBridges 1\n";
@@ -211,7 +211,8 @@ mod tests {
             let _ = fs::remove_file(dir.path().join("torrc.orig.1"));
             fs::write(dir.path().join("torrc"), OWN).unwrap();
             let save = || save(&dir.path().join("torrc"), "UseBridges 1\n");
-            let result = interrupted(steps, End::Error, save);
+            let end = [End::Full, End::Short(50)][steps as usize % 2];
+            let (result, _) = interrupted(Interruption { step: steps, end }, save).unwrap();
             let new = is_new_and_whole(dir.path());
             let left = fs::read_dir(dir.path()).unwrap().count();
             assert_eq!(left, if new { 2 } else { 1 }, "step {steps}");
@@ -225,26 +226,21 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "the next test runs it (--ignored) in another process, which is killed"]
-    fn killed_save() {
-        let (at, dir) = given().unwrap();
-        let save = || save(&dir.join("torrc"), "UseBridges 1\n");
-        interrupted(at, End::Kill, save).unwrap();
-    }
-
-    #[test]
     fn a_process_that_is_killed_at_any_step_leaves_a_whole_torrc() {
         for at in 0.. {
             let dir = tempfile::tempdir().unwrap();
             let torrc = dir.path().join("torrc");
             fs::write(&torrc, OWN).unwrap();
-            let ended = killed("torrc::tests::killed_save", at, dir.path());
+            let end = End::Killed(50);
+            let ended = interrupted(Interruption { step: at, end }, || {
+                save(&torrc, "UseBridges 1\n").unwrap();
+            });
             let new = is_new_and_whole(dir.path());
             // The next one finds what this one left.
             save(&torrc, "UseBridges 1\n").unwrap();
             assert!(is_new_and_whole(dir.path()));
             assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "step {at}");
-            if !ended {
+            if ended.is_ok() {
                 assert!(new && at >= 9, "{at} steps");
                 break;
             }

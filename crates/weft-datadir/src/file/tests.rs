@@ -1,8 +1,13 @@
 //! Files that are read and written, also where something is in the way, the disk is full, or the process is killed.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Command;
 
-use super::testing::{End, given, interrupted, killed};
+use nix::sys::signal::Signal;
+
+use super::interruption::{End, Interruption, REALLY, interrupted};
 use super::*;
 
 #[test]
@@ -180,7 +185,10 @@ fn a_write_that_fails_at_any_step_leaves_the_old_file_or_the_new_one() {
     loop {
         fs::write(&a, OLD).unwrap();
         fs::set_permissions(&a, Permissions::from_mode(0o600)).unwrap();
-        let result = interrupted(steps, End::Error, || write_in_parts(dir.path()));
+        let end = [End::Full, End::Short(100)][steps as usize % 2];
+        let full = Interruption { step: steps, end };
+        let (result, full) = interrupted(full, || write_in_parts(dir.path())).unwrap();
+        assert_eq!(full, result.is_err(), "step {steps}");
         let found = fs::read(&a).unwrap();
         let mode = fs::metadata(&a).unwrap().mode() & 0o777;
         assert!(
@@ -200,27 +208,72 @@ fn a_write_that_fails_at_any_step_leaves_the_old_file_or_the_new_one() {
 #[test]
 #[ignore = "the next test runs it (--ignored) in another process, which is killed"]
 fn killed_write() {
-    let (at, dir) = given().unwrap();
-    interrupted(at, End::Kill, || write_in_parts(&dir)).unwrap();
+    let step = std::env::var("WEFT_KILLED_AT").unwrap().parse().unwrap();
+    let folder = PathBuf::from(std::env::var_os("WEFT_KILLED_IN").unwrap());
+    REALLY.set(true);
+    let end = End::Killed(100);
+    let written = interrupted(Interruption { step, end }, || write_in_parts(&folder));
+    written.unwrap().0.unwrap();
+}
+
+/// Whether a process of its own that writes is killed at this step.
+fn is_killed_at(step: u32, folder: &Path) -> bool {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "file::tests::killed_write", "--ignored"])
+        .env("WEFT_KILLED_AT", step.to_string())
+        .env("WEFT_KILLED_IN", folder)
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&child.stdout);
+    let killed = child.status.signal() == Some(Signal::SIGKILL as i32);
+    assert!(killed || output.contains("1 passed"), "{output}");
+    killed
+}
+
+/// What is in a folder: names, modes, contents.
+fn listed(folder: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let all = entries.map(|entry| {
+        let mode = entry.metadata().unwrap().mode() & 0o777;
+        let name = entry.file_name().into_string().unwrap();
+        (name, (mode, fs::read(entry.path()).unwrap()))
+    });
+    all.collect()
 }
 
 #[test]
-fn a_process_that_is_killed_at_any_step_leaves_the_old_file_or_the_new_one() {
-    let dir = tempfile::tempdir().unwrap();
-    let a = dir.path().join("a");
-    fs::write(&a, OLD).unwrap();
-    let mut seen = Vec::new();
-    let mut at = 0;
-    while killed("file::tests::killed_write", at, dir.path()) {
-        let found = fs::read(&a).unwrap();
-        assert!(found == OLD || found == NEW, "step {at}: {found:?}");
-        seen.push(found == NEW);
-        at += 1;
+fn a_process_that_is_killed_at_any_step_leaves_the_old_file_or_the_new_one_and_so_does_a_simulated_kill()
+ {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [real, simulated] = folders.each_ref().map(tempfile::TempDir::path);
+    for folder in [real, simulated] {
+        replace(&folder.join("a"), OLD).unwrap();
     }
-    assert!(at >= 7, "{at} steps");
+    let mut seen = Vec::new();
+    for step in 0.. {
+        let end = End::Killed(100);
+        let killed = interrupted(Interruption { step, end }, || write_in_parts(simulated));
+        assert_eq!(is_killed_at(step, real), killed.is_err(), "step {step}");
+        assert_eq!(listed(real), listed(simulated), "step {step}");
+        let found = fs::read(real.join("a")).unwrap();
+        assert!(found == OLD || found == NEW, "step {step}: {found:?}");
+        seen.push(found == NEW);
+        if killed.is_ok() {
+            break;
+        }
+    }
+    assert!(seen.len() > 7, "{} steps", seen.len());
     assert!(seen.is_sorted() && seen.contains(&true), "{seen:?}");
-    assert_eq!(fs::read(&a).unwrap(), NEW);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(real).unwrap().count(), 1);
+}
+
+/// A panic of what is interrupted is no kill.
+#[test]
+fn a_panic_of_a_write_goes_on() {
+    let end = End::Killed(0);
+    let write = || interrupted(Interruption { step: 9, end }, || panic!("a test"));
+    assert!(std::panic::catch_unwind(write).is_err());
+    assert!(!interruption::is_killed());
 }
 
 /// Words of a call that `clippy.toml` forbids.
