@@ -5,6 +5,7 @@
 //! it, changes it and writes it back in one call, and the holder of the
 //! [DataDirectory's lock](crate::lock) is the only writer.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -259,9 +260,61 @@ pub fn update(
     Ok(state)
 }
 
+/// A part of the node's lines of the state file: all values of a key.
+pub type Lines = (&'static str, Vec<String>);
+
+/// A part of the node that keeps lines in the state file: what it saved last, and what it wants saved since then. What a
+/// failed write had is saved with the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keeper {
+    saved: BTreeMap<&'static str, Vec<String>>,
+    wanted: BTreeMap<&'static str, Vec<String>>,
+    /// Keys that are no reason to write.
+    minor: &'static [&'static str],
+}
+
+impl Keeper {
+    /// Nothing was saved yet. A change of the `minor` keys alone is not written; they are saved with others.
+    #[must_use]
+    pub fn new(minor: &'static [&'static str]) -> Self {
+        Self {
+            minor,
+            ..Self::default()
+        }
+    }
+
+    /// Takes lines that have changed, and writes what is to be saved. Returns whether there was something to write.
+    ///
+    /// # Errors
+    ///
+    /// As of [`update`].
+    pub fn save(
+        &mut self,
+        data_dir: &Path,
+        now: SystemTime,
+        lines: Vec<Lines>,
+    ) -> Result<bool, StateError> {
+        self.wanted.extend(lines);
+        let is_news = |(key, values): (&&'static str, &Vec<String>)| {
+            !self.minor.contains(key) && self.saved.get(key) != Some(values)
+        };
+        if !self.wanted.iter().any(is_news) {
+            return Ok(false);
+        }
+        update(data_dir, now, |state| {
+            for (key, values) in &self.wanted {
+                state.set_all(key, values);
+            }
+        })?;
+        self.saved.append(&mut self.wanted);
+        Ok(true)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::interruption::{End, Interruption, interrupted};
     use proptest::prelude::*;
 
     const TOR: &str = "# Tor state file last generated on 2026-11-21 00:59:59 local time\n\
@@ -358,6 +411,44 @@ mod tests {
         assert_eq!(fs::read(dir.path().join("state.0")).unwrap(), b"earlier");
         assert_eq!(fs::read(dir.path().join("state.1")).unwrap(), b"Key \xff\n");
         assert!(!dir.path().join("state").exists());
+    }
+
+    #[test]
+    fn lines_are_written_where_more_has_changed_than_what_is_minor() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keeper = Keeper::new(&["Minutes"]);
+        let mut save = |guard: &str, minutes: &str| {
+            let line = |key, value: &str| (key, vec![value.to_owned()]);
+            let lines = vec![line("Guard", guard), line("Minutes", minutes)];
+            let written = keeper.save(dir.path(), at(0), lines).unwrap();
+            let state = load(dir.path()).unwrap();
+            (written, state.get("Minutes").unwrap().to_owned())
+        };
+        assert_eq!(save("a", "0"), (true, "0".to_owned()));
+        assert_eq!(save("a", "7"), (false, "0".to_owned()));
+        assert_eq!(save("b", "8"), (true, "8".to_owned()));
+    }
+
+    #[test]
+    fn lines_whose_save_failed_are_saved_with_the_next_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut keeper = Keeper::default();
+        let line = |key, value: &str| vec![(key, vec![value.to_owned()])];
+        keeper.save(dir.path(), at(0), line("Guard", "a")).unwrap();
+        let full = Interruption {
+            step: 0,
+            end: End::Full,
+        };
+        let (result, _) =
+            interrupted(full, || keeper.save(dir.path(), at(1), line("Guard", "b"))).unwrap();
+        result.unwrap_err();
+        assert_eq!(load(dir.path()).unwrap().get("Guard"), Some("a"));
+        keeper.save(dir.path(), at(2), line("Other", "c")).unwrap();
+        let state = load(dir.path()).unwrap();
+        assert_eq!(
+            (state.get("Guard"), state.get("Other")),
+            (Some("b"), Some("c"))
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The client's thread, as the main thread sees it.
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use rand::{CryptoRng, RngExt as _};
@@ -33,25 +34,34 @@ pub(super) struct ClientSide {
     spread: f64,
     /// Our own identity as a relay.
     own: Option<RsaIdentity>,
-    /// Lines that the state file has.
-    saved: Vec<StateLine>,
+    state: StateLines,
+}
+
+/// The client's lines of the state file: guards and build times, for the next start.
+#[derive(Debug)]
+struct StateLines {
+    keeper: state::Keeper,
     /// Log lines about a state file that cannot be written.
-    unsaved_lines: RateLimit,
+    unsaved: RateLimit,
 }
 
-/// Lines of the state file: a key, and the values that it has.
-type StateLine = (&'static str, Vec<String>);
+impl StateLines {
+    fn save(&mut self, data_directory: &Path, lines: Vec<state::Lines>) {
+        let saved = self.keeper.save(data_directory, SystemTime::now(), lines);
+        // It is tried again with the next ones.
+        if let Err(error) = saved
+            && let Some(more) = self.unsaved.check(Instant::now())
+        {
+            tracing::warn!("Could not save the state: {error}{more}");
+        }
+    }
+}
 
-/// True if the lines are worth a write. The minutes without use, which always differ, are saved
-/// with the others.
-fn are_news(saved: &[StateLine], lines: &[StateLine]) -> bool {
+/// The minutes without use, which always differ, are saved with the others.
+const MINOR: [&str; 1] = {
     let [_, minutes] = Remembered::KEYS;
-    let of = |all: &[StateLine]| {
-        let others = all.iter().filter(|(key, _)| *key != minutes);
-        others.cloned().collect::<Vec<_>>()
-    };
-    of(saved) != of(lines)
-}
+    [minutes]
+};
 
 impl ClientSide {
     /// Starts the thread, if torrc has ports for applications.
@@ -78,8 +88,10 @@ impl ClientSide {
             thread,
             spread,
             own,
-            saved: Vec::new(),
-            unsaved_lines: RateLimit::new(UNSAVED_INTERVAL),
+            state: StateLines {
+                keeper: state::Keeper::new(&MINOR),
+                unsaved: RateLimit::new(UNSAVED_INTERVAL),
+            },
         }))
     }
 
@@ -121,7 +133,11 @@ impl Relay {
     fn on_client(&mut self, message: FromClient, now: Instant) {
         match message {
             FromClient::Command(command) => self.on_origin(command, now),
-            FromClient::State(lines) => self.save_client_state(lines),
+            FromClient::State(lines) => {
+                if let Some(client) = &mut self.client {
+                    client.state.save(&self.options.files.data_directory, lines);
+                }
+            }
             FromClient::Network(network) => {
                 // A relay takes the parameters from its own directory.
                 if self.directory.handle.is_none() {
@@ -162,35 +178,6 @@ impl Relay {
                     .send(thread.0, ToThread::AdoptEdge(Box::new(adopt)));
             }
             other => self.controller.origin(other, now),
-        }
-    }
-
-    /// Saves guards and build times for the next start.
-    fn save_client_state(&mut self, lines: Vec<StateLine>) {
-        if let Some(client) = &self.client
-            && !are_news(&client.saved, &lines)
-        {
-            return;
-        }
-        let saved = state::update(
-            &self.options.files.data_directory,
-            SystemTime::now(),
-            |state| {
-                for (key, values) in &lines {
-                    state.set_all(key, values);
-                }
-            },
-        );
-        match (saved, &mut self.client) {
-            (Ok(_), Some(client)) => client.saved = lines,
-            (Ok(_), None) => {}
-            (Err(error), Some(client)) => {
-                // It is tried again with the next ones.
-                if let Some(more) = client.unsaved_lines.check(Instant::now()) {
-                    tracing::warn!("Could not save the state: {error}{more}");
-                }
-            }
-            (Err(error), None) => tracing::warn!("Could not save the state: {error}"),
         }
     }
 
@@ -240,35 +227,15 @@ impl Relay {
         let Some(client) = self.client.take() else {
             return;
         };
+        let ClientSide {
+            thread, mut state, ..
+        } = client;
         let mut last = Vec::new();
-        client.thread.end(|message| {
+        thread.end(|message| {
             if let FromClient::State(lines) = message {
-                last.push(lines);
+                last.extend(lines);
             }
         });
-        for lines in last {
-            self.save_client_state(lines);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_client_s_state_is_written_where_more_has_changed_than_the_time() {
-        let lines = |guard: &str, minutes: &str| {
-            let [dormant, idle] = Remembered::KEYS;
-            let line = |key, value: &str| (key, vec![value.to_owned()]);
-            vec![
-                line("Guard", guard),
-                line(dormant, "0"),
-                line(idle, minutes),
-            ]
-        };
-        assert!(are_news(&[], &lines("a", "0")));
-        assert!(!are_news(&lines("a", "0"), &lines("a", "7")));
-        assert!(are_news(&lines("a", "0"), &lines("b", "0")));
+        state.save(&self.options.files.data_directory, last);
     }
 }
