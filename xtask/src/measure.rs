@@ -100,8 +100,11 @@ pub(crate) fn run(what: What, args: &MeasureArgs) -> Result<()> {
     if measures && !asks {
         machine::prepare()?;
     }
-    let plants = matches!(what, What::Chaos) && has(&["--planted"]);
-    let features: &[&str] = if plants { &["weft-lab/planted"] } else { &[] };
+    // Hooks: for planted faults, disks that are full and processes that are killed.
+    let features: &[&str] = match what {
+        What::Chaos => &["weft-lab/planted"],
+        _ => &[],
+    };
     let for_speed = measures || matches!(what, What::Bench | What::Chaos);
     let program = build(what, for_speed, features)?;
     let mut command = Command::new(&program);

@@ -13,6 +13,7 @@ use weft_path::{
     PathBiasOptions, PathError, PathOptions, RelayName, Relays, RoundTrips, Selector, Suspicion,
     Usage,
 };
+use weft_planted::{Fault, planted};
 
 use crate::chooser::{BuildNews, BuildTimeouts, Chooser, Chosen};
 use crate::circuits::ConfluxParams;
@@ -61,7 +62,9 @@ impl Paths {
                 .filter(move |(found, _)| found.eq_ignore_ascii_case(key))
                 .map(|(_, value)| value.as_str())
         };
-        let selector = Selector::new(options, of("Guard"), now.wall);
+        let forgets = planted(Fault::GuardsForgottenAtStart);
+        let guards = of("Guard").filter(|_| !forgets);
+        let selector = Selector::new(options, guards, now.wall);
         let params = weft_path::CbtParams::default();
         let lines = state
             .iter()
@@ -200,7 +203,9 @@ impl Paths {
     /// The lines of the state file that have changed: all values of each key.
     pub fn state_lines(&mut self) -> Vec<(&'static str, Vec<String>)> {
         let mut changed = Vec::new();
-        if let Some(lines) = self.selector.state_lines() {
+        if let Some(lines) = self.selector.state_lines()
+            && !planted(Fault::GuardsNotSaved)
+        {
             changed.push(("Guard", lines));
         }
         let times = self.times.state_lines();
@@ -208,6 +213,17 @@ impl Paths {
         let round_trips = self.round_trips.state_lines();
         changed.extend(by_key(&RoundTrips::STATE_KEYS, round_trips));
         changed
+    }
+
+    /// The same whether they have changed or not.
+    #[must_use]
+    pub fn all_state_lines(&self) -> Vec<(&'static str, Vec<String>)> {
+        let mut all = vec![("Guard", self.selector.all_state_lines())];
+        let times = self.times.all_state_lines();
+        all.extend(by_key(&BuildTimes::STATE_KEYS, Some(times)));
+        let round_trips = self.round_trips.all_state_lines();
+        all.extend(by_key(&RoundTrips::STATE_KEYS, Some(round_trips)));
+        all
     }
 
     /// The log lines since the last call, those about suspicious guards among them.

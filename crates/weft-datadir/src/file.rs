@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Uid, User, getegid, geteuid};
 
 use interruption::step;
+use weft_planted::{Fault, planted};
 
 pub use read::{contents, open, read, required};
 
@@ -211,6 +212,9 @@ pub fn append(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 
 /// Where `path` is written before it is renamed into place.
 pub(crate) fn temporary(path: &Path) -> PathBuf {
+    if planted(Fault::WrittenInPlace) {
+        return path.to_owned();
+    }
     let mut name = path.as_os_str().to_owned();
     name.push(".tmp");
     PathBuf::from(name)
@@ -307,11 +311,14 @@ impl Staged {
             path: path.to_owned(),
             replaces,
         });
-        interruption::fill(&file, fill)
+        let written = interruption::fill(&file, fill)
             .and_then(|()| set_access(&file, access))
             .and_then(|()| step())
-            .and_then(|()| file.sync_all())
-            .map_err(failed)
+            .and_then(|()| file.sync_all());
+        if planted(Fault::ErrorTakenForSuccess) {
+            return Ok(());
+        }
+        written.map_err(failed)
     }
 
     /// Whether nothing was added.
@@ -394,6 +401,9 @@ fn directory_of(path: &Path) -> &Path {
 /// Sets mode and owner of an open file: the owner of the directory could put something else in the
 /// place of a path.
 pub(crate) fn set_access(file: &File, access: Access) -> io::Result<()> {
+    if planted(Fault::ModeNotKept) {
+        return Ok(());
+    }
     let has = file.metadata()?;
     if let Some((user, group)) = access.owner
         && (has.uid(), has.gid()) != (user, group)
@@ -410,7 +420,7 @@ pub(crate) fn set_access(file: &File, access: Access) -> io::Result<()> {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if interruption::is_killed() {
+        if interruption::is_killed() || planted(Fault::TemporaryStays) {
             return;
         }
         for staged in &self.files {

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
+use weft_planted::{Fault, planted};
 
 use crate::file::{self, FileError};
 use crate::files::DataFile;
@@ -294,6 +295,9 @@ impl Keeper {
         now: SystemTime,
         lines: Vec<Lines>,
     ) -> Result<bool, StateError> {
+        if planted(Fault::FailedSaveForgotten) {
+            self.wanted.clear();
+        }
         self.wanted.extend(lines);
         let is_news = |(key, values): (&&'static str, &Vec<String>)| {
             !self.minor.contains(key) && self.saved.get(key) != Some(values)

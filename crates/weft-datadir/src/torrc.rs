@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use weft_planted::{Fault, planted};
+
 use crate::file::{self, Access, FileError, Staged};
 
 /// The first line of a torrc that Weft wrote.
@@ -98,6 +100,9 @@ fn unused_name(torrc: &Path, old: &[u8]) -> Option<PathBuf> {
     });
     loop {
         let name = names.next()?;
+        if planted(Fault::OriginalOverwritten) {
+            return Some(name);
+        }
         if fs::symlink_metadata(&name).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
             return Some(name);
         }

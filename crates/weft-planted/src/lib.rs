@@ -112,6 +112,16 @@ faults! {
     IsolationIgnored "isolation-ignored" 1 "streams that must be kept apart share a circuit",
     SilenceWeighs "silence-weighs" 1 "a relay that states nothing weighs what others state",
     RelayTwiceInPath "relay-twice-in-path" 1 "a path has a relay twice",
+    WrittenInPlace "written-in-place" 1 "a file is written in its place, not beside it",
+    ModeNotKept "mode-not-kept" 1 "a file that is replaced gets the mode of a new one",
+    TemporaryStays "temporary-stays" 1 "a write that fails leaves its temporary file",
+    ErrorTakenForSuccess "error-taken-for-success" 1 "the error of a write is taken for success",
+    OriginalOverwritten "original-overwritten" 1 "SAVECONF overwrites a torrc that a person wrote and that was kept",
+    FailedSaveForgotten "failed-save-forgotten" 1 "state lines whose save failed are not saved with the next ones",
+    GuardsNotSaved "guards-not-saved" 1 "a client does not save its guards",
+    GuardsForgottenAtStart "guards-forgotten-at-start" 1 "a client begins without the guards that it had saved",
+    ConfirmedOrderLost "confirmed-order-lost" 1 "guards are confirmed in the order of the sample after a start",
+    DamagedLineTrusted "damaged-line-trusted" 1 "build times that do not fit together are trusted",
 }
 
 impl Fault {

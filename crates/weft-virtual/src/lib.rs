@@ -6,7 +6,7 @@
 //! timeouts and prediction, users are those of `weft-model`. Between hosts are the TCP connections that [`weft_model::hosts`]
 //! models. Link TLS is bytes and round trips: nothing is decided there. What comes of a run is [`Results`].
 //!
-//! There is no I/O, clock or ambient randomness: one seed gives one course of events.
+//! There is no clock or ambient randomness, and no I/O but that of the files which clients of chaos have: one seed gives one course of events.
 #![cfg_attr(
     not(test),
     deny(

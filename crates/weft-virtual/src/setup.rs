@@ -105,6 +105,14 @@ pub struct Client {
     pub one_hop: bool,
 }
 
+impl Client {
+    /// The identity of its only guard, of these relays.
+    pub(crate) fn entry_of(&self, relays: &[Relay]) -> Option<RsaIdentity> {
+        let relay = relays.get(self.entry? as usize)?;
+        Some(relay.rsa)
+    }
+}
+
 /// A host that stalls: from then on what it sends and what is sent to it is lost, and no end of a connection hears of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use weft_virtual::chaos::{Attack, Checks, Fault, FaultKind, Round, run, shrink};
+use weft_virtual::chaos::{Attack, Checks, DiskFault, Fault, FaultKind, Round, run, shrink};
 
 fn holds(round: &Round, checks: Checks) -> u64 {
     let ran = run(round, checks, Instant::now());
@@ -92,6 +92,41 @@ fn an_exit_that_destroys_its_own_circuits_holds_its_streams_no_longer_than_its_l
         },
     };
     round.faults = [3_000, 5_000, 7_000].map(attack).to_vec();
+    holds(&round, Checks::Often);
+}
+
+#[test]
+fn a_disk_that_is_full_or_a_kill_at_any_step_of_a_write_leaves_whole_files() {
+    let mut round = Round::draw(1, 0);
+    (round.lasts, round.faults) = (24_000, Vec::new());
+    round.relays.truncate(3);
+    round.clients.truncate(3);
+    round.paths.clear();
+    let part = 128;
+    let ends = [
+        DiskFault::Full,
+        DiskFault::Short(part),
+        DiskFault::Killed(part),
+    ];
+    for (client, how) in ends.into_iter().enumerate() {
+        round.clients[client].files = 1_000;
+        round.clients[client].traffic.down = 10_000;
+        for step in 0..11 {
+            let at = 2_000 * u64::from(step);
+            let disk = FaultKind::Disk { client, step, how };
+            let restarts = FaultKind::Restarts {
+                client,
+                damaged: true,
+            };
+            let faults = [(at, disk), (at + 1_900, restarts)];
+            let faults = faults.map(|(at, kind)| Fault {
+                at,
+                lasts: 1_500,
+                kind,
+            });
+            round.faults.extend(faults);
+        }
+    }
     holds(&round, Checks::Often);
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use rand::{Rng, RngExt as _};
 use weft_cell::identity::RsaIdentity;
+use weft_planted::{Fault, planted};
 
 use super::bias::PathBias;
 use super::circuit::CircuitState;
@@ -114,7 +115,9 @@ impl Sample {
             .iter_mut()
             .filter_map(|guard| guard.confirmed.as_mut())
             .collect();
-        confirmed.sort_by_key(|(_, idx)| *idx);
+        if !planted(Fault::ConfirmedOrderLost) {
+            confirmed.sort_by_key(|(_, idx)| *idx);
+        }
         self.next_confirmed_idx = 0;
         for (_, idx) in confirmed {
             if std::mem::replace(idx, self.next_confirmed_idx) != self.next_confirmed_idx {

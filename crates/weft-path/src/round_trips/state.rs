@@ -35,11 +35,14 @@ impl RoundTrips {
 
     /// The lines for the state file, keys and values, if there is something new since this was asked last.
     pub fn state_lines(&mut self) -> Option<Vec<(&'static str, String)>> {
-        if !std::mem::take(&mut self.changed) {
-            return None;
-        }
+        std::mem::take(&mut self.changed).then(|| self.all_state_lines())
+    }
+
+    /// The same whether something is new or not.
+    #[must_use]
+    pub fn all_state_lines(&self) -> Vec<(&'static str, String)> {
         let words: Vec<String> = self.times.iter().map(u32::to_string).collect();
         let lines = words.chunks(ON_LINE).map(|line| (KEY, line.join(",")));
-        Some(lines.collect())
+        lines.collect()
     }
 }

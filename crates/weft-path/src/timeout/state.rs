@@ -3,6 +3,7 @@
 
 use rand::Rng;
 use rand::seq::SliceRandom as _;
+use weft_planted::{Fault, planted};
 
 use super::pareto::{histogram, middle};
 use super::took::Took;
@@ -49,7 +50,8 @@ impl BuildTimes {
         let built = bins
             .iter()
             .fold(0_usize, |sum, &(_, count)| sum.saturating_add(count));
-        if total > MOST_LOADED || built.saturating_add(abandoned) != total {
+        let fits = built.saturating_add(abandoned) == total;
+        if total > MOST_LOADED || !fits && !planted(Fault::DamagedLineTrusted) {
             return false;
         }
         let mut times: Vec<Took> = Vec::with_capacity(total);
@@ -68,9 +70,12 @@ impl BuildTimes {
     /// The lines for the state file, keys and values, if there is something new since this was
     /// asked last.
     pub fn state_lines(&mut self) -> Option<Vec<(&'static str, String)>> {
-        if !std::mem::take(&mut self.changed) {
-            return None;
-        }
+        std::mem::take(&mut self.changed).then(|| self.all_state_lines())
+    }
+
+    /// The same whether something is new or not.
+    #[must_use]
+    pub fn all_state_lines(&self) -> Vec<(&'static str, String)> {
         let abandoned = self
             .times
             .iter()
@@ -83,6 +88,6 @@ impl BuildTimes {
         for (bin, count) in histogram(&self.times) {
             lines.push((IN_BIN, format!("{} {count}", middle(bin))));
         }
-        Some(lines)
+        lines
     }
 }

@@ -293,6 +293,7 @@ fn network(seed: u64, mut faults: Vec<Fault>) -> Round {
             refused: false,
             held: false,
             rests: 0,
+            files: 0,
             one_hop: false,
             // One stream after another; the first one that the destination does not answer is open during the moves.
             traffic: Traffic {

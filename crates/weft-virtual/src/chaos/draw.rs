@@ -6,7 +6,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use super::round::{Client, Fault, FaultKind, Relay, Role, Round, Sharing, Traffic};
-use crate::world::{Attack, Messages};
+use crate::world::{Attack, DiskFault, Messages};
 
 /// No stream of a calm round stands still for so long, in milliseconds: what circuits may have on their way passes the
 /// slowest line in some seconds.
@@ -15,6 +15,9 @@ const PATIENT: u64 = 120_000;
 const ODD: u64 = 0x6f64_6420_7573_6572;
 /// The same of [`Round::draw_hostile`].
 const HOSTILE: u64 = 0x666f_7267_6572_7320;
+
+/// The same of [`Round::draw_files`]. It leaves the rounds of seed 1 without files in which docs/chaos.md has other faults found.
+const FILES: u64 = 0x6669_6c65_7320_83df;
 
 /// A number whose logarithm is uniform, so that small ones are as likely as large ones.
 fn spread(rng: &mut ChaCha8Rng, least: u64, most: u64) -> u64 {
@@ -87,13 +90,39 @@ impl Round {
         round.draw_odd(seed, number, is_calm);
         if is_calm {
             round.calm();
+            round.draw_files(seed, number);
             return round;
         }
         let count = spread(rng, 1, 60);
         round.faults = (0..count).map(|_| fault(rng, &round)).collect();
         round.draw_hostile(seed, number);
         round.faults.sort_by_key(|fault| fault.at);
+        round.draw_files(seed, number);
         round
+    }
+
+    /// Files of clients, in half of the rounds, and disks that fail. Where other things go wrong, too, processes are killed. These faults
+    /// stand behind all others: what else a round has does not depend on them.
+    fn draw_files(&mut self, seed: u64, number: u64) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ FILES);
+        rng.set_stream(number);
+        let rng = &mut rng;
+        if rng.random() {
+            return;
+        }
+        let kills = !self.is_calm() && !self.is_siege();
+        for place in 0..self.clients.len() {
+            if rng.random_bool(0.3) {
+                continue;
+            }
+            if let Some(client) = self.clients.get_mut(place) {
+                client.files = spread(rng, 500, 4_000);
+            }
+            for _ in 0..rng.random_range(2..=12) {
+                let fault = file_fault(rng, place, self.lasts, kills);
+                self.faults.push(fault);
+            }
+        }
     }
 
     /// Nodes that forge messages: in a quarter of the rounds with faults they are all that is wrong, in others they are beside
@@ -238,9 +267,9 @@ impl Round {
         self.unlisted.clear();
     }
 
-    /// Nothing goes wrong, and nothing but the lines holds anything up: each stream must come to its end.
+    /// Nothing goes wrong but disks, and nothing but the lines holds anything up: each stream must come to its end.
     pub(super) fn is_calm(&self) -> bool {
-        self.faults.is_empty() && self.is_quiet()
+        self.faults.iter().all(Fault::is_of_disk) && self.is_quiet()
     }
 
     /// Nothing goes wrong but that nodes forge messages: each stream that goes through none of these must come to its end. They may
@@ -250,7 +279,7 @@ impl Round {
         let of_these = |fault: &Fault| match fault.kind {
             FaultKind::Forges { .. } => true,
             FaultKind::Hangs { node } => forgers.contains(&node),
-            _ => false,
+            _ => fault.is_of_disk(),
         };
         !forgers.is_empty() && self.faults.iter().all(of_these) && self.is_quiet()
     }
@@ -301,6 +330,7 @@ fn client(rng: &mut ChaCha8Rng, lasts: u64) -> Client {
         refused: false,
         held: false,
         one_hop: false,
+        files: 0,
         rests: 0,
         traffic: Traffic {
             down,
@@ -314,6 +344,34 @@ fn client(rng: &mut ChaCha8Rng, lasts: u64) -> Client {
             stall: spread(rng, 5_000, 60_000),
             timeout: None,
         },
+    }
+}
+
+/// Something goes wrong with a client's files. With `kills`, its process may be killed.
+fn file_fault(rng: &mut ChaCha8Rng, client: usize, lasts: u64, kills: bool) -> Fault {
+    // A save of the state has five steps, SAVECONF eleven.
+    let steps = one_of(rng, 5, &[11]);
+    let disk = FaultKind::Disk {
+        client,
+        step: rng.random_range(0..steps),
+        how: match rng.random_range(0..4) {
+            0 => DiskFault::Full,
+            1 | 2 if kills => DiskFault::Killed(rng.random()),
+            _ => DiskFault::Short(rng.random()),
+        },
+    };
+    let damaged = rng.random();
+    let kind = match kills && rng.random_bool(0.4) {
+        true => FaultKind::Restarts { client, damaged },
+        false => disk,
+    };
+    Fault {
+        at: match rng.random_bool(0.3) {
+            true => 0,
+            false => rng.random_range(0..=lasts),
+        },
+        lasts: spread(rng, 1_000, 10_000),
+        kind,
     }
 }
 

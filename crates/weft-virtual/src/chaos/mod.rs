@@ -14,7 +14,7 @@ mod round;
 mod run;
 mod shrink;
 
-pub use crate::world::{Attack, Bill, Messages};
+pub use crate::world::{Attack, Bill, DiskFault, Messages};
 pub use climb::{Broken, Climbed, Quantity, Settings, climb, cost};
 pub use planted::{Hunt, hunt, run_with};
 pub use round::{Client, Fault, FaultKind, MAX_FILE, Relay, Role, Round, Sharing, Traffic};

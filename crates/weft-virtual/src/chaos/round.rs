@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-use crate::world::{Attack, Messages};
+use crate::world::{Attack, DiskFault, Messages};
 
 /// A network, its users, and what goes wrong. Times are milliseconds since the beginning; rates kilobits each second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,6 +123,9 @@ pub struct Client {
     /// Its circuits have one hop.
     #[serde(default)]
     pub one_hop: bool,
+    /// It has a state file and a torrc, and writes them every so often; 0: it has none.
+    #[serde(default)]
+    pub files: u64,
     /// What its user does.
     pub traffic: Traffic,
 }
@@ -158,6 +161,16 @@ pub struct Fault {
     pub lasts: u64,
     /// What.
     pub kind: FaultKind,
+}
+
+impl Fault {
+    /// Whether no stream suffers from it: a disk fails, and no process is killed.
+    pub(super) fn is_of_disk(&self) -> bool {
+        let FaultKind::Disk { how, .. } = self.kind else {
+            return false;
+        };
+        !matches!(how, DiskFault::Killed(_))
+    }
 }
 
 /// What goes wrong. Nodes are relays first, then clients.
@@ -243,6 +256,22 @@ pub enum FaultKind {
         mono: u64,
         /// The time of day, in seconds besides.
         wall: i64,
+    },
+    /// Writes of a client's files end early.
+    Disk {
+        /// Which client.
+        client: usize,
+        /// At the system call of this number that changes something.
+        step: u32,
+        /// How.
+        how: DiskFault,
+    },
+    /// A client's process is killed, and comes back from its files at once.
+    Restarts {
+        /// Which client.
+        client: usize,
+        /// A line of its state file is damaged meanwhile.
+        damaged: bool,
     },
 }
 
@@ -335,6 +364,7 @@ impl Round {
             within("`stall`", traffic.stall, 1, MAX_MILLIS)?;
             within("`timeout`", traffic.timeout.unwrap_or(1), 1, MAX_MILLIS)?;
             within("`rests`", client.rests, 0, MAX_MILLIS / 1_000)?;
+            within("`files`", client.files, 0, MAX_MILLIS)?;
         }
         for &(relay, other) in &self.unlisted {
             within(
@@ -362,7 +392,9 @@ impl Round {
             FaultKind::DeafServer { server } => {
                 within("a fault's server", server, 0, self.servers - 1)
             }
-            FaultKind::DeafUser { client } => {
+            FaultKind::DeafUser { client }
+            | FaultKind::Disk { client, .. }
+            | FaultKind::Restarts { client, .. } => {
                 within("a fault's client", client, 0, self.clients.len() - 1)
             }
             FaultKind::Memory { node: one, percent } => {

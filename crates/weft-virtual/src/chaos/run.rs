@@ -16,6 +16,8 @@ use weft_model::traffic::records::Outcome;
 use super::round::{Fault, FaultKind, Round};
 use crate::world::{Attack, Odd, Remains, World};
 
+/// What the randomness of files follows from, beside the round's seed: what is drawn there changes nothing else.
+const FILES: u64 = 0x6469_736b_7320_2020;
 /// Steps between two comparisons of everything with everything.
 const SELDOM: u64 = 4_096;
 /// The same where the node that had a turn is checked after each.
@@ -239,6 +241,12 @@ impl<'r> Runner<'r> {
             if odd.names || odd.refused || odd.held || odd.rests > 0 {
                 self.world.set_odd(place, odd);
             }
+            if client.files > 0 {
+                let mut rng = ChaCha8Rng::seed_from_u64(self.round.seed ^ FILES);
+                rng.set_stream(place as u64);
+                let every = Duration::from_millis(client.files);
+                self.world.give_files(place, every, rng);
+            }
         }
         for (relay, other) in &self.round.unlisted {
             self.world.unlist(*relay, *other);
@@ -413,6 +421,13 @@ impl<'r> Runner<'r> {
                 world.jump(*node, Duration::from_millis(*mono), *wall);
             }
             FaultKind::Jump { .. } => {}
+            FaultKind::Disk { client, step, how } => {
+                world.set_disk(*client, is_on.then_some((*step, *how)));
+            }
+            FaultKind::Restarts { client, damaged } if begins => {
+                world.restart_client(*client, *damaged);
+            }
+            FaultKind::Restarts { .. } => {}
         }
     }
 

@@ -77,7 +77,11 @@ fn without(round: &Round, node: usize) -> Round {
         std::cmp::Ordering::Equal => None,
         std::cmp::Ordering::Greater => Some(other - 1),
     };
-    let moved_client = |client: usize| Some(moved(relays + client)? - relays);
+    // A client's number among clients changes if it is a client that is dropped.
+    let moved_client = |client: usize| match node < relays {
+        true => Some(client),
+        false => Some(moved(relays + client)? - relays),
+    };
     let paths = std::mem::take(&mut round.paths).into_iter();
     let paths = paths
         .filter_map(|(one, other, delay, loss)| Some((moved(one)?, moved(other)?, delay, loss)));
@@ -97,11 +101,16 @@ fn without(round: &Round, node: usize) -> Round {
                 other: moved(other)?,
             },
             FaultKind::DeafUser { client } => FaultKind::DeafUser {
-                // A client's number among clients changes if it is a client that is dropped.
-                client: match node < relays {
-                    true => client,
-                    false => moved_client(client)?,
-                },
+                client: moved_client(client)?,
+            },
+            FaultKind::Disk { client, step, how } => FaultKind::Disk {
+                client: moved_client(client)?,
+                step,
+                how,
+            },
+            FaultKind::Restarts { client, damaged } => FaultKind::Restarts {
+                client: moved_client(client)?,
+                damaged,
             },
             FaultKind::Hangs { node } => FaultKind::Hangs { node: moved(node)? },
             FaultKind::Memory { node, percent } => FaultKind::Memory {
@@ -152,7 +161,7 @@ fn without(round: &Round, node: usize) -> Round {
 
 /// Leaves out what makes a network less plain.
 fn simpler(best: &mut Round, fails: &mut impl FnMut(&Round) -> bool) {
-    let changes: [fn(&mut Round); 18] = [
+    let changes: [fn(&mut Round); 19] = [
         |round| round.costs = [0; 3],
         |round| round.loss = 0,
         |round| round.paths.clear(),
@@ -175,6 +184,7 @@ fn simpler(best: &mut Round, fails: &mut impl FnMut(&Round) -> bool) {
         |round| round.clients.iter_mut().for_each(|one| one.held = false),
         |round| round.clients.iter_mut().for_each(|one| one.one_hop = false),
         |round| round.clients.iter_mut().for_each(|one| one.rests = 0),
+        |round| round.clients.iter_mut().for_each(|one| one.files = 0),
         |round| (round.clients.iter_mut()).for_each(|one| one.traffic.timeout = None),
     ];
     for change in changes {

@@ -108,13 +108,13 @@ impl Thread {
         self.manager.end_edge(key, EndReason::DONE, now);
     }
 
-    /// Ends every stream of the user's.
-    pub(super) fn abort_apps(&mut self, now: Instant) {
+    /// Ends every stream of the user's so.
+    pub(super) fn abort_apps(&mut self, outcome: &Outcome, now: Instant) {
         let apps = self.edges.all.iter();
         let apps = apps.filter(|(_, edge)| matches!(edge.outer, Outer::App(_)));
         let places: Vec<usize> = apps.map(|(place, _)| place).collect();
         for place in places {
-            self.finish_app(place, Outcome::Unfinished, now);
+            self.finish_app(place, outcome.clone(), now);
         }
     }
 

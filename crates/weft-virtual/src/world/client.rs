@@ -18,6 +18,7 @@ use weft_core::origin::traffic::CircuitReport;
 use weft_core::origin::{
     AppCredentials, AppOpening, AppProtocol, AppRequest, OriginCommand, OriginEvent, OriginId,
 };
+use weft_datadir::state::Lines;
 use weft_model::traffic::records::Outcome;
 use weft_model::traffic::{Action, ClientStream, Model, Record, StreamEvent, User};
 use weft_path::{CircuitSelection, RelayName, Relays};
@@ -25,6 +26,7 @@ use weft_sim::compromise::abra::pools::Choice;
 
 use super::app::{App, Finished};
 use super::choosing::Choosing;
+use super::files::Files;
 use super::measuring::Measuring;
 use super::odd::{Asked, Odd, REFUSED_PORT};
 use super::pools::Recorder;
@@ -83,6 +85,10 @@ pub(super) struct ClientSide {
     asked: Asked,
     /// Streams that a controller has to attach.
     held: VecDeque<ConnectionId>,
+    /// Its state file and its torrc.
+    pub(super) files: Option<Box<Files>>,
+    /// Lines of the state file as it would have written them when it began.
+    pub(super) begun: Vec<Lines>,
     /// The first thing that its client did wrong.
     pub(super) defect: Option<String>,
 }
@@ -95,23 +101,30 @@ struct Known {
     relays: Vec<u32>,
 }
 
+/// What all clients know of the network.
+#[derive(Debug)]
+pub(super) struct ClientNetwork {
+    pub(super) relays: Arc<Relays>,
+    /// What relays' hosts are called.
+    pub(super) names: Arc<BTreeMap<RsaIdentity, String>>,
+    /// Relays' places in the setup.
+    pub(super) places: Arc<BTreeMap<RsaIdentity, u32>>,
+    pub(super) params: PathParams,
+}
+
 /// What makes a client.
 pub(super) struct Parts<'a> {
     pub(super) setup: &'a crate::setup::Client,
     pub(super) name: &'a str,
     pub(super) servers: Vec<SocketAddr>,
-    /// What all clients know of the network.
-    pub(super) relays: &'a Arc<Relays>,
-    /// What relays' hosts are called.
-    pub(super) names: &'a Arc<BTreeMap<RsaIdentity, String>>,
-    pub(super) params: &'a PathParams,
+    pub(super) network: &'a ClientNetwork,
     /// Its only guard.
     pub(super) entry: Option<RsaIdentity>,
     pub(super) options: &'a NodeOptions,
     /// Choices of circuits that it records at most.
     pub(super) pools: u32,
-    /// Relays' places in the setup.
-    pub(super) places: &'a Arc<BTreeMap<RsaIdentity, u32>>,
+    /// Lines of its state file.
+    pub(super) state: &'a [(String, String)],
 }
 
 /// What comes of a client.
@@ -131,7 +144,11 @@ impl ClientSide {
         if let Some(entry) = parts.entry {
             path_options.entry_nodes = RelayName::Rsa(entry).to_string().parse().ok();
         }
-        let paths = Paths::new(path_options, options.times, &[], now, &mut own);
+        let paths = Paths::new(path_options, options.times, parts.state, now, &mut own);
+        let begun = match parts.state {
+            [] => Vec::new(),
+            _ => paths.all_state_lines(),
+        };
         let measures = parts.setup.measures;
         let mut config = ClientConfig {
             listeners: vec![ListenerConfig {
@@ -149,8 +166,9 @@ impl ClientSide {
         }
         let paths = Choosing::new(paths, measures, parts.setup.one_hop);
         let mut client = Client::new(config, paths, own.random(), now);
-        let relays = Arc::clone(parts.relays);
-        (client.chooser()).set_relays(relays, parts.params, now, &mut own);
+        let network = parts.network;
+        let relays = Arc::clone(&network.relays);
+        (client.chooser()).set_relays(relays, &network.params, now, &mut own);
         client.directory_changed(now);
         client.tick(now);
         let setup = parts.setup;
@@ -168,8 +186,8 @@ impl ClientSide {
             records: Vec::new(),
             circuits: BTreeMap::new(),
             done: Vec::new(),
-            names: Arc::clone(parts.names),
-            places: Arc::clone(parts.places),
+            names: Arc::clone(&network.names),
+            places: Arc::clone(&network.places),
             carried: BTreeMap::new(),
             attached: BTreeMap::new(),
             learning: match measures {
@@ -179,15 +197,39 @@ impl ClientSide {
             learnt_from: VecDeque::new(),
             measuring: measures.then(Measuring::default),
             recorder: (parts.pools > 0 && !measures)
-                .then(|| Recorder::new(parts.name, parts.pools, options.learning, parts.places)),
+                .then(|| Recorder::new(parts.name, parts.pools, options.learning, &network.places)),
             one_hop: parts.setup.one_hop,
             through: BTreeMap::new(),
             excused: BTreeSet::new(),
             odd: Odd::default(),
             asked: Asked::default(),
             held: VecDeque::new(),
+            files: None,
+            begun,
             defect: None,
         }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The addresses of its destinations.
+    pub(super) fn servers(&self) -> &[SocketAddr] {
+        &self.servers
+    }
+
+    /// Its process was killed, and this one begins: what is its user's goes on.
+    pub(super) fn replace_process(&mut self, new: ClientSide, now: Now) {
+        self.client = new.client;
+        self.begun = new.begun;
+        let over = std::mem::take(&mut self.circuits).into_values();
+        self.done.extend(over.map(|known| known.results));
+        self.attached.clear();
+        self.learnt_from.clear();
+        self.asked = Asked::default();
+        self.held.clear();
+        self.set_odd(self.odd, now);
     }
 
     /// What it does beside plain streams, from the beginning on.
@@ -198,6 +240,31 @@ impl ClientSide {
         config.maps = odd.maps(&self.servers);
         config.reject_plaintext_ports = vec![REFUSED_PORT];
         self.client.set_config(config, now);
+    }
+
+    /// Writes its files, if that is due. Returns whether its process was killed meanwhile.
+    pub(super) fn write_files(&mut self, now: Now, elapsed: Duration) -> bool {
+        let Some(files) = self.files.as_mut().filter(|_| !self.is_done) else {
+            return false;
+        };
+        let written = files.write(self.client.chooser(), now, elapsed);
+        self.follow_options(now);
+        written.unwrap_or_else(|wrong| {
+            self.defect.get_or_insert(wrong);
+            false
+        })
+    }
+
+    /// Takes what its torrc's options, or those of its controller, have for it.
+    pub(super) fn follow_options(&mut self, now: Now) {
+        let max_dirtiness = self.files.as_ref().map(|files| files.max_dirtiness());
+        let mut config = self.client.config().clone();
+        if let Some(max_dirtiness) = max_dirtiness
+            && config.max_dirtiness != max_dirtiness
+        {
+            config.max_dirtiness = max_dirtiness;
+            self.client.set_config(config, now);
+        }
     }
 
     /// The work of each second.
@@ -438,8 +505,17 @@ impl ClientSide {
         (&self.model_name, std::mem::take(&mut self.carried))
     }
 
-    /// Circuits have each relay once, and weigh what their relays state.
+    /// Circuits have each relay once, and weigh what their relays state; the options of its files are in force.
     pub(super) fn check(&self, now: Now) -> Result<(), String> {
+        let has = self.client.config().max_dirtiness;
+        if let Some(files) = &self.files
+            && files.max_dirtiness() != has
+        {
+            let set = files.max_dirtiness();
+            return Err(format!(
+                "MaxCircuitDirtiness is {set:?}, and {has:?} in force"
+            ));
+        }
         for circuit in self.client.weighed_circuits(now) {
             let relays: BTreeSet<_> = circuit.path.iter().map(|(rsa, _)| *rsa).collect();
             if relays.len() < circuit.path.len() {

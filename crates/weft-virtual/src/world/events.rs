@@ -139,6 +139,7 @@ impl World {
                 if let Some(found) = self.nodes.get_mut(node as usize) {
                     found.second(&self.common, &mut self.ground);
                 }
+                self.write_files(node);
                 let next = self.ground.nanos() + SECOND;
                 self.ground.wake(next, Wake::Second { node });
             }
@@ -160,8 +161,27 @@ impl World {
         }
     }
 
+    /// A client writes its files, if that is due, and begins again if it is killed meanwhile.
+    fn write_files(&mut self, number: u32) {
+        let (now, elapsed) = (self.ground.both(), self.ground.elapsed());
+        let node = self.nodes.get_mut(number as usize);
+        let Some((node, client)) = node.and_then(|node| Some((node.number, node.client.as_mut()?)))
+        else {
+            return;
+        };
+        if client.files.is_none() {
+            return;
+        }
+        if client.write_files(now, elapsed) {
+            return self.begin_again(node);
+        }
+        if let Some(node) = self.nodes.get_mut(number as usize) {
+            node.act(&self.common, &mut self.ground);
+        }
+    }
+
     /// After a node's turn: hands the streams that ended in it to the node's user.
-    fn after(&mut self, number: u32) {
+    pub(super) fn after(&mut self, number: u32) {
         let Some(node) = self.nodes.get_mut(number as usize) else {
             return;
         };

@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
 use weft_core::address::{ConnectionId, ThreadId};
 use weft_core::handshake::PeerIdentity;
 use weft_core::memory::ledger::{Ledger, relieve};
 use weft_core::message::FromController;
 use weft_model::hosts::HostId;
+use weft_model::traffic::records::Outcome;
+use weft_model::traffic::{Failure, FailureKind};
 
+use super::client::{ClientSide, Parts};
+use super::files::{DiskFault, Files};
 use super::ground::{Listener, News, Wake};
 use super::node::Node;
 use super::odd::Odd;
@@ -44,20 +49,8 @@ impl World {
         let Some(node) = self.nodes.get(number) else {
             return;
         };
-        let host = node.host;
-        for thread in &node.threads {
-            let links = thread.links.iter().map(|(_, link)| (link.conn, link.end));
-            // One that is on its way to another thread, perhaps.
-            let links = links.chain(thread.sent_away);
-            let edges = thread.edges.sockets();
-            let edges = edges.map(|(_, conn, _)| (conn, weft_model::hosts::End::Opener));
-            for (conn, end) in links.chain(edges) {
-                match silent {
-                    true => self.ground.net.vanish(conn, end),
-                    false => self.ground.net.reset(conn, end),
-                }
-            }
-        }
+        let (host, unlisted) = (node.host, node.unlisted.clone());
+        self.end_connections(number, silent);
         self.ground.unlisten(host, setup.or_port);
         if silent {
             self.ground.net.set_silent(host, true);
@@ -70,7 +63,6 @@ impl World {
         self.ground.enter(id);
         let now = self.ground.now();
         let threads = setup.threads.max(1);
-        let unlisted = node.unlisted.clone();
         let mut node = Node::new(id, host, threads, setup.limit, &self.common, seed, now);
         node.unlisted = unlisted;
         node.serve(&setup, &self.common, now);
@@ -80,6 +72,132 @@ impl World {
         if let Some(before) = self.before.get_mut(number) {
             *before = 0;
         }
+    }
+
+    /// All connections of a node end: they are reset, or, where it is silent, nobody hears of it.
+    fn end_connections(&mut self, number: usize, silent: bool) {
+        let threads = self.nodes.get(number).into_iter();
+        for thread in threads.flat_map(|node| &node.threads) {
+            let links = thread.links.iter().map(|(_, link)| (link.conn, link.end));
+            // One that is on its way to another thread, perhaps.
+            let links = links.chain(thread.sent_away);
+            let edges = thread.edges.sockets();
+            let edges = edges.map(|(_, conn, _)| (conn, weft_model::hosts::End::Opener));
+            for (conn, end) in links.chain(edges) {
+                match silent {
+                    true => self.ground.net.vanish(conn, end),
+                    false => self.ground.net.reset(conn, end),
+                }
+            }
+        }
+    }
+
+    /// A client has files from the beginning on, and writes them every so often.
+    pub(crate) fn give_files(&mut self, client: usize, every: Duration, rng: ChaCha8Rng) {
+        let Some(number) = self.enter_client(client) else {
+            return;
+        };
+        let now = self.ground.both();
+        let node = self.nodes.get_mut(number as usize);
+        let Some(client) = node.and_then(|node| node.client.as_mut()) else {
+            return;
+        };
+        match Files::new(every, rng) {
+            Ok(files) => client.files = Some(Box::new(files)),
+            Err(wrong) => client.defect = Some(wrong),
+        }
+        client.follow_options(now);
+    }
+
+    /// Writes of a client's files end at that step, or do not any more.
+    pub(crate) fn set_disk(&mut self, client: usize, disk: Option<(u32, DiskFault)>) {
+        let node = self.nodes.get_mut(self.relays + client);
+        let files = node.and_then(|node| node.client.as_mut()?.files.as_mut());
+        if let Some(files) = files {
+            files.disk = disk;
+        }
+    }
+
+    /// A client's process is killed, and begins again from its files, where it has some. Meanwhile a line of its state file is damaged, or none.
+    pub(crate) fn restart_client(&mut self, client: usize, damages: bool) {
+        let Some(number) = self.enter_client(client) else {
+            return;
+        };
+        let node = self.nodes.get_mut(number as usize);
+        let Some(client) = node.and_then(|node| node.client.as_mut()) else {
+            return;
+        };
+        if let Some(files) = client.files.as_mut().filter(|_| damages)
+            && let Err(wrong) = files.damage()
+        {
+            client.defect.get_or_insert(wrong);
+        }
+        self.begin_again(number);
+    }
+
+    /// The number of a client's node, whose code runs now.
+    fn enter_client(&mut self, client: usize) -> Option<u32> {
+        let number = u32::try_from(self.relays + client).ok()?;
+        self.enter(number);
+        Some(number)
+    }
+
+    /// A client's process was killed, and begins again. Its user goes on.
+    pub(super) fn begin_again(&mut self, number: u32) {
+        self.end_connections(number as usize, false);
+        let (now, place) = (self.ground.both(), number as usize);
+        let setup = self.clients.get(place.saturating_sub(self.relays));
+        let (Some(setup), Some(old)) = (setup, self.nodes.get_mut(place)) else {
+            return;
+        };
+        let failure = Failure::new(FailureKind::Closed, "the client was killed");
+        let mut finished = Vec::new();
+        for thread in &mut old.threads {
+            thread.abort_apps(&Outcome::Failed(failure.clone()), now.mono);
+            finished.extend(thread.edges.take_finished());
+        }
+        let (seed, host) = (old.rng().random(), old.host);
+        let Some(mut client) = old.client.take() else {
+            return;
+        };
+        let begun = client.files.as_mut().map(|files| {
+            files.disk = None;
+            files.begin()
+        });
+        let state = begun.unwrap_or_else(|| Ok(Vec::new()));
+        let state = state.unwrap_or_else(|wrong| {
+            client.defect.get_or_insert(wrong);
+            Vec::new()
+        });
+        let mut node = Node::new(number, host, 1, None, &self.common, seed, now.mono);
+        let parts = Parts {
+            setup,
+            name: client.name(),
+            servers: client.servers().to_vec(),
+            network: &self.network,
+            entry: setup.entry_of(&self.setups),
+            options: &self.common.options,
+            pools: 0,
+            state: &state,
+        };
+        let new = ClientSide::new(&parts, node.rng(), now);
+        client.replace_process(new, now);
+        client.follow_options(now);
+        if let Some(files) = &client.files
+            && let Err(wrong) = files.check_begun(&state, &client.begun)
+        {
+            client.defect.get_or_insert(wrong);
+        }
+        node.use_network(*client);
+        if let Some(thread) = node.threads.first_mut() {
+            thread.edges.finished = finished;
+        }
+        node.act(&self.common, &mut self.ground);
+        self.waits.retain(|(node, _), _| *node != place);
+        if let Some(place) = self.nodes.get_mut(place) {
+            *place = node;
+        }
+        self.after(number);
     }
 
     /// A relay's process begins.

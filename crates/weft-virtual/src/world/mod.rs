@@ -15,6 +15,7 @@
 //! edge     outer ends of streams                     weft-node/src/thread/edges
 //! app      streams of users
 //! client   the client and its user                   weft-node/src/client, an application
+//! files    the state file and the torrc of clients    weft-datadir, weft-node/src/relay
 //! choosing, measuring, pools   path selection of clients, and their measurements of circuits
 //! server   destinations
 //! ground   sockets, the clock, timers, owners of connections
@@ -36,6 +37,7 @@ mod edge;
 mod edges;
 mod events;
 mod faults;
+mod files;
 mod forging;
 mod ground;
 mod hostile;
@@ -60,6 +62,7 @@ mod turn;
 
 pub use bill::Bill;
 pub(crate) use check::Remains;
+pub use files::DiskFault;
 pub use forging::Messages;
 pub use hostile::Attack;
 pub(crate) use odd::Odd;

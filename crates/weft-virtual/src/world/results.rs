@@ -23,7 +23,7 @@ impl World {
                 continue;
             };
             for thread in &mut node.threads {
-                thread.abort_apps(now.mono);
+                thread.abort_apps(&Outcome::Unfinished, now.mono);
                 // Nobody hears how they went.
                 drop(thread.edges.take_finished());
                 thread.ask_turn(self.ground.nanos(), &mut self.ground);

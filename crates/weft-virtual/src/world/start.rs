@@ -12,7 +12,7 @@ use weft_model::hosts::HostId;
 use weft_path::Relays;
 
 use super::background;
-use super::client::{ClientSide, Parts};
+use super::client::{ClientNetwork, ClientSide, Parts};
 use super::ground::{Ground, Listener, Wake};
 use super::node::{Common, Node};
 use super::server::Servers;
@@ -78,14 +78,17 @@ impl World {
                 Some(SocketAddr::new(ground.addr_of(host)?, server.port))
             })
             .collect();
-        let known = Arc::new(Relays::new(&setup.directory.netdir));
         let called = setup.relays.iter().filter_map(|relay| {
             let host = setup.hosts.get(relay.host as usize)?;
             Some((relay.rsa, host.name.clone()))
         });
-        let called = Arc::new(called.collect::<BTreeMap<_, _>>());
         let places = setup.relays.iter().map(|relay| relay.rsa).zip(0..);
-        let places = Arc::new(places.collect::<BTreeMap<_, _>>());
+        let network = ClientNetwork {
+            relays: Arc::new(Relays::new(&setup.directory.netdir)),
+            names: Arc::new(called.collect()),
+            places: Arc::new(places.collect()),
+            params: setup.directory.params,
+        };
         let choosing = setup.clients.iter().filter(|client| !client.measures);
         let choosing = u32::try_from(choosing.count()).unwrap_or(u32::MAX);
         for client in &setup.clients {
@@ -98,15 +101,11 @@ impl World {
                 setup: client,
                 name,
                 servers: client.servers.iter().filter_map(of).collect(),
-                relays: &known,
-                names: &called,
-                entry: (client.entry)
-                    .and_then(|place| setup.relays.get(place as usize))
-                    .map(|relay| relay.rsa),
-                params: &setup.directory.params,
+                network: &network,
+                entry: client.entry_of(&setup.relays),
                 options: &common.options,
                 pools: common.options.pools.checked_div(choosing).unwrap_or(0),
-                places: &places,
+                state: &[],
             };
             let side = ClientSide::new(&parts, node.rng(), ground.both());
             node.use_network(side);
@@ -137,6 +136,8 @@ impl World {
             began: Duration::ZERO,
             relayed_before: 0,
             setups: setup.relays,
+            clients: setup.clients,
+            network,
             defects: Vec::new(),
             waits: BTreeMap::new(),
             jumped: BTreeMap::new(),

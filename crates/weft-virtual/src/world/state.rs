@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use weft_core::address::EdgeAddr;
 
+use super::client::ClientNetwork;
 use super::ground::Ground;
 use super::node::{Common, Node};
 use super::server::Servers;
@@ -33,6 +34,9 @@ pub struct World {
     pub(super) relayed_before: u64,
     /// How relays are set, for those that begin anew.
     pub(super) setups: Vec<crate::setup::Relay>,
+    /// The same of clients, and what these know.
+    pub(super) clients: Vec<crate::setup::Client>,
+    pub(super) network: ClientNetwork,
     /// Streams that got bytes that nobody sent, and the like, as far as they were looked for.
     pub(super) defects: Vec<String>,
     /// By node and edge: the number of bytes that had come when it was looked at first of those that waited then, and the
