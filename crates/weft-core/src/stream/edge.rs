@@ -88,6 +88,7 @@ pub struct Edge {
     pub asked: Option<Asked>,
     /// Number of requests so far.
     requests: u32,
+    /// Progress between its connect and its end.
     pub phase: Phase,
     /// For streams that begin here.
     pub origin: Option<Box<OriginSide>>,
