@@ -191,7 +191,7 @@ impl Play {
                 manager.edge_data(edge, &vec![7; room], now);
             }
             2 => {
-                let (bytes, _) = manager.edge_out(edge);
+                let (bytes, _) = manager.edges().out(edge);
                 let taken = bytes.len().min(usize::from(input.byte()) * 256);
                 manager.edge_wrote(edge, taken, now);
             }
@@ -239,7 +239,7 @@ impl Play {
         let (seconds, step) = (input.byte() % 20, u32::from(input.byte()));
         let now = self.world.now;
         for manager in &mut self.world.managers {
-            let Some(link) = manager.link_of(connection) else {
+            let Some(link) = manager.links().of(connection) else {
                 continue;
             };
             if !manager.watches_loss(link) {
@@ -254,7 +254,7 @@ impl Play {
                     round_trip: Duration::from_millis(step.into()),
                 };
                 let at = now + Duration::from_secs(second.into());
-                manager.tcp_read(link, counters, at);
+                manager.links_mut().tcp_read(link, counters, at);
             }
         }
     }
@@ -499,7 +499,7 @@ impl Play {
                 self.world.open(connect.connection, thread, true, peer);
                 self.links.push(connect.connection);
             }
-            how => self.world.managers[thread].connection_failed(
+            how => self.world.managers[thread].links_mut().connection_failed(
                 connect.connection,
                 FAILURES[usize::from(how / 2) % FAILURES.len()],
             ),
@@ -555,7 +555,9 @@ impl Play {
     fn fail_connects(&mut self) {
         for connect in std::mem::take(&mut self.world.connects) {
             let thread = usize::from(connect.thread.0);
-            self.world.managers[thread].connection_failed(connect.connection, LinkFailure::Refused);
+            self.world.managers[thread]
+                .links_mut()
+                .connection_failed(connect.connection, LinkFailure::Refused);
         }
         self.world.settle();
     }
@@ -569,10 +571,14 @@ impl Play {
         self.read();
         // Nothing waits for a reader who reads.
         for manager in &self.world.managers {
-            assert!(manager.links_to_write().is_empty());
+            assert!(manager.links().listed().is_empty());
             assert!(!manager.has_backlog());
         }
-        let links = self.world.managers.iter().map(|manager| manager.links());
+        let links = self
+            .world
+            .managers
+            .iter()
+            .map(|manager| manager.links().len());
         assert_eq!(
             self.world.controller.connections(),
             links.sum::<usize>() + self.world.connects.len(),
@@ -600,18 +606,18 @@ impl Play {
         // Streams whose circuits have gone only wait for their sockets.
         for (thread, edge) in std::mem::take(&mut self.world.edges) {
             let manager = &mut self.world.managers[thread];
-            assert!(manager.edge_out(edge).1, "a stream outlives its circuit");
+            assert!(manager.edges().out(edge).1, "a stream outlives its circuit");
             manager.end_edge(edge, EndReason::DONE, self.world.now);
         }
         self.world.settle();
         self.world.audit_at_rest();
         for manager in &self.world.managers {
-            assert_eq!(manager.edges(), 0);
+            assert_eq!(manager.edges().len(), 0);
         }
         assert_eq!(self.world.controller.connections(), 0);
         assert!(self.world.connects.is_empty());
         for manager in &self.world.managers {
-            assert_eq!(manager.links(), 0);
+            assert_eq!(manager.links().len(), 0);
         }
     }
 }

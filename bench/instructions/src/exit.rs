@@ -479,10 +479,10 @@ fn node_reads_socket(
 /// The stream's socket takes bytes: how many.
 #[inline(never)]
 fn node_writes_socket(manager: &mut LocalConnectionManager, edge: EdgeKey, now: Instant) -> usize {
-    let count = manager.edge_out(edge).0.len();
+    let count = manager.edges().out(edge).0.len();
     if count > 0 {
         manager.edge_wrote(edge, count, now);
-        manager.prune_edge(edge);
+        manager.edges_mut().prune(edge);
     }
     count
 }
@@ -495,22 +495,22 @@ fn node_writes_links(
     now: Instant,
 ) {
     manager.schedule(now, |_| 1000);
-    for key in manager.links_to_write().to_vec() {
-        if let Some(out) = manager.outgoing(key)
+    for key in manager.links().listed().to_vec() {
+        if let Some(out) = manager.links_mut().outgoing(key)
             && !out.is_empty()
         {
             written.push((key, out.drain(..).collect()));
-            manager.wrote(key, now);
+            manager.links_mut().wrote(key, now);
         }
     }
-    manager.prune_written();
+    manager.links_mut().prune_written();
 }
 
 /// Memory of cells that were written comes back.
 #[inline(never)]
 fn node_recycles(manager: &mut LocalConnectionManager, cells: &mut Empties) {
     for cell in cells.drain(..) {
-        manager.recycle(cell);
+        manager.links_mut().recycle(cell);
     }
 }
 

@@ -306,6 +306,7 @@ impl Relay {
 
         self.managers[last].schedule(self.now, |_| ROOM);
         let create = self.managers[last]
+            .links_mut()
             .outgoing(next)
             .and_then(|out| out.pop_back())
             .context("no CREATE2")?;
@@ -332,7 +333,7 @@ impl Relay {
                 panic!("{error}");
             }
             self.sent += (bytes.len() / CELL_LEN) as u64;
-            black_box((reader.has_unwritten(), reader.has_backlog()));
+            black_box((reader.links().any_unwritten(), reader.has_backlog()));
         };
         match &mut self.single {
             None => {
@@ -391,20 +392,20 @@ impl Relay {
     fn write(&mut self, thread: usize) {
         let manager = &mut self.managers[thread];
         manager.schedule(self.now, |_| ROOM);
-        for key in manager.links_to_write().to_vec() {
-            let Some(out) = manager.outgoing(key) else {
+        for key in manager.links().listed().to_vec() {
+            let Some(out) = manager.links_mut().outgoing(key) else {
                 continue;
             };
             while !out.is_empty() {
                 let record = out.len().min(CELLS_PER_RECORD);
                 self.spent.extend(out.drain(..record));
             }
-            manager.wrote(key, self.now);
+            manager.links_mut().wrote(key, self.now);
             for cell in self.spent.drain(..) {
-                manager.recycle(cell);
+                manager.links_mut().recycle(cell);
             }
         }
-        manager.prune_written();
+        manager.links_mut().prune_written();
     }
 
     /// Cells relayed so far: all that the peers have sent.

@@ -169,7 +169,7 @@ const NOISE: Trust = Trust::new(
     Sender::Peer,
     Role::OpenLink,
     Limit::new(
-        "{weft-core/src/manager/links/mod.rs:MAX_VARIABLE} bytes of a variable cell; counted, and kept nowhere",
+        "{weft-core/src/manager/links.rs:MAX_VARIABLE} bytes of a variable cell; counted, and kept nowhere",
         Payer::NoOne,
         &[
             "every_cell_command_is_answered_by_servers_alone_in_every_role",

@@ -17,7 +17,7 @@ limits! {
         "an_origin_does_with_each_command_what_the_table_states",
     ];
     STREAM: "{weft-core/src/stream/table.rs:MAX_STREAMS} streams of a circuit; `DoSStreamCreation`; connections as ConnLimit \
-             and the file limit allow; {weft-core/src/manager/requests.rs:MAX_REQUESTS} requests that wait on a thread", PreviousHop, [
+             and the file limit allow; {weft-core/src/manager/path/requests.rs:MAX_REQUESTS} requests that wait on a thread", PreviousHop, [
         "a_circuit_has_so_many_streams_and_no_more",
         "a_circuit_that_asks_for_too_many_streams_is_refused_them",
         "streams_of_one_hop_do_not_use_up_an_exit_s_files",

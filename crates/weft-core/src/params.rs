@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::extensions::circpad::CircpadParams;
-use crate::flow::CcParams;
+use crate::flow::{CcParams, Side, StreamFlow, Terms};
 use crate::limits::stream_dos::StreamDosParams;
 use crate::link::padding::PaddingParams;
 use weft_cell::identity::{Ed25519Identity, RsaIdentity};
@@ -109,6 +109,14 @@ impl RelayParams {
             serve_mtor: false,
             sendme_emit: 1,
             sendme_accept: 0,
+        }
+    }
+
+    /// The rules of a new stream.
+    pub(crate) fn stream_flow(&self, terms: Terms, side: Side) -> StreamFlow {
+        match terms.is_vegas() {
+            true => StreamFlow::xon_xoff(&self.cc, side),
+            false => StreamFlow::fixed(),
         }
     }
 

@@ -98,7 +98,7 @@ fn live(seed: u64) -> World {
             }
             10 => {
                 for (thread, edge) in world.edges.clone() {
-                    let (out, _) = world.managers[thread].edge_out(edge);
+                    let (out, _) = world.managers[thread].edges().out(edge);
                     let count = rng.random_range(0..=out.len());
                     world.managers[thread].edge_wrote(edge, count, now);
                 }

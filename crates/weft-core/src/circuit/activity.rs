@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weft_cell::CELL_LEN;
 
-use crate::circuit::half::{Measured, Moved, Role};
+use crate::circuit::half::{Moved, Role};
 use crate::circuit::halves::Halves;
 use crate::extensions::abra::{BIN, Rates, SECOND};
 use crate::slots::HalfKey;
@@ -60,7 +60,7 @@ impl Activity {
 
     /// A circuit moved a cell.
     #[inline(always)]
-    pub(crate) fn note(&mut self, slot: HalfKey, measured: &mut Option<Box<Measured>>) {
+    pub(crate) fn note(&mut self, slot: HalfKey, measured: &mut Option<Box<Moved>>) {
         if self.on {
             self.note_cells(slot, measured, 1);
         }
@@ -71,11 +71,11 @@ impl Activity {
     pub(crate) fn note_cells(
         &mut self,
         slot: HalfKey,
-        measured: &mut Option<Box<Measured>>,
+        measured: &mut Option<Box<Moved>>,
         cells: usize,
     ) {
         if self.on && cells > 0 {
-            let moved = &mut measured.get_or_insert_default().moved;
+            let moved = &mut measured.get_or_insert_default();
             if moved.bin == 0 {
                 self.in_bin.push(slot);
             }
@@ -139,7 +139,7 @@ impl Activity {
         let in_second: BTreeSet<HalfKey> = self.in_second.iter().copied().collect();
         halves.iter().all(|(slot, half)| match &half.role {
             Role::Backward(backward) => backward.measured.as_ref().is_none_or(|measured| {
-                let Moved { bin, most } = measured.moved;
+                let Moved { bin, most } = **measured;
                 (bin == 0 || in_bin.contains(&slot)) && (most == 0 || in_second.contains(&slot))
             }),
             Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => true,
@@ -149,7 +149,7 @@ impl Activity {
 
 fn moved_of(halves: &mut Halves, slot: HalfKey) -> Option<&mut Moved> {
     match &mut halves.get_mut(slot)?.role {
-        Role::Backward(backward) => Some(&mut backward.measured.as_mut()?.moved),
+        Role::Backward(backward) => Some(backward.measured.as_mut()?),
         Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => None,
     }
 }

@@ -13,7 +13,6 @@ use crate::flow::{CcParams, CircuitFlow, Terms};
 use crate::memory::cells::CellQueue;
 use crate::memory::ledger::Held;
 use crate::origin::traffic::CircuitTraffic;
-use crate::slots::worklist::Place;
 use crate::slots::{HalfKey, LinkKey, Slots};
 use crate::stream::table::Streams;
 use crate::tunnel::{LegSide, Tunnel};
@@ -117,7 +116,7 @@ pub(crate) struct Backward {
     /// Use of the circuit, if it ends here.
     pub purpose: Purpose,
     /// Once it moved something while that was counted, or asked for this relay's weight.
-    pub measured: Option<Box<Measured>>,
+    pub measured: Option<Box<Moved>>,
 }
 
 /// Bytes that a circuit moved ([`crate::circuit::activity`]).
@@ -127,24 +126,6 @@ pub(crate) struct Moved {
     pub bin: u32,
     /// The most in a bin of the current second that has ended.
     pub most: u32,
-}
-
-/// State that few circuits need: see [`Backward::measured`].
-#[derive(Debug, Default)]
-pub(crate) struct Measured {
-    /// Bytes that the circuit moved lately, if they are counted.
-    pub moved: Moved,
-    /// It asked for this relay's weight.
-    pub subscription: Option<Subscription>,
-}
-
-/// A circuit that asked for this relay's weight.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Subscription {
-    /// Its place in the list of its slot's phase.
-    pub place: Place,
-    /// When it asked last.
-    pub asked: Instant,
 }
 
 /// Use of a circuit that ends here.
@@ -332,7 +313,7 @@ impl CircuitHalf {
                 let measured = backward.measured.as_ref();
                 held += Held::kept(
                     backward.crypt.as_ref().map_or(0, RelayCircuit::memory)
-                        + measured.map_or(0, |_| size_of::<Measured>()),
+                        + measured.map_or(0, |_| size_of::<Moved>()),
                 );
                 if let Some(streams) = &backward.streams {
                     held += Held::kept(size_of::<Streams>());

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
-use super::half::{Backward, CircuitHalf, Peer, Role};
+use weft_crypto::circuit::BackwardMark;
 use weft_planted::{Fault, planted};
 
+use super::half::{Backward, CircuitHalf, Peer, Purpose, Role};
 use crate::address::{AddrHasher, HalfAddr, ThreadId};
 use crate::slots::{HalfKey, LinkKey, SlotKey as _, Slots};
 
@@ -176,6 +177,44 @@ impl Halves {
             Role::Backward(backward) => Some((addr, half.link, &mut half.peer, backward)),
             Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => None,
         }
+    }
+
+    /// How far the backward direction of a half with this relay's keys has come.
+    pub(crate) fn backward_mark(&self, slot: HalfKey) -> Option<BackwardMark> {
+        match &self.get(slot)?.role {
+            Role::Backward(backward) => Some(backward.crypt.as_ref()?.backward_mark()),
+            Role::Forward(_) | Role::Origin(_) | Role::Tunnel(_) => None,
+        }
+    }
+
+    /// Gives a circuit that ends here and has no purpose yet this one.
+    pub(crate) fn unused_end(&mut self, slot: HalfKey, purpose: Purpose) -> Option<HalfAddr> {
+        let (addr, _, peer, backward) = self.backward(slot)?;
+        if *peer != Peer::None || !backward.purpose.is_general() {
+            return None;
+        }
+        backward.purpose = purpose;
+        Some(addr)
+    }
+
+    /// Whether `from` is the peer of a half.
+    pub(crate) fn is_peer(&self, addr: HalfAddr, from: HalfAddr) -> bool {
+        let half = self.peek(addr);
+        half.is_some_and(|half| half.peer == Peer::Joined(from))
+    }
+
+    /// Whether a half waits for this one of its extensions.
+    pub(crate) fn is_extending(&self, addr: HalfAddr, extension: u32) -> bool {
+        self.peek(addr).is_some_and(|half| {
+            half.peer == Peer::Extending
+                && matches!(&half.role, Role::Backward(backward) if backward.extension == extension)
+        })
+    }
+
+    /// Whether a half is a tunnel: what arrives there was counted on a leg.
+    pub(crate) fn is_tunnel(&self, slot: HalfKey) -> bool {
+        let half = self.get(slot);
+        half.is_some_and(|half| matches!(half.role, Role::Tunnel(_)))
     }
 
     /// Halves that live, in slot order.

@@ -1,7 +1,7 @@
 //! Where clients are introduced to onion services (rend-spec-v3 3.1, 3.2): whose circuit has which key.
 //!
 //! Signatures of ESTABLISH_INTRO are verified here, on the main thread. Cells never wait for it:
-//! threads hand it over like other requests of circuits (`manager/requests.rs`), only while the
+//! threads hand it over like other requests of circuits (`manager/path/requests.rs`), only while the
 //! main thread has little to do, in turns of the previous hops, and bounded. Each signature belongs
 //! to one circuit, whose onionskin has already cost a worker more: three multiplications.
 

@@ -14,6 +14,7 @@ use std::time::Instant;
 use slab::Slab;
 use weft_cell::Cell;
 use weft_cell::reason::DestroyReason;
+use weft_planted::{Fault, planted};
 use weft_share::network;
 
 use crate::address::ConnectionId;
@@ -21,7 +22,7 @@ use crate::extensions::abra::LinkFill;
 use crate::handshake::{LinkRole, PeerIdentity};
 use crate::link::load::Load;
 use crate::link::loss::LossMeter;
-use crate::link::padding::LinkPadding;
+use crate::link::padding::{LinkPadding, LinkUse};
 use crate::memory::ledger::{Held, Waits, map_entry, queue_memory};
 use crate::slots::worklist::{Place, Worklist};
 use crate::slots::{HalfKey, LinkKey, SlotKey as _};
@@ -367,7 +368,7 @@ impl Links {
 
     /// Reads the link with this key, so that it is in the processor's cache when it is needed.
     #[inline]
-    pub(crate) fn touch(&self, key: LinkKey) {
+    pub fn touch(&self, key: LinkKey) {
         if let Some(link) = self.get(key) {
             black_box(link.active_halves);
         }
@@ -436,6 +437,41 @@ impl Links {
         }
     }
 
+    /// The half of a circuit on a link.
+    #[inline]
+    pub(crate) fn half_of(&mut self, key: LinkKey, circ_id: u32) -> Option<HalfKey> {
+        self.get_mut(key)?.half(circ_id)
+    }
+
+    /// A link is used for this.
+    #[inline]
+    pub(crate) fn carries(&mut self, key: LinkKey, usage: LinkUse) {
+        if let Some(link) = self.get_mut(key) {
+            link.padding.carries(usage);
+        }
+    }
+
+    /// Queues a DESTROY on a link.
+    pub(crate) fn push_destroy(&mut self, key: LinkKey, circ_id: u32, reason: DestroyReason) {
+        if planted(Fault::DestroyDropped) {
+            return;
+        }
+        if let Some(link) = self.get_mut(key) {
+            link.destroys.push_back((circ_id, reason));
+            if !planted(Fault::LinkNotListed) {
+                self.list_to_write(key);
+            }
+        }
+    }
+
+    /// Queues a cell on the link itself, ahead of everything that the scheduler has not chosen.
+    pub(crate) fn push_out(&mut self, key: LinkKey, cell: Box<Cell>) {
+        if let Some(link) = self.get_mut(key) {
+            link.out.push_back(cell);
+            self.list_to_write(key);
+        }
+    }
+
     /// A link whose circuit the scheduler has chosen, which is listed: it gets cells to write.
     #[inline]
     pub(crate) fn chosen(&mut self, key: LinkKey) -> Option<&mut Link> {
@@ -448,12 +484,12 @@ impl Links {
 
     /// True if a link may have something to write itself. If none has, [`listed`](Self::listed) are
     /// links whose circuits wait for the scheduler.
-    pub(crate) fn any_to_write(&self) -> bool {
+    pub fn any_to_write(&self) -> bool {
         !self.to_write.as_slice().is_empty()
     }
 
     /// True if a link has something that can be given to its socket.
-    pub(crate) fn any_unwritten(&self) -> bool {
+    pub fn any_unwritten(&self) -> bool {
         let mut links = self.to_write.as_slice().iter();
         links.any(|key| self.get(*key).is_some_and(Link::is_unwritten))
     }

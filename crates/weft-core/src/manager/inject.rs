@@ -7,6 +7,7 @@ use weft_cell::relay::{self, field};
 use weft_cell::{ChanCmd, RelayCmd};
 
 use super::LocalConnectionManager;
+use super::audit::Inspection;
 use crate::address::{ConnectionId, HalfAddr, HopIndex};
 use crate::circuit::half::Role;
 
@@ -46,20 +47,21 @@ pub struct Injected {
     pub counted: bool,
 }
 
-impl LocalConnectionManager {
+impl<'a> Inspection<'a> {
     /// The circuits of which this node has keys.
-    pub fn keyed(&self) -> impl Iterator<Item = Keyed> {
-        self.halves.iter().filter_map(|(slot, half)| {
+    pub fn keyed(self) -> impl Iterator<Item = Keyed> + 'a {
+        let path = &self.manager.path;
+        path.halves.iter().filter_map(move |(slot, half)| {
             let (hops, is_origin, bound) = match &half.role {
-                Role::Origin(origin) => (origin.crypt.len(), true, self.params.max_queue_forward),
+                Role::Origin(origin) => (origin.crypt.len(), true, path.params.max_queue_forward),
                 Role::Backward(backward) => {
                     backward.crypt.as_ref()?;
-                    (1, false, self.params.max_queue_backward)
+                    (1, false, path.params.max_queue_backward)
                 }
                 Role::Forward(_) | Role::Tunnel(_) => return None,
             };
-            let addr = self.halves.addr(slot)?;
-            let connection = self.links.get(half.link)?.connection;
+            let addr = path.halves.addr(slot)?;
+            let connection = path.links.get(half.link)?.connection;
             let streams = half.streams().into_iter();
             (hops > 0).then(|| Keyed {
                 half: addr,
@@ -72,7 +74,9 @@ impl LocalConnectionManager {
             })
         })
     }
+}
 
+impl LocalConnectionManager {
     /// Seals a message for a hop, and puts it in the circuit's queue behind what is there. False: the circuit has closed, is full, or has
     /// no such hop, or its encryption cannot encode the message.
     pub fn inject(
@@ -86,19 +90,25 @@ impl LocalConnectionManager {
             true => ChanCmd::RELAY_EARLY,
             false => ChanCmd::RELAY,
         };
-        let mut cell = self.pool.blank(0, command);
+        let mut cell = self.path.pool.blank(0, command);
         let stream = message.stream;
         let body = cell.body_mut();
-        let encoded = relay::encode(body, message.command, stream, &message.data, &mut self.rng);
+        let encoded = relay::encode(
+            body,
+            message.command,
+            stream,
+            &message.data,
+            &mut self.path.rng,
+        );
         if let (Some(length), Some(field)) = (message.length, body.get_mut(field::LENGTH)) {
             field.copy_from_slice(&length.to_be_bytes());
         }
-        let slot = self.halves.slot(half);
+        let slot = self.path.halves.slot(half);
         let (forward, backward) = (
-            self.params.max_queue_forward,
-            self.params.max_queue_backward,
+            self.path.params.max_queue_forward,
+            self.path.params.max_queue_backward,
         );
-        let sealed = match self.halves.get_mut(slot) {
+        let sealed = match self.path.halves.get_mut(slot) {
             Some(half) => match &mut half.role {
                 Role::Origin(origin) if half.queue.len() < forward => {
                     (origin.crypt.encrypt_forward(hop.index(), command, body)).is_ok()
@@ -110,13 +120,14 @@ impl LocalConnectionManager {
             None => false,
         };
         if encoded.is_err() || !sealed {
-            self.pool.put(cell);
+            self.path.pool.put(cell);
             return false;
         }
-        self.enqueue(slot, cell, now);
+        self.path.enqueue(slot, cell, now);
         if message.counted {
-            self.note_counted(slot, hop, now);
+            self.path.note_counted(slot, hop, now);
         }
+        self.settle(now);
         true
     }
 }

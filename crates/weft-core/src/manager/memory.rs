@@ -7,13 +7,14 @@ use std::time::Instant;
 
 use weft_cell::reason::{DestroyReason, EndReason};
 
-use super::{LocalConnectionManager, Notify};
+use super::LocalConnectionManager;
+use super::path::closing::Notify;
 use crate::address::{ConnectionId, EdgeAddr, HalfAddr};
 use crate::circuit::half::{CircuitHalf, Role};
-use crate::memory::ledger::{Cause, Cut, Held, Holdings, Ledger, map_entry};
+use crate::link::Links;
+use crate::memory::ledger::{Cause, Cut, Held, Holdings, Ledger};
 use crate::message::ToController;
 use crate::origin::LinkFailure;
-use crate::slots::{HalfKey, LinkKey};
 
 /// An owner of memory that is freed by closing it.
 #[derive(Clone, Copy, Debug)]
@@ -28,17 +29,17 @@ enum Owner {
 
 impl LocalConnectionManager {
     /// The memory that this thread holds. What the caller holds beside that is reported before, by
-    /// [`set_link_holds`](Self::set_link_holds) and [`set_edge_holds`](Self::set_edge_holds), or
+    /// [`LinkView::set_holds`](super::LinkView::set_holds) and [`EdgeSide::set_holds`](super::EdgeSide::set_holds), or
     /// added to the result if it is no link's or edge's.
     pub fn ledger(&self, now: Instant) -> Ledger {
         let mut ledger = Ledger::default();
-        for (_, half) in self.halves.iter() {
+        for (_, half) in self.path.halves.iter() {
             ledger.add(half.held(now));
         }
         for (.., held) in self.edge_side.held(now) {
             ledger.add(held);
         }
-        for (_, link) in self.links.iter() {
+        for (_, link) in self.path.links.iter() {
             ledger.add_fixed(link.memory());
             let held = link.held(now);
             match link.has_to_write() {
@@ -47,8 +48,10 @@ impl LocalConnectionManager {
                 false => ledger.add_fixed(held.bytes()),
             }
         }
-        ledger.add_spare(self.spare_memory());
-        ledger.add_fixed(self.queues_memory() + self.transfer_memory(now));
+        ledger.add_spare(self.path.spare_memory() + self.edge_side.spare_memory());
+        let tables = self.watched.memory() + self.circpad.machines.memory() + self.abra.memory();
+        ledger.add_fixed(self.path.queues_memory() + self.edge_side.news_memory() + tables);
+        ledger.add_fixed(self.transfers.memory(now));
         ledger
     }
 
@@ -63,17 +66,10 @@ impl LocalConnectionManager {
 
     /// Sends them to the controller.
     pub fn report_holdings(&mut self, holdings: Holdings) {
-        self.to_controller.push(ToController::Holdings {
-            thread: self.outboxes.me(),
+        self.path.to_controller.push(ToController::Holdings {
+            thread: self.path.outboxes.me(),
             holdings: Box::new(holdings),
         });
-    }
-
-    /// Reports what the owner of a link's socket holds for it and its peer can make grow, in bytes.
-    pub fn set_link_holds(&mut self, key: LinkKey, bytes: usize) {
-        if let Some(link) = self.links.get_mut(key) {
-            link.socket_holds = bytes;
-        }
     }
 
     /// Closes this thread's heaviest owners until a cut is met, and gives spare memory back.
@@ -93,26 +89,32 @@ impl LocalConnectionManager {
             // It may have been closed with one before it.
             let lived = match owner {
                 Owner::Half(half) => {
-                    let lives = self.halves.at(half).is_some();
+                    let lives = self.path.halves.at(half).is_some();
                     if lives {
-                        self.totals.killed_for_memory += 1;
+                        self.path.totals.killed_for_memory += 1;
                         let reason = DestroyReason::RESOURCELIMIT;
-                        self.close_half(self.halves.slot(half), reason, Notify::Both, now);
+                        self.path.close_half(
+                            self.path.halves.slot(half),
+                            reason,
+                            Notify::Both,
+                            now,
+                        );
                     }
                     lives
                 }
                 Owner::Edge(edge) => {
                     let lives = self.edge_side.lives(edge);
                     if lives {
-                        self.totals.streams.overflowed += 1;
-                        self.give_up(edge.slot, EndReason::RESOURCELIMIT, now);
+                        self.path.totals.streams.overflowed += 1;
+                        self.edge_view()
+                            .give_up(edge.slot, EndReason::RESOURCELIMIT);
                     }
                     lives
                 }
                 Owner::Link(connection) => {
-                    let link = self.link_of(connection);
+                    let link = self.path.links.of(connection);
                     if let Some(key) = link {
-                        self.totals.links_killed_for_memory += 1;
+                        self.path.totals.links_killed_for_memory += 1;
                         self.close_link(key, LinkFailure::Resource, now);
                         closed.push(connection);
                     }
@@ -121,84 +123,51 @@ impl LocalConnectionManager {
             };
             if lived {
                 cut.closed(cause, held);
-                self.totals.freed_for_memory += held.bytes() as u64;
+                self.path.totals.freed_for_memory += held.bytes() as u64;
             }
         }
         // Last: what was freed above became spare.
-        self.give_back();
+        self.path.shrink();
+        self.edge_side.shrink();
         self.memory_rounds += 1;
         closed
     }
 
+    /// How many times memory was freed here.
+    pub fn memory_rounds(&self) -> u64 {
+        self.memory_rounds
+    }
+
     /// All owners, with what they are charged to and what they hold.
     fn owners(&self, now: Instant) -> impl Iterator<Item = (Owner, Cause, Held)> {
-        let halves = self.halves.iter().filter_map(move |(slot, half)| {
-            let owner = Owner::Half(self.halves.addr(slot)?);
-            Some((owner, self.cause_of(half), half.held(now)))
+        let halves = self.path.halves.iter().filter_map(move |(slot, half)| {
+            let owner = Owner::Half(self.path.halves.addr(slot)?);
+            Some((owner, cause_of(&self.path.links, half), half.held(now)))
         });
         let edges = self.edge_side.held(now);
         let edges = edges.map(|(edge, id, held)| (Owner::Edge(edge), Cause::Connection(id), held));
-        let links = self.links.iter().filter(|(_, link)| link.has_to_write());
+        let links = self
+            .path
+            .links
+            .iter()
+            .filter(|(_, link)| link.has_to_write());
         let links = links.map(move |(_, link)| {
             let id = link.connection;
             (Owner::Link(id), Cause::Connection(id), link.held(now))
         });
         halves.chain(edges).chain(links)
     }
+}
 
-    /// The connection that a half is charged to: the one to the circuit's previous hop.
-    fn cause_of(&self, half: &CircuitHalf) -> Cause {
-        match &half.role {
-            Role::Backward(_) => {
-                let link = self.links.get(half.link);
-                link.map_or(Cause::Own, |link| Cause::Connection(link.connection))
-            }
-            Role::Forward(forward) => Cause::Connection(forward.cause),
-            Role::Origin(_) => Cause::Own,
-            Role::Tunnel(tunnel) => tunnel.cause(),
+/// The connection that a half is charged to: the one to the circuit's previous hop.
+fn cause_of(links: &Links, half: &CircuitHalf) -> Cause {
+    match &half.role {
+        Role::Backward(_) => {
+            let link = links.get(half.link);
+            link.map_or(Cause::Own, |link| Cause::Connection(link.connection))
         }
-    }
-
-    /// Free cells, empty buffers, places of tables that nothing is in, and measurements that can be done without.
-    fn spare_memory(&self) -> usize {
-        self.pool.memory()
-            + self.queues.as_ref().map_or(0, |queues| queues.memory())
-            + self.outboxes.free_cells_memory()
-            + self.halves.vacant_memory()
-            + self.edge_side.spare_memory()
-    }
-
-    /// Messages for other threads and for the controller, and the lists that the thread works through.
-    fn queues_memory(&self) -> usize {
-        self.outboxes.memory()
-            + self.waits.memory()
-            + self.to_controller.memory()
-            + self.unreported.capacity() * size_of::<LinkKey>()
-            + self.watched_tunnels.len() * map_entry::<HalfKey, ()>()
-            + self.edge_side.news_memory()
-            + self.links.tables_memory()
-            + self.halves.guests_memory()
-            + self.circpad.memory()
-    }
-
-    /// Gives back memory that nothing is in.
-    fn give_back(&mut self) {
-        self.pool.clear();
-        if let Some(queues) = &mut self.queues {
-            queues.forget();
-        }
-        self.outboxes.shrink();
-        for (_, link) in self.links.iter_mut() {
-            link.shrink();
-        }
-        self.halves.shrink();
-        self.edge_side.shrink();
-        self.scheduler.shrink();
-        self.waits.shrink();
-    }
-
-    /// How many times memory was freed here.
-    pub fn memory_rounds(&self) -> u64 {
-        self.memory_rounds
+        Role::Forward(forward) => Cause::Connection(forward.cause),
+        Role::Origin(_) => Cause::Own,
+        Role::Tunnel(tunnel) => tunnel.cause(),
     }
 }

@@ -1,79 +1,68 @@
 //! The local connection manager: the state of one connection thread (Engler and Goldberg 2021, 4.2).
 //!
-//! - `links`: links are opened and closed, move to other threads, and their bytes are cut into cells;
-//! - `forward`: the path of a relayed cell; `sending`: from the circuits' queues to the links;
-//! - `circuits`: the life of circuit halves, and what they ask for and are asked;
-//! - `streams`: a half's side of its streams; `edges`: their edges;
-//! - `tunnels`: several circuits as one;
-//! - `outbox`, `requests`: messages for other threads and for the controller;
-//! - `timers`, `memory`, `queues`: time, memory and reports;
+//! Each duty is a type with its state, or a view of what it needs; none knows the manager, which calls all of them:
+//!
+//! - `path`: links, circuit halves, and the cells between them; halves close here;
+//! - `edges`: streams' edges; they and halves reach each other by the path's outboxes alone;
+//! - `streams`: a half's side of its streams; `tunnels`: several circuits as one, above these;
+//! - `circuits`: the life of circuits, weights (ABRA) and padding; `transfer`: links that move to another thread.
+//!
+//! The manager's own methods are what the owner of the sockets calls, and the dispatch to duties:
+//!
+//! - `dispatch`: each cell, relay message and control message for halves goes to its duty;
+//! - `sockets`, `links`: sockets of edges, and of links; `timers`, `memory`: time and memory;
 //! - `audit`: what always holds; `inject`: messages of hostile nodes, for tests.
 
 mod audit;
 mod circuits;
+mod dispatch;
 mod edges;
-mod forward;
 mod inject;
 mod links;
 mod memory;
-mod outbox;
-mod queues;
-mod requests;
-mod sending;
+mod path;
+mod sockets;
 mod streams;
+mod sure;
 mod timers;
+mod transfer;
 mod tunnels;
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::any::Any;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rand::SeedableRng as _;
-use rand::rngs::StdRng;
 use weft_cell::Cell;
 use weft_cell::reason::{DestroyReason, EndReason};
-use weft_cell::stream_msg::End;
 
-use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
-use crate::circuit::halves::Halves;
-use crate::circuit::waits::Waits;
-use crate::extensions::circpad::Machines;
-use crate::flow::{Side, StreamFlow, Terms};
-use crate::link::Links;
-use crate::memory::cells::CellPool;
+use crate::address::{ConnectionId, ThreadId};
 use crate::message::{
-    Asker, Control, FromController, HalfCell, HalfControl, LaneMsg, ToController, Totals,
+    Control, FromController, HalfCell, HalfControl, LaneMsg, QueueUse, ToController, Totals,
 };
-use crate::origin::{LinkFailure, OriginEvent};
+use crate::origin::LinkFailure;
 use crate::params::RelayParams;
-use crate::scheduler::Scheduler;
 use crate::slots::{HalfKey, LinkKey};
-use crate::tunnel::Choice;
 
-use circuits::traffic::TrafficReports;
-use edges::EdgeSide;
-use links::transfer::Transfers;
-use outbox::Outboxes;
-use queues::QueueMeasuring;
-use requests::ToControllerQueue;
+use circuits::abra::Abra;
+use circuits::circpad::CircuitPaddings;
+use dispatch::HalfView;
+use edges::EdgeView;
+use path::CellPath;
+use path::closing::Notify;
+use path::outbox::Local;
+use transfer::{Listed, Transfers};
+use tunnels::Watched;
 
+pub use audit::Inspection;
+pub use edges::EdgeSide;
 pub use inject::{Injected, Keyed};
-pub use links::transfer::Arrival;
-pub use links::{LinkError, Received};
-pub use outbox::Outbox;
-pub use requests::{ControllerLoad, MAX_REQUESTS};
-pub use sending::Room;
+pub use links::{LinkError, LinkView, Received};
+pub use path::ProtocolViolation;
+pub use path::outbox::Outbox;
+pub use path::requests::{ControllerLoad, MAX_REQUESTS};
+pub use path::scheduling::Room;
 pub use timers::Expiry;
-
-/// Something that a peer did against the protocol, for which a circuit was closed or refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProtocolViolation {
-    /// The peer's connection.
-    pub connection: ConnectionId,
-    /// What it did.
-    pub what: &'static str,
-}
+pub use transfer::Arrival;
 
 /// One connection thread's opened links, circuit halves, edges, scheduler and cell memory.
 ///
@@ -84,78 +73,30 @@ pub struct ProtocolViolation {
 ///    thread's messages, [`handle_controller`](Self::handle_controller) for the controller's,
 ///    [`handle_timeout`](Self::handle_timeout) for the time, `edge_*` for edges' sockets;
 /// 2. lets it choose what to send: [`schedule`](Self::schedule);
-/// 3. carries out what follows: [`outgoing`](Self::outgoing) for each of
-///    [`links_to_write`](Self::links_to_write), [`edge_out`](Self::edge_out) for each of
-///    [`edges_to_write`](Self::edges_to_write), [`poll_edge`](Self::poll_edge),
+/// 3. carries out what follows: [`LinkView::outgoing`] for each of [`Links::listed`](crate::link::Links::listed),
+///    [`EdgeSide::out`] for each of [`EdgeSide::to_write`], [`EdgeSide::poll`],
 ///    [`outbox`](Self::outbox) for each other thread, and
 ///    [`poll_controller`](Self::poll_controller).
 ///
 /// Control messages must be handled before the cells that were sent after them: take note of how
 /// many cells a ring holds, handle its control lane, then that many cells.
 ///
-/// Halves and edges use each other by messages alone (architecture rule 2), on one thread as on two:
-/// a half sends by `send_to_edge` and an [`EdgeControl`](crate::message::EdgeControl), an edge by
-/// `send_from_edge` and a [`HalfControl`]. The fields of [`EdgeSide`] are private to `edges`, so that
-/// nothing of a half can reach an edge otherwise; clippy denies `edges` the fields here that hold halves
-/// and links (`clippy.toml`).
+/// It holds the state of each duty and hands it what the duty needs: edges, tunnels, transfers, weights and padding do not
+/// know each other, nor the manager. Halves and edges use each other by messages alone (architecture rule 2), on one thread
+/// as on two. These and the halves that have closed wait in the `CellPath` until the manager hands them on, in one place,
+/// before a call ends: `settle`.
 #[derive(Debug)]
 pub struct LocalConnectionManager {
-    params: Arc<RelayParams>,
-    links: Links,
-    halves: Halves,
+    path: CellPath,
     edge_side: EdgeSide,
-    scheduler: Scheduler,
-    /// Memory of cells.
-    pool: CellPool,
-    /// For halves and edges, of this thread and of others.
-    outboxes: Outboxes,
-    to_controller: ToControllerQueue,
-    /// Links of which the controller does not know how many circuits they carry, and wants to.
-    unreported: Vec<LinkKey>,
-    waits: Waits,
-    traffic: TrafficReports,
-    /// How long cells wait, while that is measured.
-    queues: Option<Box<QueueMeasuring>>,
-    abra: circuits::abra::Abra,
-    /// Tunnels whose legs may stand still (mTor).
-    watched_tunnels: BTreeSet<HalfKey>,
+    watched: Watched,
     transfers: Transfers,
-    /// Padding machines of circuits.
-    circpad: Machines,
+    abra: Abra,
+    circpad: CircuitPaddings,
     /// Padding of links on which this node is a client that is due soon, the next one last.
     link_padding: Vec<(Instant, LinkKey)>,
-    scratch: Scratch,
-    /// Randomness: circuit ids, padding.
-    rng: StdRng,
-    /// New circuits are refused: the relay is going down.
-    draining: bool,
     /// How many times memory was freed.
     memory_rounds: u64,
-    /// The first since the last [`take_violation`](Self::take_violation).
-    violation: Option<ProtocolViolation>,
-    totals: Totals,
-}
-
-/// Lists that are empty between calls, kept for their memory.
-#[derive(Debug, Default)]
-struct Scratch {
-    /// Credit that edges are about to get back.
-    credits: Vec<(EdgeAddr, StreamAddr, u32)>,
-    /// Halves whose queues have room again.
-    unblocked: Vec<HalfKey>,
-    /// Messages of a tunnel, with the legs that were chosen for them.
-    to_legs: Vec<(Choice, Box<Cell>)>,
-}
-
-impl Scratch {
-    fn is_empty(&self) -> bool {
-        let Scratch {
-            credits,
-            unblocked,
-            to_legs,
-        } = self;
-        credits.is_empty() && unblocked.is_empty() && to_legs.is_empty()
-    }
 }
 
 impl LocalConnectionManager {
@@ -163,31 +104,41 @@ impl LocalConnectionManager {
     /// source of all its randomness.
     pub fn new(me: ThreadId, threads: u16, params: Arc<RelayParams>, seed: [u8; 32]) -> Self {
         LocalConnectionManager {
-            links: Links::default(),
-            halves: Halves::new(me),
+            path: CellPath::new(me, threads, params, seed),
             edge_side: EdgeSide::new(me),
-            scheduler: Scheduler::new(params.circuit_priority_half_life),
-            pool: CellPool::default(),
-            outboxes: Outboxes::new(me, threads),
-            to_controller: ToControllerQueue::default(),
-            unreported: Vec::new(),
-            waits: Waits::default(),
-            traffic: TrafficReports::default(),
-            queues: QueueMeasuring::wanted(&params),
-            abra: circuits::abra::Abra::default(),
-            watched_tunnels: BTreeSet::new(),
+            watched: Watched::default(),
             transfers: Transfers::default(),
-            circpad: Machines::default(),
+            abra: Abra::default(),
+            circpad: CircuitPaddings::default(),
             link_padding: Vec::new(),
-            scratch: Scratch::default(),
-            rng: StdRng::from_seed(seed),
-            draining: false,
             memory_rounds: 0,
-            violation: None,
-            totals: Totals::default(),
-            params,
         }
     }
+
+    // ---- the duties ----
+
+    fn edge_view(&mut self) -> EdgeView<'_> {
+        EdgeView {
+            edge_side: &mut self.edge_side,
+            params: &self.path.params,
+            pool: &mut self.path.pool,
+            outboxes: &mut self.path.outboxes,
+            to_controller: &mut self.path.to_controller,
+            rng: &mut self.path.rng,
+            totals: &mut self.path.totals.streams,
+        }
+    }
+
+    fn half_view(&mut self) -> HalfView<'_> {
+        HalfView {
+            path: &mut self.path,
+            watched: &mut self.watched,
+            abra: &mut self.abra,
+            circpad: &mut self.circpad,
+        }
+    }
+
+    // ---- messages ----
 
     /// Handles another thread's control messages, in order.
     pub fn handle_controls(&mut self, controls: impl IntoIterator<Item = Control>, now: Instant) {
@@ -211,21 +162,21 @@ impl LocalConnectionManager {
             self.on_cell_message(message, now);
         }
         for empty in empties {
-            self.pool.put(empty);
+            self.path.pool.put(empty);
         }
-        self.outboxes.owe(from, count);
+        self.path.outboxes.owe(from, count);
         self.settle(now);
     }
 
     /// A message of the cell lane.
     fn on_cell_message(&mut self, message: LaneMsg, now: Instant) {
         match message {
-            LaneMsg::Relay(HalfCell { to, from, cell }) => self.deliver(to, from, cell, now),
-            LaneMsg::ToEdge(message) => self.handle_to_edge(message, now),
-            LaneMsg::FromEdge(message) => self.handle_from_edge(message, now),
-            LaneMsg::ToLeg(message) => self.on_to_leg(message, now),
-            LaneMsg::FromLeg(message) => self.on_from_leg(message, now),
-            LaneMsg::Transfer(step) => self.on_transfer_cell(step, now),
+            LaneMsg::Relay(HalfCell { to, from, cell }) => self.path.deliver(to, from, cell, now),
+            LaneMsg::ToEdge(message) => self.edge_view().handle_to_edge(message, now),
+            LaneMsg::FromEdge(message) => self.half_view().streams().handle_from_edge(message, now),
+            LaneMsg::ToLeg(message) => self.path.on_to_leg(message, now),
+            LaneMsg::FromLeg(message) => self.half_view().tunnels().on_from_leg(message, now),
+            LaneMsg::Transfer(step) => self.transfers.on_transfer_cell(&mut self.path, step),
         }
     }
 
@@ -236,7 +187,7 @@ impl LocalConnectionManager {
         message: FromController,
         now: Instant,
     ) -> Vec<ConnectionId> {
-        match self.pass_on(message) {
+        match self.transfers.pass_on(&mut self.path, message) {
             Some(message) => self.carry_out(message, now),
             None => Vec::new(),
         }
@@ -249,12 +200,15 @@ impl LocalConnectionManager {
             FromController::Join {
                 connection,
                 request,
-            } => self.on_join(connection, request, now),
+            } => self
+                .half_view()
+                .circuits()
+                .on_join(connection, request, now),
             FromController::ExtendFailed {
                 half,
                 extension,
                 reason,
-            } => self.on_control(
+            } => self.half_view().on_control(
                 HalfControl::ExtendFailed {
                     to: half,
                     extension,
@@ -267,16 +221,25 @@ impl LocalConnectionManager {
                 reply,
                 keys,
                 sendme_inc,
-            } => self.on_onionskin_answered(half, &reply, &keys, sendme_inc, now),
+            } => self
+                .half_view()
+                .circuits()
+                .on_onionskin_answered(half, &reply, &keys, sendme_inc, now),
             FromController::RefuseStream { stream, end } => {
-                self.on_stream_refused(stream, &end, now);
+                self.path.on_stream_refused(stream, &end, now);
             }
             FromController::Resolved { stream, resolved } => {
-                self.on_resolved(stream, &resolved, now);
+                self.half_view()
+                    .streams()
+                    .on_resolved(stream, &resolved, now);
             }
-            FromController::AddHop { half, keys, flow } => self.on_add_hop(half, &keys, &flow),
+            FromController::AddHop { half, keys, flow } => {
+                self.half_view().circuits().on_add_hop(half, &keys, &flow)
+            }
             FromController::SendExtend { half, extend2 } => {
-                self.on_send_extend(half, &extend2, now);
+                self.half_view()
+                    .circuits()
+                    .on_send_extend(half, &extend2, now);
             }
             FromController::Attach {
                 stream,
@@ -284,33 +247,45 @@ impl LocalConnectionManager {
                 half,
                 hop,
                 opening,
-            } => self.on_attach(stream, circuit, half, hop, &opening),
-            FromController::RefuseApp { stream, why } => self.on_refuse_app(stream, why, now),
-            FromController::AnswerApp { stream, resolved } => self.on_answer_app(stream, resolved),
-            FromController::Detach { stream, reason } => self.on_detach(stream, reason, now),
+            } => self
+                .edge_view()
+                .on_attach(stream, circuit, half, hop, &opening),
+            FromController::RefuseApp { stream, why } => {
+                self.edge_view().on_refuse_app(stream, why)
+            }
+            FromController::AnswerApp { stream, resolved } => {
+                self.edge_view().on_answer_app(stream, resolved)
+            }
+            FromController::Detach { stream, reason } => self.edge_view().on_detach(stream, reason),
             FromController::CloseStream { stream, reason } => {
-                self.on_close_stream(stream, reason, now);
+                self.edge_view().on_close_stream(stream, reason);
             }
             FromController::CreateRefused { half, reason }
             | FromController::CloseHalf { half, reason } => {
-                if self.halves.at(half).is_some() {
-                    self.close_half(self.halves.slot(half), reason, Notify::Both, now);
+                if self.path.halves.at(half).is_some() {
+                    self.path
+                        .close_half(self.path.halves.slot(half), reason, Notify::Both, now);
                 }
             }
-            FromController::Tunnel(order) => self.on_tunnel_order(order, now),
-            FromController::Intro(order) => self.on_intro_order(order, now),
+            FromController::Tunnel(order) => self.half_view().tunnels().on_tunnel_order(order, now),
+            FromController::Intro(order) => self.half_view().circuits().on_intro_order(order, now),
             FromController::RendezvousEstablished { half } => {
-                self.on_rendezvous_established(half, now);
+                self.half_view()
+                    .circuits()
+                    .on_rendezvous_established(half, now);
             }
             FromController::Splice {
                 half,
                 with,
                 handshake,
-            } => self.on_splice(half, with, handshake, now),
-            FromController::CloseConnection { connection } => match self.edge_of(connection) {
-                Some(edge) => self.give_up(edge, EndReason::RESOURCELIMIT, now),
+            } => self
+                .half_view()
+                .circuits()
+                .on_splice(half, with, handshake, now),
+            FromController::CloseConnection { connection } => match self.edge_side.of(connection) {
+                Some(edge) => self.edge_view().give_up(edge, EndReason::RESOURCELIMIT),
                 None => {
-                    if let Some(key) = self.link_of(connection) {
+                    if let Some(key) = self.path.links.of(connection) {
                         self.close_link(key, LinkFailure::Done, now);
                     }
                     close.push(connection);
@@ -318,14 +293,14 @@ impl LocalConnectionManager {
             },
             FromController::LinkListed { connection, listed } => {
                 if let Some(link) =
-                    (self.links.of(connection)).and_then(|key| self.links.get_mut(key))
+                    (self.path.links.of(connection)).and_then(|key| self.path.links.get_mut(key))
                 {
                     link.listed_relay = listed;
                 }
             }
             FromController::ForbidEdge { connection } => {
-                if let Some(edge) = self.edge_of(connection) {
-                    self.give_up(edge, EndReason::EXITPOLICY, now);
+                if let Some(edge) = self.edge_side.of(connection) {
+                    self.edge_view().give_up(edge, EndReason::EXITPOLICY);
                 }
             }
             FromController::CountHoldings => {
@@ -334,116 +309,97 @@ impl LocalConnectionManager {
             }
             FromController::FreeMemory(cut) => close = self.free_memory(cut, now),
             FromController::Params(params) => {
-                self.scheduler
+                self.path
+                    .scheduler
                     .set_half_life(params.circuit_priority_half_life, now);
-                let reported = std::mem::replace(&mut self.params, params).report_load;
+                let reported = std::mem::replace(&mut self.path.params, params).report_load;
                 if !reported {
-                    self.report_all_loads();
+                    self.path.report_all_loads();
                 }
-                self.follow_queue_measuring();
-                self.follow_padding_params_everywhere();
+                self.path.follow_queue_measuring();
+                self.path.follow_padding_params_everywhere();
             }
-            FromController::AskWeight { half, hop } => self.on_ask_weight(half, hop, now),
-            FromController::Probe { half, nonce } => self.on_probe(half, nonce, now),
-            FromController::MeasureAbra(on) => self.on_measure_abra(on, now),
+            FromController::AskWeight { half, hop } => {
+                self.abra.on_ask_weight(&mut self.path, half, hop, now)
+            }
+            FromController::Probe { half, nonce } => {
+                self.half_view().streams().on_probe(half, nonce, now)
+            }
+            FromController::MeasureAbra(on) => self.abra.on_measure_abra(&mut self.path, on, now),
             FromController::AbraStatement(statement) => self.abra.set_statement(statement),
             FromController::Move {
                 connection,
                 to,
                 number,
-            } => self.on_move(connection, to, number),
-            FromController::MovePassed { number } => self.on_passed(number),
-            FromController::MoveOver { connection } => self.on_move_over(connection),
-            FromController::Drain(draining) => self.draining = draining,
+            } => self
+                .transfers
+                .on_move(&mut self.path, connection, to, number),
+            FromController::MovePassed { number } => self.transfers.on_passed(number),
+            FromController::MoveOver { connection } => self.transfers.on_move_over(connection),
+            FromController::Drain(draining) => self.path.draining = draining,
         }
         self.settle(now);
         close
     }
 
-    /// Handles the control messages between halves and edges of this thread, until none is left.
+    /// Handles what calls of the duties have left: messages between halves and edges of this thread, and halves that have
+    /// closed, which no table may list any more.
+    #[inline]
     fn settle(&mut self, now: Instant) {
-        while let Some(control) = self.outboxes.next_local() {
-            self.on_message(control, now);
+        while let Some(message) = self.path.outboxes.next_local() {
+            match message {
+                Local::Control(control) => self.on_message(control, now),
+                Local::Cell(message) => self.on_cell_message(message, now),
+            }
+        }
+        while let Some(half) = self.path.take_closed() {
+            self.abra.unsubscribe(half);
+            self.circpad.machines.remove(half);
+            self.watched.forget(half);
         }
     }
 
     /// Handles a control message for a half or an edge.
     fn on_message(&mut self, control: Control, now: Instant) {
         match control {
-            Control::Half(control) => self.on_control(control, now),
-            Control::Edge(control) => self.on_edge_control(control, now),
-            Control::Transfer(step) => self.on_transfer_control(step, now),
+            Control::Half(HalfControl::Controller { message, .. }) => {
+                self.on_forwarded(*message, now)
+            }
+            Control::Half(control) => self.half_view().on_control(control, now),
+            Control::Edge(control) => self.edge_view().on_edge_control(control, now),
+            Control::Transfer(step) => self.transfers.on_transfer_control(&mut self.path, step),
         }
     }
 
-    /// Sends a control message to a half, wherever it is.
-    fn send_control(&mut self, control: impl Into<HalfControl>) {
-        self.send(control.into().into());
-    }
-
-    /// Sends a control message to a half or an edge, wherever it is.
-    fn send(&mut self, control: Control) {
-        self.outboxes.send(control);
+    /// A message of the controller's for a half that has moved here.
+    fn on_forwarded(&mut self, message: FromController, now: Instant) {
+        // None of those that are for halves closes a connection.
+        let closed = self.carry_out(message, now);
+        debug_assert!(closed.is_empty());
     }
 
     /// The messages for another thread. The caller moves the contents out once a turn.
     pub fn outbox(&mut self, thread: ThreadId) -> Option<&mut Outbox> {
-        self.outboxes.outbox(thread, &mut self.pool)
+        self.path.outboxes.outbox(thread, &mut self.path.pool)
     }
 
     /// The next message for the controller. If there is no other, it is a circuit's request, fairly among
     /// circuits: an onionskin, an extension or a stream. These wait while the controller is busy.
     pub fn poll_controller(&mut self, load: ControllerLoad) -> Option<ToController> {
-        self.report_loads();
-        self.to_controller.next(load)
+        self.path.report_loads();
+        self.path.to_controller.next(load)
     }
 
     /// Whether circuits wait until the controller can be asked.
     pub fn has_requests(&self) -> bool {
-        self.to_controller.has_requests()
-    }
-
-    /// Queues a request for the controller of a circuit that comes from this network. The request that finds no room is refused.
-    fn ask(&mut self, network: IpAddr, asker: Asker, request: ToController, now: Instant) {
-        match self.to_controller.ask(network, asker, request) {
-            None => {}
-            Some(Asker::Half(half)) => {
-                self.totals.requests_displaced += 1;
-                if self.halves.at(half).is_some() {
-                    self.close_half(
-                        self.halves.slot(half),
-                        DestroyReason::RESOURCELIMIT,
-                        Notify::Both,
-                        now,
-                    );
-                }
-            }
-            Some(Asker::Stream(stream)) => {
-                self.totals.requests_displaced += 1;
-                let end = End::new(EndReason::RESOURCELIMIT);
-                self.on_stream_refused(stream, &end.encode(), now);
-            }
-        }
-    }
-
-    /// Sends an event to the client thread.
-    fn send_origin_event(&mut self, event: OriginEvent) {
-        self.to_controller.push(ToController::Origin(event));
-    }
-
-    /// The rules of a new stream.
-    fn stream_flow(&self, terms: Terms, side: Side) -> StreamFlow {
-        match terms.is_vegas() {
-            true => StreamFlow::xon_xoff(&self.params.cc, side),
-            false => StreamFlow::fixed(),
-        }
+        self.path.to_controller.has_requests()
     }
 
     /// Ends every circuit, with a DESTROY to each side: the relay is going down.
     pub fn end_circuits(&mut self, reason: DestroyReason, now: Instant) {
-        let slots: Vec<HalfKey> = self.halves.iter().map(|(slot, _)| slot).collect();
+        let slots: Vec<HalfKey> = self.path.halves.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
-            self.close_half(slot, reason, Notify::Both, now);
+            self.path.close_half(slot, reason, Notify::Both, now);
         }
         self.settle(now);
     }
@@ -451,44 +407,102 @@ impl LocalConnectionManager {
     /// The first violation of the protocol since the last call; all of them are counted
     /// ([`totals`](Self::totals)).
     pub fn take_violation(&mut self) -> Option<ProtocolViolation> {
-        self.violation.take()
+        self.path.violation.take()
     }
 
     /// Counters since the start.
     pub fn totals(&self) -> Totals {
-        self.totals
-    }
-
-    /// Opened links.
-    pub fn links(&self) -> usize {
-        self.links.len()
+        self.path.totals
     }
 
     /// Circuit halves.
     pub fn halves(&self) -> usize {
-        self.halves.len()
+        self.path.halves.len()
     }
 
     /// Halves with keys: the circuits, each counted once.
     pub fn circuits(&self) -> usize {
-        self.halves.circuits()
+        self.path.halves.circuits()
     }
 
     /// The relay's parameters.
     pub fn params(&self) -> &RelayParams {
-        &self.params
+        &self.path.params
     }
-}
 
-/// The sides that are notified when a half closes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Notify {
-    /// The link (by DESTROY) and the peer half.
-    Both,
-    /// Both, and the peer half that this half's queue was full.
-    Overflowed,
-    /// Only the peer half: the link's peer knows, or the link is closed.
-    Peer,
-    /// Only the link: the peer half knows, or is closed.
-    Link,
+    /// Whether [`LinkView::tcp_read`] is of use for a link: it leads to a relay, and the controller
+    /// wants to know of loss.
+    pub fn watches_loss(&self, key: LinkKey) -> bool {
+        self.path.watches_loss(key)
+    }
+
+    /// What left queues since the last call, as far as it is to be reported now.
+    pub fn take_queue_use(&mut self, now: Instant) -> Vec<QueueUse> {
+        self.path.take_queue_use(now)
+    }
+
+    // ---- the relay's weight ----
+
+    /// The bandwidth that all connections share blocked reading or writing.
+    pub fn note_limited(&mut self) {
+        self.abra.metering.meter.note_limited();
+    }
+
+    /// Whether what circuits move is measured.
+    pub fn measures_abra(&self) -> bool {
+        self.path.activity.is_on()
+    }
+
+    /// A turn of the thread took so long; to be noted while it [is measured](Self::measures_abra).
+    pub fn note_turn(&mut self, took: Duration) {
+        self.abra.metering.meter.note_turn(took);
+    }
+
+    // ---- moves ----
+
+    /// Whether a link is about to leave: nothing may be read from it.
+    pub fn is_leaving(&self, key: LinkKey) -> bool {
+        self.transfers.is_leaving(&self.path.links, key)
+    }
+
+    /// The connection of the link that leaves now: to be [packed](Self::pack) at once.
+    pub fn departing(&self) -> Option<ConnectionId> {
+        self.transfers.departing()
+    }
+
+    /// Sends the link that is [departing](Self::departing) away, with what the owner of its socket adds.
+    pub fn pack(&mut self, cargo: Box<dyn Any + Send>, now: Instant) {
+        let mut listed = Listed {
+            abra: &mut self.abra,
+            circpad: &mut self.circpad.machines,
+        };
+        (self.transfers).pack(&mut self.path, &mut listed, cargo, now);
+    }
+
+    /// The link that has arrived, if nothing of before it left is under way any more. The caller makes the socket its
+    /// own and calls [`install`](Self::install).
+    pub fn take_arrival(&mut self) -> Option<Arrival> {
+        self.transfers.take_arrival(&self.path.outboxes)
+    }
+
+    /// Moves a link in that has arrived. Its bytes are given to [`receive`](Self::receive) from now on.
+    pub fn install(&mut self, arrival: Arrival, now: Instant) -> LinkKey {
+        let mut listed = Listed {
+            abra: &mut self.abra,
+            circpad: &mut self.circpad.machines,
+        };
+        let key = (self.transfers).install(&mut self.path, &mut listed, arrival, now);
+        self.settle(now);
+        key
+    }
+
+    /// The next message of the controller's that came by another thread; to be handled as one that came at once.
+    pub fn poll_forwarded(&mut self) -> Option<FromController> {
+        self.transfers.poll_forwarded()
+    }
+
+    /// So much waits for a link that moves that no socket should be read.
+    pub fn holds_much(&self) -> bool {
+        self.path.outboxes.routes.holds_much()
+    }
 }

@@ -7,7 +7,8 @@ use weft_cell::ChanCmd;
 use weft_cell::reason::DestroyReason;
 use weft_planted::{Fault, planted};
 
-use super::{LocalConnectionManager, Notify};
+use super::LocalConnectionManager;
+use super::path::closing::Notify;
 use crate::address::ConnectionId;
 use crate::message::ToController;
 use crate::slots::LinkKey;
@@ -40,10 +41,10 @@ impl LocalConnectionManager {
     /// connections that have been idle or stuck for too long, which the caller must close. To be
     /// called about four times a second.
     pub fn handle_timeout(&mut self, now: Instant) -> Vec<(ConnectionId, Expiry)> {
-        while let Some(half) = self.waits.next_due(&mut self.halves, now) {
-            self.totals.timed_out += 1;
-            self.close_half(
-                self.halves.slot(half),
+        while let Some(half) = self.path.waits.next_due(&mut self.path.halves, now) {
+            self.path.totals.timed_out += 1;
+            self.path.close_half(
+                self.path.halves.slot(half),
                 DestroyReason::TIMEOUT,
                 Notify::Both,
                 now,
@@ -52,15 +53,15 @@ impl LocalConnectionManager {
         let (mut padding, mut timers) = (Vec::new(), 0);
         self.link_padding.clear();
         let mut expired = Vec::new();
-        let keepalive = self.params.keepalive;
-        for (key, link) in self.links.iter_mut() {
+        let keepalive = self.path.params.keepalive;
+        for (key, link) in self.path.links.iter_mut() {
             let empty = link.is_empty();
             if empty {
                 link.last_empty = now;
             }
             link.note_waits(now);
             let silent = now.saturating_duration_since(link.last_written);
-            let padding_due = link.padding.poll(now, &mut self.rng);
+            let padding_due = link.padding.poll(now, &mut self.path.rng);
             timers += u64::from(link.padding.is_timed());
             if empty && (padding_due || silent >= keepalive) {
                 padding.push(key);
@@ -71,7 +72,7 @@ impl LocalConnectionManager {
                 self.link_padding.push((at, key));
             }
             if empty && silent >= TRIM_AFTER && link.trim() {
-                self.scheduler.trim(key);
+                self.path.scheduler.trim(key);
             }
             let full = now.saturating_duration_since(link.last_empty);
             if silent.min(full) >= keepalive.saturating_mul(STUCK_PERIODS) {
@@ -83,14 +84,14 @@ impl LocalConnectionManager {
             };
             let listed =
                 link.listed_relay && !link.role.is_client() || planted(Fault::UnlistedStaysIdle);
-            let mut limit = self.params.idle_limit(listed, link.idle_part);
+            let mut limit = self.path.params.idle_limit(listed, link.idle_part);
             if link.worn {
                 limit = limit.min(IDLE_WORN_LINK);
             }
             if now.saturating_duration_since(since) >= limit {
                 expired.push((link.connection, Expiry::Idle));
             } else if !std::mem::replace(&mut link.idle_reported, true) {
-                self.to_controller.push(ToController::LinkIdle {
+                self.path.to_controller.push(ToController::LinkIdle {
                     connection: link.connection,
                     since,
                     joins: link.joins,
@@ -99,17 +100,18 @@ impl LocalConnectionManager {
         }
         self.link_padding
             .sort_unstable_by_key(|(at, _)| Reverse(*at));
-        self.totals.link_cells.timers = timers;
-        self.pool.trim();
-        self.halves.trim();
-        self.send_circpad(now);
-        self.return_credit();
-        self.watch_tunnels(now);
+        self.path.totals.link_cells.timers = timers;
+        self.path.pool.trim();
+        self.path.halves.trim();
+        self.circpad.send_circpad(&mut self.path, now);
+        self.edge_view().return_credit();
+        self.half_view().tunnels().watch_tunnels(now);
         for key in padding {
             self.pad_link(key);
         }
-        self.report_traffic(now);
-        self.pass_bins(now);
+        let edge_side = &mut self.edge_side;
+        (self.path).report_traffic(|| edge_side.take_traffic(), now);
+        self.abra.pass_bins(&mut self.path, now);
         self.settle(now);
         expired
     }
@@ -119,27 +121,34 @@ impl LocalConnectionManager {
     /// padding whose times are those of [`handle_timeout`](Self::handle_timeout).
     pub fn padding_due(&self) -> Option<Instant> {
         let link = self.link_padding.last().map(|(at, _)| *at);
-        [self.circpad.next_due(), link].into_iter().flatten().min()
+        [self.circpad.machines.next_due(), link]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Sends the padding that is due.
     pub fn send_padding(&mut self, now: Instant) {
-        self.send_circpad(now);
+        self.circpad.send_circpad(&mut self.path, now);
         while let Some((_, key)) = self.link_padding.pop_if(|(at, _)| *at <= now) {
             // A cell may have passed since.
-            let link = self.links.get_mut(key);
-            if link.is_some_and(|link| link.padding.poll(now, &mut self.rng) && link.is_empty()) {
+            let link = self.path.links.get_mut(key);
+            if link
+                .is_some_and(|link| link.padding.poll(now, &mut self.path.rng) && link.is_empty())
+            {
                 self.pad_link(key);
             }
         }
+        self.settle(now);
     }
 
     /// Sends PADDING on a link.
     fn pad_link(&mut self, key: LinkKey) {
-        let negotiated = (self.links.get(key)).is_some_and(|link| link.padding.is_negotiated());
-        self.totals.link_cells.padding_written += u64::from(negotiated);
-        self.totals.padding_sent += 1;
-        let cell = self.pool.blank(0, ChanCmd::PADDING);
-        self.push_out(key, cell);
+        let negotiated =
+            (self.path.links.get(key)).is_some_and(|link| link.padding.is_negotiated());
+        self.path.totals.link_cells.padding_written += u64::from(negotiated);
+        self.path.totals.padding_sent += 1;
+        let cell = self.path.pool.blank(0, ChanCmd::PADDING);
+        self.path.links.push_out(key, cell);
     }
 }

@@ -5,7 +5,7 @@
 //! *is*, on each thread. Messages under way while a link moves wait at their sender
 //! ([`Routes::freeze`]), so that nothing overtakes anything.
 //!
-//! `manager/links/transfer.rs` is what threads do about it; [`crate::moves::balance`] decides which link moves.
+//! `manager/transfer.rs` is what threads do about it; [`crate::moves::balance`] decides which link moves.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 

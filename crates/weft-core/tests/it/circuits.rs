@@ -445,7 +445,7 @@ fn how_long_a_link_may_be_idle_follows_the_consensus_wherever_the_link_is() {
 fn a_peer_that_makes_us_answer_and_does_not_read_is_cut_off() {
     let mut world = World::new(1, 4);
     let client = world.link_on(0, CLIENT);
-    let link = world.managers[0].link_of(client).unwrap();
+    let link = world.managers[0].links().of(client).unwrap();
     let now = world.now;
     let create = CreateRequest::Fast { x: [1; 20] }.encode(1).unwrap();
     let mut refused = false;

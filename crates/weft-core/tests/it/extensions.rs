@@ -104,7 +104,9 @@ fn a_connection_that_fails_ends_the_circuits_that_wait_for_it() {
         world.settle();
         let connect = world.connects[0];
         let thread = usize::from(connect.thread.0);
-        world.managers[thread].connection_failed(connect.connection, LinkFailure::Refused);
+        world.managers[thread]
+            .links_mut()
+            .connection_failed(connect.connection, LinkFailure::Refused);
         world.settle();
         let cell = world.expect(client, ChanCmd::DESTROY);
         assert_eq!(destroy_reason(&cell), DestroyReason::CONNECTFAILED);

@@ -124,7 +124,10 @@ fn connected_does_not_answer_a_resolve_nor_data() {
         let mut two = TwoHops::new(47);
         let id = ConnectionId(u64::MAX - 1);
         two.origin.controller.place_at(id, ThreadId(0));
-        two.origin.managers[0].adopt_application(id).unwrap();
+        two.origin.managers[0]
+            .edges_mut()
+            .adopt_application(id)
+            .unwrap();
         two.command(OriginCommand::Attach {
             stream: id,
             circuit: CIRCUIT,
@@ -254,7 +257,7 @@ fn bytes_of_streams_are_reported_while_they_flow_and_at_their_end() {
     };
     assert_eq!(streams[..], [(two.application, 3, 0)]);
     two.read();
-    let edge = two.origin.managers[0].edge_of(two.application).unwrap();
+    let edge = two.origin.managers[0].edges().of(two.application).unwrap();
     let now = two.origin.now;
     two.origin.managers[0].end_edge(edge, EndReason::DONE, now);
     two.origin.settle();

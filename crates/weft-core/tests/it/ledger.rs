@@ -302,7 +302,7 @@ fn a_client_that_sends_no_sendme_makes_its_circuit_hold_no_more_than_the_allowan
             }
         }
         let pending: usize = (exit.managers.iter())
-            .map(|manager| manager.pending_cells())
+            .map(|manager| manager.inspect().pending_cells())
             .sum();
         assert!(pending <= CIRCUIT_CREDIT as usize, "{pending} cells wait");
         assert!(
@@ -583,11 +583,16 @@ fn a_peer_that_reads_a_cell_now_and_then_does_not_make_its_link_young() {
         world.pass(Duration::from_millis(250));
         let now = world.now;
         let manager = &mut world.managers[0];
-        let link = manager.link_of(attacker).unwrap();
-        let cell = manager.outgoing(link).unwrap().pop_front().unwrap();
-        manager.recycle(cell);
-        manager.count_written(link, 1);
-        manager.wrote(link, now);
+        let link = manager.links().of(attacker).unwrap();
+        let cell = manager
+            .links_mut()
+            .outgoing(link)
+            .unwrap()
+            .pop_front()
+            .unwrap();
+        manager.links_mut().recycle(cell);
+        manager.links_mut().count_written(link, 1);
+        manager.links_mut().wrote(link, now);
     }
     // 3,880 cells that have waited for thirty seconds.
     world.free_heavier(3_880 * 514 * 29_000, 1);

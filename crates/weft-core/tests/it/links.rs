@@ -131,11 +131,14 @@ fn cells_that_a_bandwidth_limit_holds_back_count_as_room_taken() {
     for _ in 0..20 {
         circuit.send(&mut world, 1, RelayCmd::DATA, &[0; 100]);
     }
-    let link = world.managers[0].link_of(next).unwrap();
+    let link = world.managers[0].links().of(next).unwrap();
     for _ in 0..3 {
         let now = world.now;
         world.managers[0].schedule(now, |_| 8);
-        assert_eq!(world.managers[0].outgoing(link).unwrap().len(), 8);
+        assert_eq!(
+            world.managers[0].links_mut().outgoing(link).unwrap().len(),
+            8
+        );
     }
 }
 
@@ -146,14 +149,16 @@ fn a_link_whose_keys_near_their_end_gets_no_new_circuits_and_expires_when_idle()
     let worn = world.link_on(0, relay_identity(5));
     let mut before = Circuit::create(&mut world, client, 0x8000_0001);
     before.extend(&mut world, 5, worn);
-    let link = world.managers[0].link_of(worn).unwrap();
+    let link = world.managers[0].links().of(worn).unwrap();
     // All but a fifth of 1000 records is left, and then one less: from then on it is worn.
-    world.managers[0].keys_used(link, 199, 801);
+    world.managers[0].links_mut().keys_used(link, 199, 801);
     world.settle();
     let mut between = Circuit::create(&mut world, client, 0x8000_0002);
     between.extend(&mut world, 5, worn);
     for used in 200..203 {
-        world.managers[0].keys_used(link, used, 1000 - used);
+        world.managers[0]
+            .links_mut()
+            .keys_used(link, used, 1000 - used);
     }
     world.settle();
     assert!(world.connects.is_empty());

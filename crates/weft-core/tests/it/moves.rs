@@ -96,11 +96,11 @@ fn a_half_keeps_its_address_when_its_link_moves_on_and_comes_home() {
     for seed in 0..10 {
         let (mut world, mut circuit) = spliced(3, 0, 1, seed);
         let (client, next) = (circuit.client.0, circuit.next.unwrap().0);
-        let before = world.managers[0].joints();
+        let before = world.managers[0].inspect().joints();
         for to in [1, 2, 0, 2] {
             move_to(&mut world, client, to);
             let thread = usize::from(to);
-            let joints = world.managers[thread].joints();
+            let joints = world.managers[thread].inspect().joints();
             assert!(
                 before.iter().all(|joint| joints.contains(joint)),
                 "{joints:?}"
@@ -123,7 +123,12 @@ fn a_half_keeps_its_address_when_its_link_moves_on_and_comes_home() {
         world.close(next);
         world.settle();
         assert_eq!(world.halves(), 0);
-        assert!(world.managers.iter().all(|manager| manager.routes() == 0));
+        assert!(
+            world
+                .managers
+                .iter()
+                .all(|manager| manager.inspect().routes() == 0)
+        );
     }
 }
 
@@ -267,7 +272,7 @@ fn what_is_kept_back_for_a_link_on_its_way_is_bounded_and_counted() {
     world.do_actions();
     // Until the client's thread keeps back what is for the link, and not until the link has come.
     let mut steps = 0;
-    while !world.managers[0].is_transferring() {
+    while !world.managers[0].inspect().is_transferring() {
         world.step(steps);
         steps += 1;
     }

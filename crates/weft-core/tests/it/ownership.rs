@@ -68,8 +68,8 @@ fn heard(world: &mut World, circuit: &mut Circuit) -> Vec<(RelayCmd, Vec<u8>)> {
 /// Edges whose sockets stay open.
 fn open_edges(world: &World) -> Vec<(usize, EdgeKey)> {
     let edges = world.edges.iter().copied();
-    let live = edges.filter(|(thread, edge)| world.managers[*thread].edge_id(*edge).is_some());
-    live.filter(|(thread, edge)| !world.managers[*thread].edge_out(*edge).1)
+    let live = edges.filter(|(thread, edge)| world.managers[*thread].edges().id(*edge).is_some());
+    live.filter(|(thread, edge)| !world.managers[*thread].edges().out(*edge).1)
         .collect()
 }
 
@@ -80,12 +80,12 @@ fn close_sockets(world: &mut World) {
     world.edges.dedup();
     for (thread, edge) in world.edges.clone() {
         let manager = &mut world.managers[thread];
-        if manager.edge_id(edge).is_some() && manager.edge_out(edge).1 {
+        if manager.edges().id(edge).is_some() && manager.edges().out(edge).1 {
             manager.end_edge(edge, EndReason::DONE, now);
         }
     }
     let managers = &world.managers;
-    (world.edges).retain(|(thread, edge)| managers[*thread].edge_id(*edge).is_some());
+    (world.edges).retain(|(thread, edge)| managers[*thread].edges().id(*edge).is_some());
     world.settle();
 }
 
@@ -137,8 +137,10 @@ fn begin_end_begin(threads: u16, seed: u64, begin: RelayCmd) {
         );
         world.settle();
         let manager = &world.managers[thread];
-        assert_eq!(manager.edge_out(edge).0, b"for the second");
-        let known = world.controller.thread_of(manager.edge_id(edge).unwrap());
+        assert_eq!(manager.edges().out(edge).0, b"for the second");
+        let known = world
+            .controller
+            .thread_of(manager.edges().id(edge).unwrap());
         assert!(known.is_some());
         send_relay_msg(&mut world, &mut circuit, RelayCmd::END, 1, &[6]);
         world.settle();
@@ -228,7 +230,7 @@ fn cells_that_wait_for_the_window_end_with_their_stream() {
         fill(&mut world, old, b'o');
         fill(&mut world, other, b'x');
         let now = world.now;
-        let waiting = world.managers[0].pending_cells();
+        let waiting = world.managers[0].inspect().pending_cells();
         assert!(waiting >= 3 * 8, "{waiting}");
         // Its destination ends the old stream: END waits, too. So does the client.
         world.managers[old.0].end_edge(old.1, EndReason::DONE, now);
@@ -247,7 +249,7 @@ fn cells_that_wait_for_the_window_end_with_their_stream() {
             world.settle();
             world.audit_at_rest();
         }
-        assert_eq!(world.managers[0].pending_cells(), 1);
+        assert_eq!(world.managers[0].inspect().pending_cells(), 1);
         world.room = u32::MAX;
         // Cells that wait for the queue follow in the next run of the scheduler.
         world.settle();
@@ -413,8 +415,8 @@ fn over_edges(world: &World) -> usize {
     edges.dedup();
     let live = edges
         .iter()
-        .filter(|(thread, edge)| world.managers[*thread].edge_id(*edge).is_some());
-    live.filter(|(thread, edge)| world.managers[*thread].edge_out(*edge).1)
+        .filter(|(thread, edge)| world.managers[*thread].edges().id(*edge).is_some());
+    live.filter(|(thread, edge)| world.managers[*thread].edges().out(*edge).1)
         .count()
 }
 
@@ -439,23 +441,23 @@ fn thousands_of_edges_that_end_at_once_leave_exact_lists() {
     }
     world.settle();
     let manager = &mut world.managers[0];
-    let listed = manager.edges_to_write().len();
-    assert_eq!(listed, manager.edges());
+    let listed = manager.edges().to_write().len();
+    assert_eq!(listed, manager.edges().len());
     assert!(listed > 500, "{listed}");
     let now = world.now + Duration::from_secs(1);
     let reason = DestroyReason::FINISHED;
     manager.end_circuits(reason, now);
     // Sockets close in an order of their own.
     let mut rng = StdRng::seed_from_u64(9);
-    let mut edges: Vec<EdgeKey> = manager.edges_to_write().to_vec();
+    let mut edges: Vec<EdgeKey> = manager.edges().to_write().to_vec();
     while !edges.is_empty() {
         let edge = edges.swap_remove(rng.random_range(0..edges.len()));
-        let before = manager.edges_to_write().to_vec();
+        let before = manager.edges().to_write().to_vec();
         manager.end_edge(edge, EndReason::DONE, now);
-        assert_eq!(manager.edges_to_write().len(), edges.len());
-        assert!(moved(&before, manager.edges_to_write()) <= 1);
+        assert_eq!(manager.edges().to_write().len(), edges.len());
+        assert!(moved(&before, manager.edges().to_write()) <= 1);
         if edges.len().is_multiple_of(100) {
-            manager.audit().unwrap();
+            manager.inspect().audit().unwrap();
         }
     }
     world.settle();
@@ -469,15 +471,15 @@ fn hundreds_of_links_that_close_at_once_leave_an_exact_list() {
     // Their sockets take nothing: all stay listed.
     for id in &links {
         let manager = &mut world.managers[0];
-        let link = manager.link_of(*id).unwrap();
-        manager.set_held(link, true);
+        let link = manager.links().of(*id).unwrap();
+        manager.links_mut().set_held(link, true);
     }
     let mut rng = StdRng::seed_from_u64(10);
     while !links.is_empty() {
         let link = links.swap_remove(rng.random_range(0..links.len()));
-        let before = world.managers[0].links_to_write().to_vec();
+        let before = world.managers[0].links().listed().to_vec();
         world.close(link);
-        let after = world.managers[0].links_to_write();
+        let after = world.managers[0].links().listed();
         assert_eq!((before.len(), after.len()), (links.len() + 1, links.len()));
         assert!(moved(&before, after) <= 1);
     }
@@ -491,28 +493,28 @@ fn links_that_share_what_bandwidth_there_is_take_turns() {
     let ids: Vec<_> = (0..4).map(|_| world.link_on(0, CLIENT)).collect();
     let manager = &mut world.managers[0];
     for id in &ids {
-        let link = manager.link_of(*id).unwrap();
-        manager.set_held(link, true);
+        let link = manager.links().of(*id).unwrap();
+        manager.links_mut().set_held(link, true);
     }
-    let all = manager.links_to_write().to_vec();
+    let all = manager.links().listed().to_vec();
     let mut firsts = Vec::new();
     for _ in 0..4 {
         // There is enough for one.
-        let turn = manager.links_to_write().to_vec();
+        let turn = manager.links().listed().to_vec();
         firsts.push(turn[0]);
         for link in &turn[1..] {
-            manager.refused(*link);
+            manager.links_mut().refused(*link);
         }
-        manager.prune_written();
-        manager.audit().unwrap();
+        manager.links_mut().prune_written();
+        manager.inspect().audit().unwrap();
     }
     assert_eq!(firsts, all);
     // One that closes has no turn.
-    manager.refused(all[2]);
+    manager.links_mut().refused(all[2]);
     world.close(ids[2]);
     let manager = &mut world.managers[0];
-    manager.prune_written();
-    assert_eq!(manager.links_to_write().len(), 3);
+    manager.links_mut().prune_written();
+    assert_eq!(manager.links().listed().len(), 3);
     world.settle();
     world.audit_at_rest();
 }

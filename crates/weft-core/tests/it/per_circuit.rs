@@ -213,6 +213,7 @@ fn a_connection_that_fails_leaves_its_circuit_to_one_that_is_open() {
     come_up(&mut world, &connects[..1]);
     let failed = connects[1];
     world.managers[usize::from(failed.thread.0)]
+        .links_mut()
         .connection_failed(failed.connection, LinkFailure::Refused);
     world.settle();
     assert_eq!(
@@ -296,9 +297,11 @@ mod auto {
                 self.counters.received += 1000;
                 self.counters.out_of_order += late;
                 let manager = &mut self.world.managers[manager];
-                let link = manager.link_of(self.first.connection).unwrap();
+                let link = manager.links().of(self.first.connection).unwrap();
                 assert!(manager.watches_loss(link));
-                manager.tcp_read(link, self.counters, self.world.now);
+                manager
+                    .links_mut()
+                    .tcp_read(link, self.counters, self.world.now);
             }
             self.world.settle();
         }
@@ -417,7 +420,7 @@ mod auto {
         come_up(&mut world, &[first]);
         let is_watched = |world: &World| {
             let manager = &world.managers[usize::from(first.thread.0)];
-            manager.watches_loss(manager.link_of(first.connection).unwrap())
+            manager.watches_loss(manager.links().of(first.connection).unwrap())
         };
         assert!(!is_watched(&world));
         let (per_relay, total) = (64, 500);
@@ -448,11 +451,11 @@ mod auto {
     fn clients_links_are_not_watched_nor_any_with_another_setting() {
         let auto = Auto::new(64);
         let manager = &auto.world.managers[0];
-        let link = manager.link_of(auto.client).unwrap();
+        let link = manager.links().of(auto.client).unwrap();
         assert!(!manager.watches_loss(link));
         let mut world = world(64, 500);
         let relay = world.link_on(0, relay_identity(NEXT));
-        let link = world.managers[0].link_of(relay).unwrap();
+        let link = world.managers[0].links().of(relay).unwrap();
         assert!(!world.managers[0].watches_loss(link));
     }
 }

@@ -344,7 +344,7 @@ fn begin(
 fn close_sockets(world: &mut World) {
     for (thread, edge) in std::mem::take(&mut world.edges) {
         let manager = &mut world.managers[thread];
-        match manager.edge_id(edge).is_some() && manager.edge_out(edge).1 {
+        match manager.edges().id(edge).is_some() && manager.edges().out(edge).1 {
             true => manager.end_edge(edge, EndReason::DONE, world.now),
             false => world.edges.push((thread, edge)),
         }

@@ -331,7 +331,7 @@ fn drop_is_dropped_and_a_stream_without_a_number_ends_the_circuit() {
     assert!(answers(&mut world, &mut circuit).is_empty());
     // The stream still works.
     send_relay_msg(&mut world, &mut circuit, 1, RelayCmd::DATA, b"still here");
-    assert_eq!(world.managers[edge.0].edge_out(edge.1).0, b"still here");
+    assert_eq!(world.managers[edge.0].edges().out(edge.1).0, b"still here");
     send_relay_msg(
         &mut world,
         &mut circuit,
@@ -340,7 +340,7 @@ fn drop_is_dropped_and_a_stream_without_a_number_ends_the_circuit() {
         &[EndReason::DONE.0],
     );
     let left = (&b"still here"[..], true);
-    assert_eq!(world.managers[edge.0].edge_out(edge.1), left);
+    assert_eq!(world.managers[edge.0].edges().out(edge.1), left);
     send_relay_msg(&mut world, &mut circuit, 0, RelayCmd::BEGIN, b"a.com:80\0");
     is_ended(&mut world, &circuit);
 }

@@ -62,7 +62,10 @@ fn transfer(threads: u16, seed: u64, terms: Terms, length: usize) {
     pair.origin.managers[thread].end_edge(edge, EndReason::DONE, now);
     pair.pump();
     let (thread, edge) = pair.exit.edges[0];
-    assert_eq!(pair.exit.managers[thread].edge_out(edge), (&[][..], true));
+    assert_eq!(
+        pair.exit.managers[thread].edges().out(edge),
+        (&[][..], true)
+    );
 }
 
 #[test]
@@ -93,7 +96,7 @@ fn what_nobody_reads_waits_within_the_stream_s_window_and_hurts_no_other() {
         pair.pump();
     }
     let (thread, edge) = pair.exit.edges[0];
-    let waiting = pair.exit.managers[thread].edge_out(edge).0.len();
+    let waiting = pair.exit.managers[thread].edges().out(edge).0.len();
     assert!(waiting <= 500 * 498 && waiting > 490 * 480, "{waiting}");
     // The other stream of the same circuit goes on: its own window is open.
     let more = payload(2, 300_000);
@@ -129,7 +132,7 @@ fn a_reader_that_is_slow_is_waited_for_by_xoff_and_xon() {
     }
     assert!(!left.is_empty(), "XOFF stops the sender");
     let (thread, edge) = pair.exit.edges[0];
-    let waiting = pair.exit.managers[thread].edge_out(edge).0.len();
+    let waiting = pair.exit.managers[thread].edges().out(edge).0.len();
     assert!(waiting < 2 << 20, "{waiting}");
     let mut got = Vec::new();
     for _ in 0..100_000 {
@@ -267,7 +270,7 @@ fn a_circuit_that_ends_takes_its_streams_along_and_reports_it() {
     assert_eq!(pair.origin.halves() + pair.exit.halves(), 0);
     let (thread, edge) = pair.exit.edges[0];
     assert!(
-        pair.exit.managers[thread].edge_out(edge).1,
+        pair.exit.managers[thread].edges().out(edge).1,
         "its socket is to be closed"
     );
     let now = pair.exit.now;

@@ -550,7 +550,10 @@ fn an_origin_acknowledges_and_attaches_to_the_tunnel_alone() {
     for (circuit, expected) in [(CIRCUIT, vec![]), (TUNNEL, vec![RelayCmd::BEGIN_DIR])] {
         let id = ConnectionId(u64::MAX - circuit.0);
         one.origin.controller.place_at(id, ThreadId(0));
-        one.origin.managers[0].adopt_application(id).unwrap();
+        one.origin.managers[0]
+            .edges_mut()
+            .adopt_application(id)
+            .unwrap();
         one.command(OriginCommand::Attach {
             stream: id,
             circuit,

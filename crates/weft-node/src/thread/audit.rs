@@ -39,7 +39,7 @@ impl ConnectionThread {
     ///
     /// The inconsistency that was found.
     pub(super) fn audit(&self) -> Result<(), String> {
-        self.manager.audit()?;
+        self.manager.inspect().audit()?;
         self.audit_links()?;
         self.edges.audit(&self.manager)?;
         self.audit_registrations()
@@ -61,7 +61,7 @@ impl ConnectionThread {
                     open += 1;
                     let known = self.sockets.by_link.get(link.index()).copied().flatten();
                     sure(
-                        known == Some(token) && self.manager.link_of(id) == Some(*link),
+                        known == Some(token) && self.manager.links().of(id) == Some(*link),
                         "an open connection has its link",
                     )?;
                 }
@@ -72,7 +72,8 @@ impl ConnectionThread {
             "only connections are known",
         )?;
         sure(
-            self.sockets.by_link.iter().flatten().count() == open && self.manager.links() == open,
+            self.sockets.by_link.iter().flatten().count() == open
+                && self.manager.links().len() == open,
             "every link has its connection",
         )
     }

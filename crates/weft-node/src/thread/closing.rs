@@ -34,6 +34,7 @@ impl ConnectionThread {
             }
             Phase::Handshake(_) | Phase::Transition => {
                 self.manager
+                    .links_mut()
                     .connection_failed(connection.id, reason.failure());
             }
         }

@@ -214,7 +214,7 @@ impl Connection {
             && let Phase::Handshake(handshaking) = &mut self.phase
             && let Some(step) = handshaking.new_step()
         {
-            manager.connection_reached(self.id, step);
+            manager.links_mut().connection_reached(self.id, step);
         }
     }
 

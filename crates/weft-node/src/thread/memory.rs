@@ -26,7 +26,7 @@ impl ConnectionThread {
             let holds = connection.buffered();
             buffered += holds;
             match connection.phase {
-                Phase::Open(link, _) => self.manager.set_link_holds(link, holds),
+                Phase::Open(link, _) => self.manager.links_mut().set_holds(link, holds),
                 Phase::Handshake(_) | Phase::Transition => handshaking += holds,
             }
         }

@@ -379,7 +379,7 @@ impl ConnectionThread {
                 None => return Duration::ZERO,
             }
         }
-        if self.writing.retry_at.is_none() && self.manager.has_unwritten() {
+        if self.writing.retry_at.is_none() && self.manager.links().any_unwritten() {
             return Duration::ZERO;
         }
         match self.edges_wait() {
@@ -531,7 +531,9 @@ impl ConnectionThread {
             if let Phase::Open(link, records) = &connection.phase
                 && let Some(keys) = records.key_use()
             {
-                self.manager.keys_used(*link, keys.used, keys.left);
+                self.manager
+                    .links_mut()
+                    .keys_used(*link, keys.used, keys.left);
             }
         }
         self.read_tcp(now);
@@ -555,7 +557,7 @@ impl ConnectionThread {
                 && self.manager.watches_loss(*link)
                 && let Some(counters) = tcp::counters(&connection.socket)
             {
-                self.manager.tcp_read(*link, counters, now);
+                self.manager.links_mut().tcp_read(*link, counters, now);
             }
         }
     }
@@ -564,7 +566,7 @@ impl ConnectionThread {
     fn stop(&mut self, now: Instant) {
         self.stopping = true;
         self.manager.end_circuits(DestroyReason::HIBERNATING, now);
-        for link in self.manager.links_to_write().to_vec() {
+        for link in self.manager.links().listed().to_vec() {
             if let Some(token) = self.sockets.by_link.get(link.index()).copied().flatten() {
                 // Whatever cannot be written now is lost with the connection.
                 let _ = self.write(token, link, now);

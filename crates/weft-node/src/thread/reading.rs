@@ -94,7 +94,9 @@ impl ConnectionThread {
             Ok(proxy) => proxy,
             Err(error) => {
                 tracing::info!("Could not connect to {}: {error}", safe(peer));
-                self.manager.connection_failed(id, LinkFailure::Proxy);
+                self.manager
+                    .links_mut()
+                    .connection_failed(id, LinkFailure::Proxy);
                 return;
             }
         };
@@ -107,7 +109,9 @@ impl ConnectionThread {
             Ok(session) => session,
             Err(error) => {
                 tracing::warn!("Could not start TLS on a connection: {error}");
-                self.manager.connection_failed(id, LinkFailure::Resource);
+                self.manager
+                    .links_mut()
+                    .connection_failed(id, LinkFailure::Resource);
                 return;
             }
         };
@@ -131,7 +135,9 @@ impl ConnectionThread {
         );
         if let Err(error) = registered {
             tracing::warn!("Could not watch a connection's socket: {error}");
-            self.manager.connection_failed(id, LinkFailure::Resource);
+            self.manager
+                .links_mut()
+                .connection_failed(id, LinkFailure::Resource);
             return;
         }
         let deadline = now + HANDSHAKE_TIMEOUT;
@@ -300,7 +306,7 @@ impl ConnectionThread {
                 && let Phase::Open(link, records) = &connection.phase
             {
                 records.touch_rx();
-                self.manager.touch_link(*link);
+                self.manager.links().touch(*link);
             }
         }
     }
@@ -465,7 +471,7 @@ impl ConnectionThread {
             PeerIdentity::Unauthenticated => None,
         };
         connection.allowance.opened(relay, &self.params, now);
-        self.manager.set_held(link, connection.blocked);
+        self.manager.links_mut().set_held(link, connection.blocked);
         let cells = self.reading.plain.get(used..).unwrap_or_default();
         connection.receive(link, cells, &mut self.manager, now)?;
         self.sockets.note_link(link, token);

@@ -194,7 +194,7 @@ impl Client {
                 .unwrap();
             client.plain.drain(..used);
             client.send(&handshake.take_output());
-            if bench.thread.manager.links() == 1 && handshake.established().is_some() {
+            if bench.thread.manager.links().len() == 1 && handshake.established().is_some() {
                 return client;
             }
         }
@@ -367,7 +367,7 @@ fn a_socket_for_a_stream_that_is_no_more_is_closed() {
     });
     assert!(closed, "the controller hears of it");
     assert_eq!(theirs.read(&mut [0; 10]).unwrap(), 0);
-    assert_eq!(bench.thread.manager.edges(), 0);
+    assert_eq!(bench.thread.manager.edges().len(), 0);
 }
 
 /// An edge of a stream that is no more, without a socket.
@@ -431,7 +431,7 @@ fn streams_that_end_at_once_are_closed_some_in_each_turn() {
         left = left.saturating_sub(EDGES_PER_TURN);
     }
     assert_eq!(bench.thread.edges.len(), 0);
-    assert_eq!(bench.thread.manager.edges_to_write(), []);
+    assert_eq!(bench.thread.manager.edges().to_write(), []);
 }
 
 #[test]
@@ -518,7 +518,7 @@ fn audits_come_more_seldom_where_there_are_many_sockets() {
 fn what_nobody_owns_is_found() {
     // An edge without a socket.
     let mut bench = Bench::new();
-    bench.thread.manager.adopt_application(FIRST);
+    bench.thread.manager.edges_mut().adopt_application(FIRST);
     let broken = bench.thread.audit().unwrap_err();
     assert_eq!(broken, "every edge has one socket");
     // A socket that the event loop watches without an owner.
@@ -636,7 +636,7 @@ fn steps(by_proxy: bool) -> [Vec<LinkStep>; 2] {
                 _ => None,
             }));
         }
-        if bench.thread.manager.links() == 1 && thread.manager.links() == 1 {
+        if bench.thread.manager.links().len() == 1 && thread.manager.links().len() == 1 {
             return steps;
         }
     }

@@ -51,13 +51,13 @@ impl ConnectionThread {
             self.writing.runs.ran(now, self.manager.has_backlog());
         }
         self.writing.retry_at = None;
-        if !self.manager.has_to_write() {
+        if !self.manager.links().any_to_write() {
             return;
         }
         // Taken out of `self` for the loop: writing may close a link.
         let mut links = std::mem::take(&mut self.writing.links);
         links.clear();
-        links.extend_from_slice(self.manager.links_to_write());
+        links.extend_from_slice(self.manager.links().listed());
         self.touch_writable(&links);
         for link in links.iter().copied() {
             let Some(token) = self.sockets.by_link.get(link.index()).copied().flatten() else {
@@ -68,7 +68,7 @@ impl ConnectionThread {
             }
         }
         self.writing.links = links;
-        self.manager.prune_written();
+        self.manager.links_mut().prune_written();
     }
 
     /// Reads of the first of these links what writing them will need, as `touch_readable`
@@ -94,7 +94,7 @@ impl ConnectionThread {
         let Some(connection) = self.sockets.all.get_mut(token) else {
             return Ok(());
         };
-        let Some(out) = self.manager.outgoing(link) else {
+        let Some(out) = self.manager.links_mut().outgoing(link) else {
             return Ok(());
         };
         if !connection.writable || (out.is_empty() && !connection.blocked) {
@@ -108,7 +108,7 @@ impl ConnectionThread {
             Ok(grant) => grant,
             Err(refused) => {
                 if refused.common {
-                    self.manager.refused(link);
+                    self.manager.links_mut().refused(link);
                 }
                 let at = now + refused.wait.min(TICK);
                 self.writing.retry_at =
@@ -118,7 +118,7 @@ impl ConnectionThread {
         };
         let result = connection.write(out, grant, &mut self.writing.wire, &mut self.writing.spent);
         let blocked = connection.blocked;
-        self.manager.set_held(link, blocked);
+        self.manager.links_mut().set_held(link, blocked);
         let written = result?;
         connection
             .allowance
@@ -129,14 +129,14 @@ impl ConnectionThread {
             connection.limit.wrote(written as u64);
             self.moved += written;
             self.reports.link_writes += 1;
-            self.manager.wrote(link, now);
+            self.manager.links_mut().wrote(link, now);
         }
         if !self.writing.spent.is_empty() {
             let cells = self.writing.spent.len() as u64;
-            self.manager.count_written(link, cells);
+            self.manager.links_mut().count_written(link, cells);
         }
         for cell in self.writing.spent.drain(..) {
-            self.manager.recycle(cell);
+            self.manager.links_mut().recycle(cell);
         }
         Ok(())
     }

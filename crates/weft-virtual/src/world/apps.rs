@@ -21,7 +21,7 @@ impl Thread {
         request: weft_core::origin::AppRequest,
         now: u64,
     ) {
-        if let Some(key) = self.manager.adopt_application(id) {
+        if let Some(key) = self.manager.edges_mut().adopt_application(id) {
             let place = self.edges.insert(id, key, Outer::App(Box::new(app)));
             self.edges.set_timer(place, now);
             self.manager.edge_asks(key, request);
@@ -82,7 +82,7 @@ impl Thread {
         if self.edges.deaf || self.edges.rests {
             return;
         }
-        let (bytes, over) = self.manager.edge_out(key);
+        let (bytes, over) = self.manager.edges().out(key);
         let count = bytes.len();
         let result = app.traffic.receive(bytes, elapsed);
         let is_complete = app.traffic.is_complete();

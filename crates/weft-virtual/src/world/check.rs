@@ -112,7 +112,7 @@ impl World {
                     node.check_links(thread, now)
                         .map_err(|what| format!("node {number}: {what}"))?;
                 }
-                for (edge, left, come, age) in thread.manager.edge_waits(now) {
+                for (edge, left, come, age) in thread.manager.edges().waits(now) {
                     let known = self.waits.get(&(number, edge)).copied();
                     let (come, since) = match known.filter(|(come, _)| left < *come) {
                         Some(known) => known,
@@ -254,9 +254,9 @@ impl World {
             let now = self.ground.now();
             for thread in &node.threads {
                 remains.halves += thread.manager.halves();
-                remains.routes += thread.manager.routes();
+                remains.routes += thread.manager.inspect().routes();
                 remains.links += thread.links.len();
-                remains.edges += thread.manager.edges();
+                remains.edges += thread.manager.edges().len();
                 remains.apps += thread.edges.apps();
                 remains.messages += thread.mail.count();
                 remains.owned += thread.manager.ledger(now).owned();
@@ -278,7 +278,7 @@ impl World {
         for (number, node) in self.nodes.iter().enumerate() {
             for thread in &node.threads {
                 let halves = thread.manager.halves();
-                let (edges, links) = (thread.manager.edges(), thread.links.len());
+                let (edges, links) = (thread.manager.edges().len(), thread.links.len());
                 if halves + edges + links > 0 {
                     let thread = thread.me.0;
                     lines.push(format!(
@@ -303,7 +303,7 @@ impl World {
 impl Node {
     /// Links of a thread are closed when they are idle for too long, and padded where this node is a client.
     fn check_links(&self, thread: &Thread, now: Instant) -> Checked {
-        for (id, idle, silent) in thread.manager.link_times(now) {
+        for (id, idle, silent) in thread.manager.inspect().link_times(now) {
             let listed = matches!(self.controller.previous_hop(id), PreviousHop::Relay(_));
             if let Some(idle) = idle.filter(|idle| !listed && *idle > LONGEST_IDLE) {
                 return Err(format!(
@@ -358,19 +358,24 @@ impl Node {
         let managers: Vec<&LocalConnectionManager> =
             self.threads.iter().map(|thread| &thread.manager).collect();
         // An edge that the exit has just opened may have a message for its half that leaves in its thread's next turn.
-        let is_quiet = managers.iter().all(|manager| manager.is_quiet());
+        let is_quiet = managers.iter().all(|manager| manager.inspect().is_quiet());
         if is_quiet {
-            LocalConnectionManager::audit_streams(&managers)
+            weft_core::manager::Inspection::audit_streams(&managers)
                 .map_err(|what| format!("between threads: {what}"))?;
         }
-        let waiting: usize = managers.iter().map(|one| one.awaiting_keys()).sum();
+        let waiting: usize = managers
+            .iter()
+            .map(|one| one.inspect().awaiting_keys())
+            .sum();
         let onionskins = self.controller.onionskins();
         if is_quiet && waiting > onionskins {
             return Err(format!(
                 "{waiting} halves wait for answers to their onionskins, and there are {onionskins}"
             ));
         }
-        let deciding = managers.iter().flat_map(|manager| manager.deciding());
+        let deciding = managers
+            .iter()
+            .flat_map(|manager| manager.inspect().deciding());
         let deciding: BTreeSet<_> = deciding.collect();
         let relay = self.relay.iter();
         let waiting: BTreeSet<_> = relay.flat_map(|relay| relay.exits.waiting()).collect();
@@ -379,7 +384,9 @@ impl Node {
                 "streams that wait for a decision are {deciding:?}, those that the exit has {waiting:?}"
             ));
         }
-        let joints = managers.iter().flat_map(|manager| manager.joints());
+        let joints = managers
+            .iter()
+            .flat_map(|manager| manager.inspect().joints());
         let joints: BTreeMap<_, _> = joints.collect();
         for (half, peer) in &joints {
             if let Some(peer) = peer
@@ -392,7 +399,7 @@ impl Node {
         }
         let on = |thread: usize| ThreadId(u16::try_from(thread).unwrap_or(u16::MAX));
         let edges = self.threads.iter().enumerate().flat_map(|(thread, one)| {
-            let edges = one.manager.edge_connections();
+            let edges = one.manager.edges().connections();
             edges.map(move |id| (id, on(thread)))
         });
         let edges: BTreeMap<ConnectionId, ThreadId> = edges.collect();
@@ -432,7 +439,7 @@ impl Node {
 
 impl Thread {
     fn check(&self) -> Checked {
-        self.manager.audit()?;
+        self.manager.inspect().audit()?;
         let to_read: BTreeSet<usize> = self.to_read.iter().copied().collect();
         let mut open = 0;
         for (place, link) in &self.links {
@@ -444,11 +451,11 @@ impl Thread {
                 open += 1;
                 let known = self.by_link.get(key.index()).copied().flatten();
                 sure(
-                    known == Some(place) && self.manager.link_of(link.id) == Some(key),
+                    known == Some(place) && self.manager.links().of(link.id) == Some(key),
                     "an open connection has its link",
                 )?;
                 sure(
-                    !self.manager.is_held(key) || !link.out.is_empty() || link.muted,
+                    !self.manager.inspect().is_held(key) || !link.out.is_empty() || link.muted,
                     "a link is written to whose socket has taken everything",
                 )?;
             }
@@ -462,10 +469,10 @@ impl Thread {
             "only connections are known",
         )?;
         sure(
-            self.by_link.iter().flatten().count() == open && self.manager.links() == open,
+            self.by_link.iter().flatten().count() == open && self.manager.links().len() == open,
             "every link has its connection",
         )?;
-        match self.manager.has_edge_news() {
+        match self.manager.edges().has_news() {
             true => Ok(()),
             false => self.edges.check(&self.manager),
         }

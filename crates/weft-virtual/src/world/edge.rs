@@ -136,7 +136,7 @@ impl Edges {
                     "the edge {id} is not known by its identifier and its key"
                 ));
             }
-            if manager.edge_id(edge.key) != Some(id) {
+            if manager.edges().id(edge.key) != Some(id) {
                 return Err(format!("the edge {id} is not the manager's"));
             }
             if edge.listed && !self.to_read.contains(&place) {
@@ -145,8 +145,8 @@ impl Edges {
         }
         let count = self.all.len();
         let known = (self.by_id.len(), self.by_edge.iter().flatten().count());
-        if known != (count, count) || manager.edges() != count {
-            let edges = manager.edges();
+        if known != (count, count) || manager.edges().len() != count {
+            let edges = manager.edges().len();
             return Err(format!(
                 "{count} edges, {known:?} known, the manager has {edges}"
             ));

@@ -71,7 +71,7 @@ impl Thread {
 
     /// Carries out the manager's news of edges.
     fn edge_news(&mut self, ground: &Ground) {
-        while let Some(news) = self.manager.poll_edge() {
+        while let Some(news) = self.manager.edges_mut().poll() {
             match news {
                 EdgeNews::Room { edge } => {
                     if let Some(place) = self.edges.place_of(edge) {
@@ -193,7 +193,7 @@ impl Thread {
             return Ok(());
         }
         let wanted = room.min(READ_PER_TURN);
-        let granted = (self.manager.edge_pace(key, wanted, now))
+        let granted = (self.manager.edges_mut().pace(key, wanted, now))
             .and_then(|wanted| around.limits.read.take(wanted, now));
         let grant = match granted {
             Ok(grant) => grant,
@@ -231,7 +231,7 @@ impl Thread {
         self.edge_news(around.ground);
         let mut writing = std::mem::take(&mut self.edges.writing);
         writing.clear();
-        writing.extend_from_slice(self.manager.edges_to_write());
+        writing.extend_from_slice(self.manager.edges().to_write());
         for key in writing.iter().copied() {
             let Some(place) = self.edges.place_of(key) else {
                 self.manager.end_edge(key, EndReason::MISC, now);
@@ -242,7 +242,7 @@ impl Thread {
                 Some(Outer::App(_)) => self.write_app(place, now, around.ground),
                 None => {}
             }
-            self.manager.prune_edge(key);
+            self.manager.edges_mut().prune(key);
         }
         self.edges.writing = writing;
         self.edge_news(around.ground);
@@ -259,7 +259,7 @@ impl Thread {
                 return;
             };
             let key = *key;
-            let (bytes, over) = self.manager.edge_out(key);
+            let (bytes, over) = self.manager.edges().out(key);
             if bytes.is_empty() {
                 if over {
                     self.close_edge(place, EndReason::DONE, now, around.ground);
@@ -288,7 +288,7 @@ impl Thread {
     fn close_edge(&mut self, place: usize, reason: EndReason, now: Instant, ground: &mut Ground) {
         if let Some(edge) = self.edges.all.get(place) {
             let key = edge.key;
-            if self.manager.edge_id(key) == Some(edge.id) {
+            if self.manager.edges().id(key) == Some(edge.id) {
                 self.manager.end_edge(key, reason, now);
             }
         }

@@ -311,8 +311,8 @@ impl World {
             let thread = node.threads.get(usize::from(on.0));
             thread.is_some_and(|thread| {
                 let manager = &thread.manager;
-                let key = manager.link_of(*link);
-                key.is_some_and(|key| manager.circuit_ids(key).next().is_some())
+                let key = manager.links().of(*link);
+                key.is_some_and(|key| manager.inspect().circuit_ids(key).next().is_some())
             })
         };
         // Mostly one with circuits, where there is one.

@@ -130,7 +130,7 @@ impl World {
         };
         let threads = (0..).map(ThreadId).zip(&node.threads);
         let circuits = threads.flat_map(|(id, thread)| {
-            let circuits = thread.manager.keyed();
+            let circuits = thread.manager.inspect().keyed();
             circuits.map(move |circuit| (id, circuit))
         });
         let mut circuits: Vec<(ThreadId, Keyed)> = circuits.collect();

@@ -132,7 +132,7 @@ impl World {
             return Vec::new();
         };
         match thread.links.get(place).map(|link| link.phase) {
-            Some(Phase::Open(key)) => thread.manager.circuit_ids(key).collect(),
+            Some(Phase::Open(key)) => thread.manager.inspect().circuit_ids(key).collect(),
             _ => Vec::new(),
         }
     }

@@ -36,7 +36,10 @@ impl Thread {
         let place = self.links.vacant_key();
         let conn = ground.connect(host, to, self.owner(place));
         let Some(conn) = conn else {
-            return self.manager.connection_failed(id, LinkFailure::Refused);
+            return self
+                .manager
+                .links_mut()
+                .connection_failed(id, LinkFailure::Refused);
         };
         let mut link = Link::new(id, conn, End::Opener, to, Some(rsa), ground.now());
         link.peer_node = ground.relay_at(to);
@@ -159,7 +162,10 @@ impl Thread {
         if let Some(link) = self.links.get(place) {
             match link.phase {
                 Phase::Open(key) => self.manager.close_link(key, LinkFailure::Reset, now),
-                _ => self.manager.connection_failed(link.id, LinkFailure::Reset),
+                _ => self
+                    .manager
+                    .links_mut()
+                    .connection_failed(link.id, LinkFailure::Reset),
             }
         }
         self.forget(place, ground);
@@ -310,7 +316,7 @@ impl Thread {
             self.link_bytes += count as u64;
         }
         if let Phase::Open(key) = link.phase {
-            self.manager.set_held(key, !link.out.is_empty());
+            self.manager.links_mut().set_held(key, !link.out.is_empty());
         }
     }
 
@@ -322,7 +328,7 @@ impl Thread {
         let Some(link) = self.links.get_mut(place) else {
             return;
         };
-        let Some(cells) = self.manager.outgoing(key) else {
+        let Some(cells) = self.manager.links_mut().outgoing(key) else {
             return;
         };
         let mut wrote = false;
@@ -335,7 +341,7 @@ impl Thread {
                     self.retry_at = Some(self.retry_at.map_or(at, |other| other.min(at)));
                     // One that had some of it waits for the others.
                     if !wrote {
-                        self.manager.refused(key);
+                        self.manager.links_mut().refused(key);
                     }
                     break;
                 }
@@ -360,13 +366,15 @@ impl Thread {
             wrote |= taken > 0;
         }
         let held = !link.out.is_empty() || link.muted;
-        self.manager.set_held(key, held);
+        self.manager.links_mut().set_held(key, held);
         if wrote {
-            self.manager.wrote(key, now);
+            self.manager.links_mut().wrote(key, now);
         }
-        self.manager.count_written(key, self.spent.len() as u64);
+        self.manager
+            .links_mut()
+            .count_written(key, self.spent.len() as u64);
         for cell in self.spent.drain(..) {
-            self.manager.recycle(cell);
+            self.manager.links_mut().recycle(cell);
         }
     }
 }

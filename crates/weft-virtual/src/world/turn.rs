@@ -91,12 +91,12 @@ impl Thread {
         }
         let mut writing = std::mem::take(&mut self.writing);
         writing.clear();
-        writing.extend_from_slice(self.manager.links_to_write());
+        writing.extend_from_slice(self.manager.links().listed());
         for key in writing.iter().copied() {
             self.write_link(key, now, around);
         }
         self.writing = writing;
-        self.manager.prune_written();
+        self.manager.links_mut().prune_written();
     }
 
     fn tick(&mut self, now: Instant, around: &mut Around<'_>) {
@@ -107,7 +107,7 @@ impl Thread {
                 && self.manager.watches_loss(key)
                 && let Some(counters) = counters(link, around.ground)
             {
-                self.manager.tcp_read(key, counters, now);
+                self.manager.links_mut().tcp_read(key, counters, now);
             }
         }
         for (id, _) in self.manager.handle_timeout(now) {

@@ -144,6 +144,23 @@ impl LinkFill {
     }
 }
 
+/// What the scheduler notes of a thread's capacity while circuits are measured.
+#[derive(Debug, Default)]
+pub(crate) struct Metering {
+    /// What holds the thread back.
+    pub(crate) meter: CapacityMeter,
+    /// The number of the current second.
+    pub(crate) second: u32,
+}
+
+impl Metering {
+    /// The scheduler chose cells for a link.
+    pub(crate) fn note_scheduled(&mut self, link: &mut LinkFill, cells: u32) {
+        self.meter.note_cells(cells);
+        link.note_cells(self.second, cells);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,7 +19,7 @@ mod statement;
 pub(crate) use bins::PHASES;
 pub use bins::{BIN, INTERVAL, SECOND, mbit_per_second};
 pub use capacity::Capacity;
-pub(crate) use capacity::{CapacityMeter, LinkFill};
+pub(crate) use capacity::{CapacityMeter, LinkFill, Metering};
 pub use head_tail::{THRESHOLD, head_tail, weight_of};
 pub use rates::Rates;
 pub use statement::{AbraError, MAX_AGE, Memo, check_times, verify};

@@ -2,24 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::manager_of;
+use super::{Inspection, manager_of};
 use crate::address::ThreadId;
 use crate::circuit::half::Role;
 use crate::manager::LocalConnectionManager;
 
-impl LocalConnectionManager {
+impl Inspection<'_> {
     /// Compares the tunnels of this thread with their legs on the threads of these managers.
     pub(super) fn audit_legs(
-        &self,
+        self,
         all: &BTreeMap<ThreadId, &LocalConnectionManager>,
     ) -> Result<(), String> {
-        for (slot, half) in self.halves.iter() {
-            let (Role::Tunnel(tunnel), Some(addr)) = (&half.role, self.halves.addr(slot)) else {
+        for (slot, half) in self.manager.path.halves.iter() {
+            let (Role::Tunnel(tunnel), Some(addr)) =
+                (&half.role, self.manager.path.halves.addr(slot))
+            else {
                 continue;
             };
             for leg in tunnel.legs.iter() {
-                let manager = manager_of(self, all, leg.half);
-                let Some(half) = manager.and_then(|manager| manager.halves.peek(leg.half)) else {
+                let manager = manager_of(self.manager, all, leg.half);
+                let Some(half) = manager.and_then(|manager| manager.path.halves.peek(leg.half))
+                else {
                     continue;
                 };
                 let side = half.leg.as_ref().filter(|side| side.tunnel == Some(addr));

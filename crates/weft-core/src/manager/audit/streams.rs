@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use weft_cell::RelayCmd;
 use weft_cell::relay::RelayBody;
 
-use super::sure;
+use super::Inspection;
 use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr, ThreadId};
 use crate::manager::LocalConnectionManager;
+use crate::manager::sure::sure;
 use crate::stream::table::{HopEnd, Place, Stream, Streams};
 
-impl LocalConnectionManager {
+impl<'a> Inspection<'a> {
     /// Compares the streams of these managers with their edges.
     ///
     /// Of one manager that holds between any two calls, as its halves and edges have no message
@@ -24,28 +25,27 @@ impl LocalConnectionManager {
     pub fn audit_streams(managers: &[&LocalConnectionManager]) -> Result<(), String> {
         let all: BTreeMap<ThreadId, &LocalConnectionManager> = managers
             .iter()
-            .map(|manager| (manager.outboxes.me(), *manager))
+            .map(|manager| (manager.path.outboxes.me(), *manager))
             .collect();
         for manager in managers {
-            for (slot, half) in manager.halves.iter() {
-                if let (Some(streams), Some(half)) = (half.streams(), manager.halves.addr(slot)) {
+            for (slot, half) in manager.path.halves.iter() {
+                if let (Some(streams), Some(half)) =
+                    (half.streams(), manager.path.halves.addr(slot))
+                {
                     audit_half(&all, half, streams).map_err(|what| format!("{half}: {what}"))?;
                 }
             }
-            manager.audit_edges(&all)?;
-            manager.audit_legs(&all)?;
-            sure(
-                manager.scratch.is_empty(),
-                "scratch space is empty between calls",
-            )?;
+            manager.inspect().audit_edges(&all)?;
+            manager.inspect().audit_legs(&all)?;
         }
         Ok(())
     }
 
     /// Streams that wait for a decision of the controller.
-    pub fn deciding(&self) -> impl Iterator<Item = StreamAddr> {
-        self.halves.iter().flat_map(|(slot, half)| {
-            let half_addr = self.halves.addr(slot);
+    pub fn deciding(self) -> impl Iterator<Item = StreamAddr> + 'a {
+        let halves = &self.manager.path.halves;
+        halves.iter().flat_map(move |(slot, half)| {
+            let half_addr = halves.addr(slot);
             let streams = half.streams().into_iter().flat_map(Streams::iter);
             let deciding = streams.filter(|(_, stream)| matches!(stream.edge, Place::Deciding(_)));
             deciding.filter_map(move |(id, stream)| {
@@ -59,8 +59,13 @@ impl LocalConnectionManager {
     }
 
     /// Cells of streams that wait for their circuits' windows and queues.
-    pub fn pending_cells(&self) -> usize {
-        let halves = self.halves.iter().filter_map(|(_, half)| half.streams());
+    pub fn pending_cells(self) -> usize {
+        let halves = self
+            .manager
+            .path
+            .halves
+            .iter()
+            .filter_map(|(_, half)| half.streams());
         halves
             .flat_map(|streams| &streams.ends)
             .map(|end| end.pending.len())

@@ -1,6 +1,7 @@
 //! This relay's weight, for circuits that ask; and what the hops of our own circuits state of theirs
 //! (docs/extensions/abra.md).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,15 +9,12 @@ use weft_cell::abra::ASK;
 use weft_cell::relay_command::RelayCommand;
 
 use crate::address::{HalfAddr, HopIndex};
-use crate::circuit::activity::Activity;
-use crate::circuit::half::{Purpose, Role, Subscription, WeightsOf};
-use crate::extensions::abra::{CapacityMeter, INTERVAL, PHASES, SECOND};
-use crate::link::Link;
-use crate::manager::LocalConnectionManager;
-use crate::manager::audit::sure;
+use crate::circuit::half::{Purpose, Role, WeightsOf};
+use crate::extensions::abra::{CapacityMeter, INTERVAL, Metering, PHASES, SECOND};
+use crate::manager::path::CellPath;
+use crate::memory::ledger::map_entry;
 use crate::message::{AbraReport, ToController};
 use crate::origin::OriginEvent;
-use crate::slots::worklist::Worklist;
 use crate::slots::{HalfKey, SlotKey as _};
 
 /// Statements of a hop in a second that are handed on: the answer to an ASK, and one that was due.
@@ -31,20 +29,14 @@ const FLOOD: u32 = 20;
 /// What a thread knows about this relay's weight.
 #[derive(Debug)]
 pub(in crate::manager) struct Abra {
-    /// What circuits moved.
-    pub(in crate::manager) activity: Activity,
     /// What holds the thread back.
-    meter: CapacityMeter,
-    /// The number of the current second.
-    second: u32,
-    /// Ends of bins in it.
+    pub(in crate::manager) metering: Metering,
+    /// Ends of bins in the current second.
     ends: u32,
     /// The controller was sent [`ToController::AbraAsked`], and has not answered.
     asked: bool,
-    /// Halves that asked, by the bin of the interval in which they get their statements.
-    subscribers: Vec<Worklist<HalfKey>>,
-    /// How many.
-    subscribed: u32,
+    /// Halves that asked, and when they did last, by the bin of the interval in which they get their statements.
+    subscribers: Vec<BTreeMap<HalfAddr, Instant>>,
     /// The bin of the interval that ended last.
     phase: usize,
     /// The relay's statement of the last second.
@@ -54,17 +46,19 @@ pub(in crate::manager) struct Abra {
 impl Default for Abra {
     fn default() -> Self {
         Abra {
-            activity: Activity::default(),
-            meter: CapacityMeter::default(),
-            second: 0,
+            metering: Metering::default(),
             ends: 0,
             asked: false,
-            subscribers: (0..PHASES).map(|_| Worklist::default()).collect(),
-            subscribed: 0,
+            subscribers: (0..PHASES).map(|_| BTreeMap::new()).collect(),
             phase: 0,
             statement: None,
         }
     }
+}
+
+/// The bin of the interval in which a half's statements are due.
+fn phase_of(half: HalfAddr) -> usize {
+    half.slot.index() % PHASES
 }
 
 impl Abra {
@@ -73,193 +67,162 @@ impl Abra {
         self.statement = Some(statement);
     }
 
-    /// The scheduler chose cells for a link.
-    pub(in crate::manager) fn note_scheduled(&mut self, link: &mut Link, cells: u32) {
-        if self.activity.is_on() {
-            self.meter.note_cells(cells);
-            link.fill.note_cells(self.second, cells);
-        }
-    }
-
     /// Asks the controller that it be measured, once.
-    fn ask_controller(&mut self) -> Option<ToController> {
-        (!self.activity.is_on() && !std::mem::replace(&mut self.asked, true))
-            .then_some(ToController::AbraAsked)
-    }
-}
-
-/// The bin of the interval in which a half's statements are due.
-fn phase_of(slot: HalfKey) -> usize {
-    slot.index() % PHASES
-}
-
-impl LocalConnectionManager {
-    /// The bandwidth that all connections share blocked reading or writing.
-    pub fn note_limited(&mut self) {
-        self.abra.meter.note_limited();
-    }
-
-    /// Whether what circuits move is measured.
-    pub fn measures_abra(&self) -> bool {
-        self.abra.activity.is_on()
-    }
-
-    /// A turn of the thread took so long; to be noted while it [is measured](Self::measures_abra).
-    pub fn note_turn(&mut self, took: Duration) {
-        self.abra.meter.note_turn(took);
+    fn ask_controller(&mut self, path: &mut CellPath) {
+        if !path.activity.is_on() && !std::mem::replace(&mut self.asked, true) {
+            path.to_controller.push(ToController::AbraAsked);
+        }
     }
 
     /// ABRA_ASK: the circuit gets this relay's statement now, if there is one, and every [`INTERVAL`].
-    pub(in crate::manager) fn on_abra_ask(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
+    pub(in crate::manager) fn on_abra_ask(
+        &mut self,
+        path: &mut CellPath,
+        slot: HalfKey,
+        data: &[u8],
+        now: Instant,
+    ) {
         if data != ASK {
-            return self.protocol_error(slot, "ABRA_ASK of another version", now);
+            return path.protocol_error(slot, "ABRA_ASK of another version", now);
         }
-        let Some((_, _, _, backward)) = self.halves.backward(slot) else {
+        let Some((half, _, _, backward)) = path.halves.backward(slot) else {
             return;
         };
         if backward.purpose == Purpose::Rendezvous {
-            return self.protocol_error(slot, "ABRA_ASK on a rendezvous circuit", now);
+            return path.protocol_error(slot, "ABRA_ASK on a rendezvous circuit", now);
         }
-        match &mut backward.measured.get_or_insert_default().subscription {
-            Some(known) if now.saturating_duration_since(known.asked) < SECOND => {
-                return self.protocol_error(slot, "ABRA_ASK twice in a second", now);
-            }
-            Some(known) => known.asked = now,
-            None => self.subscribe(slot, now),
+        let asked = self.subscribers.get(phase_of(half));
+        let asked = asked.and_then(|asked| asked.get(&half));
+        if asked.is_some_and(|asked| now.saturating_duration_since(*asked) < SECOND) {
+            return path.protocol_error(slot, "ABRA_ASK twice in a second", now);
         }
-        self.totals.abra_asked += 1;
-        if let Some(message) = self.abra.ask_controller() {
-            self.to_controller.push(message);
-        }
-        self.send_statement(slot, now);
+        self.subscribe(half, now);
+        path.totals.abra_asked += 1;
+        self.ask_controller(path);
+        self.send_statement(path, slot, now);
     }
 
-    /// Puts a half on the list of those that asked.
-    pub(in crate::manager) fn subscribe(&mut self, slot: HalfKey, asked: Instant) {
-        let Some((_, _, _, backward)) = self.halves.backward(slot) else {
-            return;
-        };
-        let Some(list) = self.abra.subscribers.get_mut(phase_of(slot)) else {
-            return;
-        };
-        let place = list.add(slot);
-        backward.measured.get_or_insert_default().subscription =
-            Some(Subscription { place, asked });
-        self.abra.subscribed += 1;
+    /// A half has asked then, or asks again.
+    pub(in crate::manager) fn subscribe(&mut self, half: HalfAddr, asked: Instant) {
+        if let Some(list) = self.subscribers.get_mut(phase_of(half)) {
+            list.insert(half, asked);
+        }
     }
 
-    /// Takes a half off the list of those that asked.
-    pub(in crate::manager) fn unsubscribe(&mut self, slot: HalfKey) {
-        let Some((_, _, _, backward)) = self.halves.backward(slot) else {
-            return;
-        };
-        let measured = backward.measured.as_mut();
-        let Some(subscription) = measured.and_then(|measured| measured.subscription.take()) else {
-            return;
-        };
-        self.abra.subscribed = self.abra.subscribed.saturating_sub(1);
-        let place = subscription.place;
-        let list = self.abra.subscribers.get_mut(phase_of(slot));
-        if let Some(moved) = list.and_then(|list| list.remove(place))
-            && let Some((_, _, _, moved)) = self.halves.backward(moved)
-            && let Some(subscription) =
-                (moved.measured.as_mut()).and_then(|measured| measured.subscription.as_mut())
-        {
-            subscription.place = place;
-        }
+    /// A half gets no more statements: it has closed, moves, or meets another. Returns when it asked last.
+    pub(in crate::manager) fn unsubscribe(&mut self, half: HalfAddr) -> Option<Instant> {
+        let list = self.subscribers.get_mut(phase_of(half));
+        list.and_then(|list| list.remove(&half))
+    }
+
+    /// The halves that asked.
+    pub(in crate::manager) fn subscribers(&self) -> impl Iterator<Item = HalfAddr> {
+        self.subscribers.iter().flat_map(BTreeMap::keys).copied()
+    }
+
+    /// The number of these.
+    fn subscribed(&self) -> u32 {
+        let listed: usize = self.subscribers.iter().map(BTreeMap::len).sum();
+        u32::try_from(listed).unwrap_or(u32::MAX)
+    }
+
+    /// Memory of their list.
+    pub(in crate::manager) fn memory(&self) -> usize {
+        self.subscribed() as usize * map_entry::<HalfAddr, Instant>()
     }
 
     /// Sends the relay's statement, if there is one. A circuit whose client does not read gets none: it
     /// would be of an hour ago when it is read.
-    fn send_statement(&mut self, slot: HalfKey, now: Instant) {
-        let Some(statement) = self.abra.statement.clone() else {
+    fn send_statement(&mut self, path: &mut CellPath, slot: HalfKey, now: Instant) {
+        let Some(statement) = self.statement.clone() else {
             return;
         };
-        let bound = self.params.queue_low;
-        let waits = (self.halves.get(slot)).is_none_or(|half| half.queue.len() >= bound);
+        let bound = path.params.queue_low;
+        let waits = (path.halves.get(slot)).is_none_or(|half| half.queue.len() >= bound);
         if !waits {
-            self.totals.abra_sent += 1;
+            path.totals.abra_sent += 1;
             let command = RelayCommand::AbraWeight.wire();
-            self.send_relay_msg(slot, HopIndex::ORIGIN, command, 0, &statement, now);
+            path.send_relay_msg(slot, HopIndex::ORIGIN, command, 0, &statement, now);
         }
     }
 
     /// The controller wants circuits' rates, or no longer.
-    pub(in crate::manager) fn on_measure_abra(&mut self, on: bool, now: Instant) {
-        let abra = &mut self.abra;
-        abra.asked = false;
-        abra.activity.set(on, &mut self.halves, now);
+    pub(in crate::manager) fn on_measure_abra(
+        &mut self,
+        path: &mut CellPath,
+        on: bool,
+        now: Instant,
+    ) {
+        self.asked = false;
+        path.activity.set(on, &mut path.halves, now);
         if !on {
-            abra.meter = CapacityMeter::default();
-            abra.statement = None;
+            self.metering.meter = CapacityMeter::default();
+            self.statement = None;
             // A circuit may have asked while the message was on its way.
-            if abra.subscribed > 0
-                && let Some(message) = abra.ask_controller()
-            {
-                self.to_controller.push(message);
+            if self.subscribed() > 0 {
+                self.ask_controller(path);
             }
         }
     }
 
     /// Ends the bin, if it is time: statements that are due are sent, and after a second its rates are
     /// reported.
-    pub(in crate::manager) fn pass_bins(&mut self, now: Instant) {
-        let Some(ended) = self.abra.activity.pass(&mut self.halves, now) else {
+    pub(in crate::manager) fn pass_bins(&mut self, path: &mut CellPath, now: Instant) {
+        let Some(ended) = path.activity.pass(&mut path.halves, now) else {
             return;
         };
-        let abra = &mut self.abra;
-        abra.meter.bins_ended(ended.bins);
-        abra.ends += 1;
-        for key in self.links.listed().to_vec() {
-            if let Some(link) = self.links.get_mut(key)
+        self.metering.meter.bins_ended(ended.bins);
+        self.ends += 1;
+        for key in path.links.listed().to_vec() {
+            if let Some(link) = path.links.get_mut(key)
                 && link.active_halves > 0
             {
-                link.fill.note_full(abra.second);
+                link.fill.note_full(self.metering.second);
             }
         }
         if let Some(took) = ended.second {
-            self.report_abra(took);
+            self.report_abra(path, took);
         }
         let mut due = Vec::new();
         for _ in 0..usize::try_from(ended.bins).unwrap_or(PHASES).min(PHASES) {
-            self.abra.phase = (self.abra.phase + 1) % PHASES;
-            let list = self.abra.subscribers.get(self.abra.phase);
-            due.extend_from_slice(list.map_or(&[], Worklist::as_slice));
+            self.phase = (self.phase + 1) % PHASES;
+            let list = self.subscribers.get(self.phase);
+            due.extend(list.into_iter().flat_map(BTreeMap::keys).copied());
         }
-        for slot in due {
-            self.send_statement(slot, now);
+        for half in due {
+            self.send_statement(path, path.halves.slot(half), now);
         }
     }
 
     /// Reports the second that ended.
-    fn report_abra(&mut self, took: Duration) {
-        let abra = &mut self.abra;
-        let (second, ends) = (abra.second, std::mem::take(&mut abra.ends));
-        abra.second = abra.second.wrapping_add(1);
+    fn report_abra(&mut self, path: &mut CellPath, took: Duration) {
+        let (second, ends) = (self.metering.second, std::mem::take(&mut self.ends));
+        self.metering.second = self.metering.second.wrapping_add(1);
         let mut full = 0u32;
-        for key in self.links.listed().to_vec() {
-            if let Some(link) = self.links.get_mut(key) {
+        for key in path.links.listed().to_vec() {
+            if let Some(link) = path.links.get_mut(key) {
                 full = full.saturating_add(link.fill.cells_if_full(second, ends));
             }
         }
         let report = AbraReport {
-            thread: self.outboxes.me(),
-            rates: abra.activity.take_rates(&mut self.halves),
-            capacity: abra.meter.second_ended(took, full),
-            subscribers: abra.subscribed,
+            thread: path.outboxes.me(),
+            rates: path.activity.take_rates(&mut path.halves),
+            capacity: self.metering.meter.second_ended(took, full),
+            subscribers: self.subscribed(),
         };
-        self.to_controller
+        path.to_controller
             .push(ToController::Abra(Box::new(report)));
     }
 
     /// Asks a hop of a circuit of our own.
     pub(in crate::manager) fn on_ask_weight(
         &mut self,
+        path: &mut CellPath,
         half: HalfAddr,
         hop: HopIndex,
         now: Instant,
     ) {
-        let Some(Role::Origin(origin)) = self.halves.at(half).map(|half| &mut half.role) else {
+        let Some(Role::Origin(origin)) = path.halves.at(half).map(|half| &mut half.role) else {
             return;
         };
         if hop.index() >= origin.crypt.len() {
@@ -273,69 +236,42 @@ impl LocalConnectionManager {
             });
         }
         let command = RelayCommand::AbraAsk.wire();
-        self.send_relay_msg(self.halves.slot(half), hop, command, 0, &ASK, now);
+        path.send_relay_msg(path.halves.slot(half), hop, command, 0, &ASK, now);
     }
 
     /// ABRA_WEIGHT of a hop of a circuit of our own.
     pub(in crate::manager) fn on_abra_weight(
         &mut self,
+        path: &mut CellPath,
         slot: HalfKey,
         hop: HopIndex,
         data: &[u8],
         now: Instant,
     ) {
-        let Some(Role::Origin(origin)) = self.halves.get_mut(slot).map(|half| &mut half.role)
+        let Some(Role::Origin(origin)) = path.halves.get_mut(slot).map(|half| &mut half.role)
         else {
             return;
         };
         let circuit = origin.id;
         let Some(asked) = origin.weights.iter_mut().find(|asked| asked.hop == hop) else {
-            return self.refuse_at_origin(slot, now);
+            return path.refuse_at_origin(slot, now);
         };
         let second = count_in(&mut asked.second, SECOND, now);
         let interval = count_in(&mut asked.interval, INTERVAL, now);
         if interval > FLOOD {
-            return self.protocol_error(slot, "a hop that floods its weight", now);
+            return path.protocol_error(slot, "a hop that floods its weight", now);
         }
         if second > PER_SECOND || interval > PER_INTERVAL {
-            self.totals.abra_dropped += 1;
-            self.traffic.dropped_at_origin();
+            path.totals.abra_dropped += 1;
+            path.traffic.dropped_at_origin();
             return;
         }
         origin.traffic.note_valid(data.len());
-        self.send_origin_event(OriginEvent::Weight {
+        path.to_controller.origin(OriginEvent::Weight {
             circuit,
             hop,
             statement: data.to_vec(),
         });
-    }
-
-    /// Circuits that asked, and the lists of them.
-    pub(in crate::manager) fn audit_subscribers(&self) -> Result<(), String> {
-        let mut subscribed = 0u32;
-        for (slot, half) in self.halves.iter() {
-            let Role::Backward(backward) = &half.role else {
-                continue;
-            };
-            let measured = backward.measured.as_ref();
-            let Some(subscription) = measured.and_then(|measured| measured.subscription) else {
-                continue;
-            };
-            subscribed += 1;
-            let list = self.abra.subscribers.get(phase_of(slot));
-            let listed = list.and_then(|list| list.at(subscription.place));
-            sure(
-                listed == Some(slot),
-                "a half that asked for the weight is listed at the place that it has noted",
-            )?;
-        }
-        let listed: usize = (self.abra.subscribers.iter())
-            .map(|list| list.as_slice().len())
-            .sum();
-        sure(
-            self.abra.subscribed == subscribed && u32::try_from(listed) == Ok(subscribed),
-            "only halves that asked for the weight are listed, each once",
-        )
     }
 }
 

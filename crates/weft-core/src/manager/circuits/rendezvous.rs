@@ -7,13 +7,13 @@ use weft_cell::RelayCmd;
 use weft_cell::identity::RendezvousCookie;
 use weft_cell::reason::DestroyReason;
 
+use super::Circuits;
 use crate::address::{HalfAddr, HopIndex};
 use crate::circuit::half::{Peer, Purpose};
-use crate::manager::LocalConnectionManager;
 use crate::message::{HalfControl, ToController};
 use crate::slots::HalfKey;
 
-impl LocalConnectionManager {
+impl Circuits<'_> {
     /// ESTABLISH_RENDEZVOUS: asks the controller to keep the cookie.
     pub(in crate::manager) fn on_establish_rendezvous(
         &mut self,
@@ -23,40 +23,46 @@ impl LocalConnectionManager {
     ) {
         let cookie = <[u8; 20]>::try_from(data).map(RendezvousCookie);
         let connection = self
+            .path
             .halves
             .get_mut(slot)
-            .and_then(|half| self.links.get(half.link))
+            .and_then(|half| self.path.links.get(half.link))
             .map(|link| link.connection);
         match (
-            self.unused_end(slot, Purpose::RendezvousWaiting),
+            self.path
+                .halves
+                .unused_end(slot, Purpose::RendezvousWaiting),
             cookie,
             connection,
         ) {
             (Some(half), Ok(cookie), Some(connection)) => {
-                self.to_controller.push(ToController::EstablishRendezvous {
-                    half,
-                    connection,
-                    cookie,
-                });
+                self.path
+                    .to_controller
+                    .push(ToController::EstablishRendezvous {
+                        half,
+                        connection,
+                        cookie,
+                    });
             }
             (Some(_), ..) => {
-                self.totals.rendezvous.establish_malformed += 1;
-                self.protocol_error(slot, "ESTABLISH_RENDEZVOUS that is no cookie", now);
+                self.path.totals.rendezvous.establish_malformed += 1;
+                self.path
+                    .protocol_error(slot, "ESTABLISH_RENDEZVOUS that is no cookie", now);
             }
             (None, ..) => {
-                self.totals.rendezvous.establish_unsuitable += 1;
+                self.path.totals.rendezvous.establish_unsuitable += 1;
                 let what = "ESTABLISH_RENDEZVOUS on a circuit that is for something else";
-                self.protocol_error(slot, what, now);
+                self.path.protocol_error(slot, what, now);
             }
         }
     }
 
     /// The cookie is kept: the client gets RENDEZVOUS_ESTABLISHED.
     pub(in crate::manager) fn on_rendezvous_established(&mut self, half: HalfAddr, now: Instant) {
-        if self.halves.at(half).is_some() {
-            self.totals.rendezvous.established += 1;
-            self.send_relay_msg(
-                self.halves.slot(half),
+        if self.path.halves.at(half).is_some() {
+            self.path.totals.rendezvous.established += 1;
+            self.path.send_relay_msg(
+                self.path.halves.slot(half),
                 HopIndex::ORIGIN,
                 RelayCmd::RENDEZVOUS_ESTABLISHED,
                 0,
@@ -64,29 +70,33 @@ impl LocalConnectionManager {
                 now,
             );
         } else {
-            self.totals.rendezvous.establish_dead += 1;
+            self.path.totals.rendezvous.establish_dead += 1;
         }
     }
 
     /// RENDEZVOUS1: a cookie, and the handshake for the waiting client.
     pub(in crate::manager) fn on_rendezvous1(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
         let split = data.split_first_chunk::<20>();
-        match (self.unused_end(slot, Purpose::Rendezvous), split) {
+        match (
+            self.path.halves.unused_end(slot, Purpose::Rendezvous),
+            split,
+        ) {
             (Some(half), Some((cookie, handshake))) => {
-                self.to_controller.push(ToController::Rendezvous {
+                self.path.to_controller.push(ToController::Rendezvous {
                     half,
                     cookie: RendezvousCookie(*cookie),
                     handshake: handshake.to_vec(),
                 });
             }
             (Some(_), None) => {
-                self.totals.rendezvous.join_malformed += 1;
-                self.protocol_error(slot, "RENDEZVOUS1 without a whole cookie", now);
+                self.path.totals.rendezvous.join_malformed += 1;
+                self.path
+                    .protocol_error(slot, "RENDEZVOUS1 without a whole cookie", now);
             }
             (None, _) => {
-                self.totals.rendezvous.join_unsuitable += 1;
+                self.path.totals.rendezvous.join_unsuitable += 1;
                 let what = "RENDEZVOUS1 on a circuit that is for something else";
-                self.protocol_error(slot, what, now);
+                self.path.protocol_error(slot, what, now);
             }
         }
     }
@@ -99,14 +109,14 @@ impl LocalConnectionManager {
         handshake: Vec<u8>,
         now: Instant,
     ) {
-        let Some(half) = self.halves.at(addr) else {
+        let Some(half) = self.path.halves.at(addr) else {
             // The waiting circuit's cookie is spent, and this circuit has closed: that one closes too.
-            self.send_control(HalfControl::Spliced {
+            self.path.outboxes.send_half(HalfControl::Spliced {
                 to: with,
                 peer: addr,
                 handshake,
             });
-            return self.send_control(HalfControl::Destroyed {
+            return self.path.outboxes.send_half(HalfControl::Destroyed {
                 to: with,
                 from: addr,
                 reason: DestroyReason::DESTROYED,
@@ -114,32 +124,18 @@ impl LocalConnectionManager {
             });
         };
         if half.peer != Peer::None {
-            return self.protocol_error(
-                self.halves.slot(addr),
+            return self.path.protocol_error(
+                self.path.halves.slot(addr),
                 "RENDEZVOUS1, and then EXTEND2",
                 now,
             );
         }
         half.peer = Peer::Joined(with);
-        self.unsubscribe(self.halves.slot(addr));
-        self.send_control(HalfControl::Spliced {
+        self.abra.unsubscribe(addr);
+        self.path.outboxes.send_half(HalfControl::Spliced {
             to: with,
             peer: addr,
             handshake,
         });
-    }
-
-    /// Gives a circuit that ends here and has no purpose yet this one.
-    pub(in crate::manager) fn unused_end(
-        &mut self,
-        slot: HalfKey,
-        purpose: Purpose,
-    ) -> Option<HalfAddr> {
-        let (addr, _, peer, backward) = self.halves.backward(slot)?;
-        if *peer != Peer::None || !backward.purpose.is_general() {
-            return None;
-        }
-        backward.purpose = purpose;
-        Some(addr)
     }
 }

@@ -9,15 +9,15 @@ use weft_cell::relay_command::StreamMessage;
 use weft_cell::stream_msg::{Connected, End, Resolved};
 use weft_planted::{Fault, planted};
 
+use super::EdgeView;
 use crate::address::EdgeAddr;
 use crate::flow::{FlowError, Side};
-use crate::manager::LocalConnectionManager;
 use crate::message::{EdgeCell, EdgeControl, HalfControl};
 use crate::origin::{EndedBy, OriginEvent};
 use crate::slots::EdgeKey;
 use crate::stream::edge::{Asked, Edge, EdgeNews, MAX_WAITING, Phase, StreamAt};
 
-impl LocalConnectionManager {
+impl EdgeView<'_> {
     /// A relay message for an edge.
     pub(in crate::manager) fn handle_to_edge(&mut self, to_edge: EdgeCell, now: Instant) {
         let EdgeCell { half, edge, cell } = to_edge;
@@ -31,7 +31,7 @@ impl LocalConnectionManager {
         let is_here = |edge: &&mut Edge| edge.at.map(|at| (at.addr.half, at.addr.id)) == Some(here);
         let Some(edge) = self.edge_side.edges.at(edge).filter(is_here) else {
             // Ended here while this was on its way from its half, which knew the stream.
-            self.totals.streams.late += 1;
+            self.totals.late += 1;
             self.pool.put(cell);
             return;
         };
@@ -63,7 +63,8 @@ impl LocalConnectionManager {
                 Ok(())
             }
             (Some(StreamMessage::Connected | StreamMessage::Resolved), Phase::Open) => {
-                self.send(broken("CONNECTED or RESOLVED on a stream that is open"));
+                self.outboxes
+                    .send(broken("CONNECTED or RESOLVED on a stream that is open"));
                 Ok(())
             }
             (Some(StreamMessage::Sendme), Phase::Opening | Phase::Open) => edge.flow.sendme(),
@@ -74,7 +75,8 @@ impl LocalConnectionManager {
                 Phase::Opening,
             )
             | (None, Phase::Opening | Phase::Open) => {
-                self.send(broken("DATA of a stream that is not connected"));
+                self.outboxes
+                    .send(broken("DATA of a stream that is not connected"));
                 Ok(())
             }
         };
@@ -89,7 +91,7 @@ impl LocalConnectionManager {
             (Ok(()), _) => {}
             (Err(_), _) => {
                 let what = "a stream's SENDME, XON, XOFF or DATA that its rules do not allow";
-                self.send(broken(what));
+                self.outboxes.send(broken(what));
             }
         }
     }
@@ -104,10 +106,10 @@ impl LocalConnectionManager {
             return Ok(());
         }
         edge.got += data.len() as u64;
-        self.totals.streams.delivered += data.len() as u64;
+        self.totals.delivered += data.len() as u64;
         if edge.out.len() + data.len() > MAX_WAITING {
-            self.totals.streams.overflowed += 1;
-            self.give_up(slot, EndReason::RESOURCELIMIT, now);
+            self.totals.overflowed += 1;
+            self.give_up(slot, EndReason::RESOURCELIMIT);
             return Ok(());
         }
         edge.out.push(data, &mut self.edge_side.spares);
@@ -132,7 +134,7 @@ impl LocalConnectionManager {
             side.optimistic = Vec::new();
             side.circuit
         });
-        self.totals.streams.connected += 1;
+        self.totals.connected += 1;
         self.edge_side.news.push_back(EdgeNews::Connected {
             edge: slot,
             addr: connected.addr,
@@ -140,7 +142,7 @@ impl LocalConnectionManager {
         self.edge_side.news.push_back(EdgeNews::Room { edge: slot });
         self.edge_side.list(slot);
         if let Some(circuit) = circuit {
-            self.send_origin_event(OriginEvent::Connected {
+            self.to_controller.origin(OriginEvent::Connected {
                 stream,
                 circuit,
                 addr: connected.addr,
@@ -157,7 +159,7 @@ impl LocalConnectionManager {
         let (id, circuit) = (edge.id, edge.origin.as_ref().and_then(|side| side.circuit));
         edge.phase = Phase::Over;
         if let Some(circuit) = circuit {
-            self.send_origin_event(OriginEvent::Resolved {
+            self.to_controller.origin(OriginEvent::Resolved {
                 stream: id,
                 circuit,
                 resolved: resolved.clone(),
@@ -186,12 +188,12 @@ impl LocalConnectionManager {
             let bytes = (edge.got, edge.gave);
             // Who hears of the end has heard of all bytes.
             if !waits && let Some((got, gave)) = edge.take_traffic() {
-                self.send_origin_event(OriginEvent::Traffic {
+                self.to_controller.origin(OriginEvent::Traffic {
                     streams: vec![(stream, got, gave)],
                     circuits: Vec::new(),
                 });
             }
-            self.send_origin_event(OriginEvent::Ended {
+            self.to_controller.origin(OriginEvent::Ended {
                 stream,
                 circuit,
                 reason: end.reason,
@@ -278,7 +280,7 @@ impl LocalConnectionManager {
                 return self.far_end(slot, End::new(EndReason::DESTROY), EndedBy::Circuit);
             }
             // The edge was removed, or does not ask any more: a stream that was opened for it must not stay.
-            (None, Some(at)) => return self.end_unwanted(to, at, now),
+            (None, Some(at)) => return self.end_unwanted(to, at),
             (None, None) => return,
         };
         edge.at = Some(at);
@@ -290,7 +292,7 @@ impl LocalConnectionManager {
             .as_mut()
             .map(|side| std::mem::take(&mut side.optimistic))
             .unwrap_or_default();
-        let flow = self.stream_flow(at.terms, Side::Client);
+        let flow = self.params.stream_flow(at.terms, Side::Client);
         if let Some(edge) = self.edge_side.edges.get_mut(slot) {
             edge.flow = flow;
             edge.gave = 0;

@@ -1,17 +1,17 @@
 //! The client thread's commands for applications' streams: put one on a circuit, take it back, answer,
 //! refuse or end it.
 
-use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
-use crate::manager::LocalConnectionManager;
-use crate::message::HalfControl;
-use crate::origin::{AppRefusal, EndedBy, StreamOpening};
-use crate::stream::edge::{EdgeNews, Phase};
-use std::time::Instant;
 use weft_cell::RelayCmd;
 use weft_cell::reason::EndReason;
 use weft_cell::stream_msg::{Begin, End, Resolve, Resolved};
 
-impl LocalConnectionManager {
+use super::EdgeView;
+use crate::address::{ConnectionId, HalfAddr, HopIndex, OriginId};
+use crate::message::HalfControl;
+use crate::origin::{AppRefusal, EndedBy, StreamOpening};
+use crate::stream::edge::{EdgeNews, Phase};
+
+impl EdgeView<'_> {
     /// A stream is attached to a circuit.
     pub(in crate::manager) fn on_attach(
         &mut self,
@@ -21,7 +21,7 @@ impl LocalConnectionManager {
         hop: HopIndex,
         opening: &StreamOpening,
     ) {
-        let Some(slot) = self.edge_of(stream) else {
+        let Some(slot) = self.edge_side.of(stream) else {
             return;
         };
         let message = match opening {
@@ -56,7 +56,7 @@ impl LocalConnectionManager {
         edge.phase = Phase::Opening;
         let asked = edge.ask(half);
         match message {
-            Ok((command, data)) => self.send(
+            Ok((command, data)) => self.outboxes.send(
                 HalfControl::Attach {
                     edge: addr,
                     asked,
@@ -72,14 +72,9 @@ impl LocalConnectionManager {
     }
 
     /// An application's request fails.
-    pub(in crate::manager) fn on_refuse_app(
-        &mut self,
-        stream: ConnectionId,
-        why: AppRefusal,
-        now: Instant,
-    ) {
-        if let Some(slot) = self.edge_of(stream) {
-            self.end_edge_by(slot, End::new(EndReason::MISC), EndedBy::Us, now);
+    pub(in crate::manager) fn on_refuse_app(&mut self, stream: ConnectionId, why: AppRefusal) {
+        if let Some(slot) = self.edge_side.of(stream) {
+            self.end_edge_by(slot, End::new(EndReason::MISC), EndedBy::Us);
             self.edge_side
                 .news
                 .push_back(EdgeNews::Refused { id: stream, why });
@@ -88,7 +83,7 @@ impl LocalConnectionManager {
 
     /// An application's resolve request is answered from what is known.
     pub(in crate::manager) fn on_answer_app(&mut self, stream: ConnectionId, resolved: Resolved) {
-        if let Some(slot) = self.edge_of(stream) {
+        if let Some(slot) = self.edge_side.of(stream) {
             self.drop_edge(slot, EndReason::DONE, EndedBy::Us);
             self.edge_side.news.push_back(EdgeNews::Resolved {
                 id: stream,
@@ -99,13 +94,8 @@ impl LocalConnectionManager {
     }
 
     /// A stream that is not connected yet leaves its circuit, and waits for another.
-    pub(in crate::manager) fn on_detach(
-        &mut self,
-        stream: ConnectionId,
-        reason: EndReason,
-        now: Instant,
-    ) {
-        let Some(slot) = self.edge_of(stream) else {
+    pub(in crate::manager) fn on_detach(&mut self, stream: ConnectionId, reason: EndReason) {
+        let Some(slot) = self.edge_side.of(stream) else {
             return;
         };
         let Some(edge) = self.edge_side.edges.get(slot) else {
@@ -115,7 +105,7 @@ impl LocalConnectionManager {
         // no request that it answers.
         if edge.phase == Phase::Opening && edge.origin.is_some() {
             let end = End::new(reason);
-            self.edge_send(slot, RelayCmd::END, &end.encode(), now);
+            self.edge_send(slot, RelayCmd::END, &end.encode());
         }
         if let Some(edge) = self.edge_side.edges.get_mut(slot)
             && edge.phase == Phase::Opening
@@ -129,13 +119,8 @@ impl LocalConnectionManager {
     }
 
     /// A stream shall end.
-    pub(in crate::manager) fn on_close_stream(
-        &mut self,
-        stream: ConnectionId,
-        reason: EndReason,
-        now: Instant,
-    ) {
-        let Some(slot) = self.edge_of(stream) else {
+    pub(in crate::manager) fn on_close_stream(&mut self, stream: ConnectionId, reason: EndReason) {
+        let Some(slot) = self.edge_side.of(stream) else {
             return;
         };
         let Some(edge) = self.edge_side.edges.get(slot) else {
@@ -143,15 +128,15 @@ impl LocalConnectionManager {
         };
         match edge.phase {
             Phase::Over => {}
-            Phase::Waiting => self.on_refuse_app(stream, AppRefusal::General, now),
+            Phase::Waiting => self.on_refuse_app(stream, AppRefusal::General),
             Phase::Opening | Phase::Open => {
                 let waits = edge.phase == Phase::Opening;
                 if edge.at.is_some() {
                     let end = End::new(EndReason::MISC).encode();
-                    self.edge_send(slot, RelayCmd::END, &end, now);
+                    self.edge_send(slot, RelayCmd::END, &end);
                 }
                 if waits {
-                    self.on_refuse_app(stream, AppRefusal::General, now);
+                    self.on_refuse_app(stream, AppRefusal::General);
                 } else {
                     self.far_end(slot, End::new(reason), EndedBy::Us);
                 }

@@ -2,8 +2,6 @@
 //! XOFF): edges are made and ended here, fed by their sockets (`sockets`), by their circuits
 //! (`arrivals`) and by the client thread (`commands`).
 
-#![deny(clippy::disallowed_fields)]
-
 mod arrivals;
 mod audit;
 mod commands;
@@ -13,31 +11,32 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Instant;
 
-use weft_cell::RelayCmd;
+use rand::rngs::StdRng;
 use weft_cell::reason::EndReason;
-use weft_cell::relay;
 use weft_cell::stream_msg::{Connected, End};
+use weft_cell::{RelayCmd, relay};
 use weft_planted::{Fault, planted};
 
-use super::LocalConnectionManager;
+use super::path::outbox::Outboxes;
+use super::path::requests::ToControllerQueue;
 use crate::address::{ConnectionId, EdgeAddr, StreamAddr, ThreadId};
 use crate::flow::{Left, Side};
 use crate::memory::buffer::{Bytes, Spares};
+use crate::memory::cells::CellPool;
 use crate::memory::ledger::{Held, queue_memory};
-use crate::message::{EdgeCell, HalfControl, LaneMsg, ToController};
+use crate::message::{EdgeCell, HalfControl, LaneMsg, StreamTotals, ToController};
 use crate::origin::{EndedBy, OriginEvent};
+use crate::params::RelayParams;
 use crate::slots::EdgeKey;
 use crate::slots::worklist::{Place, Worklist};
 use crate::stream::edge::{Edge, EdgeNews, Edges, Phase, StreamAt};
 
 /// A thread's edges, and the tables that list them.
 ///
-/// Private to this folder: what handles halves reaches edges by messages alone
-/// ([`handle_to_edge`](LocalConnectionManager::handle_to_edge),
-/// [`on_edge_control`](LocalConnectionManager::on_edge_control)). For all others there are sums: of memory,
-/// of traffic, for the audit.
+/// Its fields are private to this folder: what handles halves reaches edges by messages alone. For all others there are
+/// sums: of memory, of traffic, for the audit.
 #[derive(Debug)]
-pub(super) struct EdgeSide {
+pub struct EdgeSide {
     edges: Edges,
     by_connection: BTreeMap<ConnectionId, EdgeKey>,
     /// Edges with bytes for their sockets, or whose sockets are to be closed.
@@ -57,6 +56,40 @@ impl EdgeSide {
             news: VecDeque::new(),
             spares: Spares::default(),
         }
+    }
+
+    /// An edge for an application, or for something of this node's own, that waits for a circuit.
+    pub fn adopt_application(&mut self, id: ConnectionId) -> Option<EdgeKey> {
+        let edge = self.edges.insert(Edge::application(id))?;
+        self.by_connection.insert(id, edge.slot);
+        Some(edge.slot)
+    }
+
+    /// The edge of a connection.
+    pub fn of(&self, id: ConnectionId) -> Option<EdgeKey> {
+        self.by_connection.get(&id).copied()
+    }
+
+    /// The connection of an edge.
+    pub fn id(&self, slot: EdgeKey) -> Option<ConnectionId> {
+        Some(self.edges.get(slot)?.id)
+    }
+
+    /// Edges.
+    pub fn len(&self) -> usize {
+        self.edges.len()
+    }
+
+    /// Reports what the owner of an edge's socket holds for it and its peer can make grow, in bytes.
+    pub fn set_holds(&mut self, slot: EdgeKey, bytes: usize) {
+        if let Some(edge) = self.edges.get_mut(slot) {
+            edge.socket_holds = bytes;
+        }
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.edges.len() == 0
     }
 
     /// Whether the edge at this address exists.
@@ -122,48 +155,57 @@ impl EdgeSide {
     }
 }
 
-impl LocalConnectionManager {
+/// The edges, with what they share with the halves of their thread: no half and no link is within reach. Edges send to
+/// halves by the outboxes, on one thread as on two (architecture rule 2).
+#[derive(Debug)]
+pub(super) struct EdgeView<'a> {
+    pub(super) edge_side: &'a mut EdgeSide,
+    pub(super) params: &'a RelayParams,
+    pub(super) pool: &'a mut CellPool,
+    pub(super) outboxes: &'a mut Outboxes,
+    pub(super) to_controller: &'a mut ToControllerQueue,
+    pub(super) rng: &'a mut StdRng,
+    pub(super) totals: &'a mut StreamTotals,
+}
+
+impl EdgeView<'_> {
     // ---- made and given their sockets ----
 
     /// An edge for a stream that a circuit asked for; its socket is being connected. The caller reports
     /// the result by [`edge_connected`](Self::edge_connected) or [`end_edge`](Self::end_edge).
-    pub fn adopt_exit(&mut self, id: ConnectionId, at: StreamAt, now: Instant) -> Option<EdgeKey> {
-        let flow = self.stream_flow(at.terms, Side::Exit);
+    pub(in crate::manager) fn adopt_exit(
+        &mut self,
+        id: ConnectionId,
+        at: StreamAt,
+    ) -> Option<EdgeKey> {
+        let flow = self.params.stream_flow(at.terms, Side::Exit);
         let edge = self.edge_side.edges.insert(Edge::exit(id, at, flow))?;
         self.edge_side.by_connection.insert(id, edge.slot);
         let stream = at.addr;
-        self.send(HalfControl::EdgeMade { stream, edge }.into());
-        self.settle(now);
+        (self.outboxes).send_half(HalfControl::EdgeMade { stream, edge });
         Some(edge.slot)
-    }
-
-    /// An edge for an application, or for something of this node's own, that waits for a circuit.
-    pub fn adopt_application(&mut self, id: ConnectionId) -> Option<EdgeKey> {
-        let edge = self.edge_side.edges.insert(Edge::application(id))?;
-        self.edge_side.by_connection.insert(id, edge.slot);
-        Some(edge.slot)
-    }
-
-    /// The edge of a connection.
-    pub fn edge_of(&self, id: ConnectionId) -> Option<EdgeKey> {
-        self.edge_side.by_connection.get(&id).copied()
-    }
-
-    /// The connection of an edge.
-    pub fn edge_id(&self, slot: EdgeKey) -> Option<ConnectionId> {
-        Some(self.edge_side.edges.get(slot)?.id)
     }
 
     /// An application's request, for the client thread.
-    pub fn edge_asks(&mut self, slot: EdgeKey, request: crate::origin::AppRequest) {
+    pub(in crate::manager) fn edge_asks(
+        &mut self,
+        slot: EdgeKey,
+        request: crate::origin::AppRequest,
+    ) {
         if let Some(edge) = self.edge_side.edges.get(slot) {
             let stream = edge.id;
-            self.send_origin_event(OriginEvent::Request { stream, request });
+            self.to_controller
+                .origin(OriginEvent::Request { stream, request });
         }
     }
 
     /// The socket of a stream that a circuit asked for is connected, to this address.
-    pub fn edge_connected(&mut self, slot: EdgeKey, addr: Option<IpAddr>, ttl: u32, now: Instant) {
+    pub(in crate::manager) fn edge_connected(
+        &mut self,
+        slot: EdgeKey,
+        addr: Option<IpAddr>,
+        ttl: u32,
+    ) {
         let Some(edge) = self.edge_side.edges.get_mut(slot) else {
             return;
         };
@@ -171,23 +213,21 @@ impl LocalConnectionManager {
             return;
         }
         edge.phase = Phase::Open;
-        self.totals.streams.connected += 1;
+        self.totals.connected += 1;
         let data = Connected { addr, ttl }.encode();
-        self.edge_send(slot, RelayCmd::CONNECTED, &data, now);
+        self.edge_send(slot, RelayCmd::CONNECTED, &data);
         self.edge_side.list(slot);
-        self.settle(now);
     }
 
     // ---- ended ----
 
     /// The socket ended, failed, or could not be connected. The edge is removed.
-    pub fn end_edge(&mut self, slot: EdgeKey, reason: EndReason, now: Instant) {
-        self.end_edge_by(slot, End::new(reason), EndedBy::Application, now);
-        self.settle(now);
+    pub(in crate::manager) fn end_edge(&mut self, slot: EdgeKey, reason: EndReason) {
+        self.end_edge_by(slot, End::new(reason), EndedBy::Application);
     }
 
     /// Ends a stream: sends END on the circuit, if the far end does not know yet.
-    fn end_edge_by(&mut self, slot: EdgeKey, end: End, by: EndedBy, now: Instant) {
+    fn end_edge_by(&mut self, slot: EdgeKey, end: End, by: EndedBy) {
         let Some(edge) = self.edge_side.edges.get(slot) else {
             return;
         };
@@ -197,7 +237,7 @@ impl LocalConnectionManager {
                 Some(_) => End::new(EndReason::MISC),
                 None => end,
             };
-            self.edge_send(slot, RelayCmd::END, &end.encode(), now);
+            self.edge_send(slot, RelayCmd::END, &end.encode());
         }
         self.drop_edge(slot, end.reason, by);
     }
@@ -209,7 +249,7 @@ impl LocalConnectionManager {
         if edge.origin.is_some()
             && let Some((got, gave)) = edge.take_traffic()
         {
-            self.send_origin_event(OriginEvent::Traffic {
+            self.to_controller.origin(OriginEvent::Traffic {
                 streams: vec![(edge.id, got, gave)],
                 circuits: Vec::new(),
             });
@@ -221,7 +261,7 @@ impl LocalConnectionManager {
         if let Some(side) = &edge.origin
             && edge.phase != Phase::Over
         {
-            self.send_origin_event(OriginEvent::Ended {
+            self.to_controller.origin(OriginEvent::Ended {
                 stream: edge.id,
                 circuit: side.circuit,
                 reason,
@@ -240,19 +280,20 @@ impl LocalConnectionManager {
     // ---- helpers ----
 
     /// Ends a stream that was opened for an edge that does not want it any more.
-    fn end_unwanted(&mut self, edge: EdgeAddr, at: StreamAt, now: Instant) {
+    fn end_unwanted(&mut self, edge: EdgeAddr, at: StreamAt) {
         let StreamAt { addr: to, terms } = at;
-        let left = self.stream_flow(terms, Side::Client).left();
+        let left = self.params.stream_flow(terms, Side::Client).left();
         self.announce_end(to, true, left);
         let mut cell = self.pool.take();
         let end = End::new(EndReason::MISC).encode();
         let _ = relay::encode(cell.body_mut(), RelayCmd::END, to.id, &end, &mut self.rng);
         let half = to.half;
-        self.send_from_edge(EdgeCell { half, edge, cell }, now);
+        self.outboxes
+            .send_half_cell(half, LaneMsg::FromEdge(EdgeCell { half, edge, cell }));
     }
 
     /// Sends a message of an edge's own.
-    fn edge_send(&mut self, slot: EdgeKey, command: RelayCmd, data: &[u8], now: Instant) {
+    fn edge_send(&mut self, slot: EdgeKey, command: RelayCmd, data: &[u8]) {
         let (Some(addr), Some(at)) = (
             self.edge_side.edges.addr(slot),
             self.edge_side.edges.get(slot).and_then(|edge| edge.at),
@@ -270,14 +311,9 @@ impl LocalConnectionManager {
         // END's, CONNECTED's and SENDME's data are short.
         let to = at.addr;
         let _ = relay::encode(cell.body_mut(), command, to.id, data, &mut self.rng);
-        self.send_from_edge(
-            EdgeCell {
-                half: to.half,
-                edge: addr,
-                cell,
-            },
-            now,
-        );
+        let (half, edge) = (to.half, addr);
+        let message = LaneMsg::FromEdge(EdgeCell { half, edge, cell });
+        self.outboxes.send_half_cell(half, message);
     }
 
     /// Announces an END to a half, ahead of it.
@@ -285,28 +321,21 @@ impl LocalConnectionManager {
         if planted(Fault::EndNotAnnounced) {
             return;
         }
-        if self.outboxes.is_here(stream.half) {
-            self.on_ending(stream, connected, left);
-        } else {
-            self.send(
-                HalfControl::Ending {
-                    stream,
-                    connected,
-                    left,
-                }
-                .into(),
-            );
-        }
+        self.outboxes.send_half(HalfControl::Ending {
+            stream,
+            connected,
+            left,
+        });
     }
 
     /// Ends a stream for want of memory or files, or because a new policy forbids it, with what waits for its socket.
-    pub(super) fn give_up(&mut self, slot: EdgeKey, reason: EndReason, now: Instant) {
+    pub(in crate::manager) fn give_up(&mut self, slot: EdgeKey, reason: EndReason) {
         let end = End::new(reason);
         if (self.edge_side.edges)
             .get(slot)
             .is_some_and(|edge| edge.phase != Phase::Over)
         {
-            self.edge_send(slot, RelayCmd::END, &end.encode(), now);
+            self.edge_send(slot, RelayCmd::END, &end.encode());
             self.far_end(slot, end, EndedBy::Us);
         }
         if let Some(edge) = self.edge_side.edges.get_mut(slot) {
@@ -315,26 +344,5 @@ impl LocalConnectionManager {
                 side.optimistic = Vec::new();
             }
         }
-    }
-
-    /// Hands a message to a half, wherever it is.
-    fn send_from_edge(&mut self, message: EdgeCell, now: Instant) {
-        if self.outboxes.is_here(message.half) {
-            self.handle_from_edge(message, now);
-        } else {
-            (self.outboxes).send_half_cell(message.half, LaneMsg::FromEdge(message));
-        }
-    }
-
-    /// Reports what the owner of an edge's socket holds for it and its peer can make grow, in bytes.
-    pub fn set_edge_holds(&mut self, slot: EdgeKey, bytes: usize) {
-        if let Some(edge) = self.edge_side.edges.get_mut(slot) {
-            edge.socket_holds = bytes;
-        }
-    }
-
-    /// Edges.
-    pub fn edges(&self) -> usize {
-        self.edge_side.edges.len()
     }
 }

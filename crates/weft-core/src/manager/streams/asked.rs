@@ -8,20 +8,20 @@ use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::StreamOpener;
 use weft_cell::stream_msg::{Answer, AnswerKind, Begin, End, Resolve, Resolved, Xoff};
 use weft_cell::{Cell, RelayCmd};
-use weft_planted::{Fault, planted};
 
+use super::StreamSide;
 use crate::address::{EdgeAddr, HopIndex, StreamAddr};
 use crate::circuit::half::{CircuitHalf, Role};
-use crate::flow::{Left, Side, Terms};
+use crate::flow::Left;
 use crate::limits::stream_dos::StreamVerdict;
-use crate::manager::{LocalConnectionManager, Notify};
+use crate::manager::path::closing::Notify;
 use crate::message::{Asker, Control, EdgeControl, StreamAsk, StreamRequest, ToController};
 use crate::slots::HalfKey;
 use crate::stream::early::{Early, Kept};
 use crate::stream::edge::StreamAt;
 use crate::stream::table::Place;
 
-impl LocalConnectionManager {
+impl StreamSide<'_> {
     /// BEGIN, BEGIN_DIR or RESOLVE of the circuit's origin.
     pub(in crate::manager) fn on_stream_asked(
         &mut self,
@@ -33,20 +33,29 @@ impl LocalConnectionManager {
         let body = RelayBody::new(cell.body());
         let stream = body.stream_id();
         let Ok(data) = body.data() else {
-            return self.protocol_error(slot, "a relay message longer than its cell", now);
+            return self
+                .path
+                .protocol_error(slot, "a relay message longer than its cell", now);
         };
         if stream == 0 {
-            return self.protocol_error(slot, "a stream with the number 0", now);
+            return self
+                .path
+                .protocol_error(slot, "a stream with the number 0", now);
         }
-        if let Some(streams) = self.halves.get_mut(slot).and_then(CircuitHalf::streams_mut) {
+        if let Some(streams) = self
+            .path
+            .halves
+            .get_mut(slot)
+            .and_then(CircuitHalf::streams_mut)
+        {
             if streams.has(stream) {
                 // An END before it would have come before it: no client gives a number twice.
                 let what = "BEGIN, BEGIN_DIR or RESOLVE for a stream that is there";
-                return self.protocol_error(slot, what, now);
+                return self.path.protocol_error(slot, what, now);
             }
             streams.ended.forget(stream);
         }
-        let totals = &mut self.totals.streams;
+        let totals = &mut self.path.totals.streams;
         let ask = match opener {
             StreamOpener::Begin => {
                 totals.begin += 1;
@@ -64,7 +73,7 @@ impl LocalConnectionManager {
         let Some(ask) = ask else {
             return self.refuse_stream(slot, stream, EndReason::TORPROTOCOL, now);
         };
-        if self.draining {
+        if self.path.draining {
             return self.refuse_stream(slot, stream, EndReason::HIBERNATING, now);
         }
         if opener != StreamOpener::BeginDir && !self.may_open(slot, stream, opener, now) {
@@ -76,17 +85,17 @@ impl LocalConnectionManager {
     /// Whether the circuit may open one more stream that leads out of the network. If not, the stream is
     /// refused, or the circuit closed.
     fn may_open(&mut self, slot: HalfKey, stream: u16, opener: StreamOpener, now: Instant) -> bool {
-        let streams = match self.halves.get_mut(slot).map(|half| &mut half.role) {
+        let streams = match self.path.halves.get_mut(slot).map(|half| &mut half.role) {
             Some(Role::Backward(backward)) if backward.purpose.is_general() => {
-                backward.streams_or_new(&self.params.cc)
+                backward.streams_or_new(&self.path.params.cc)
             }
             Some(Role::Tunnel(tunnel)) => &mut tunnel.streams,
             // It is refused for that.
             Some(Role::Backward(_)) => return true,
             Some(Role::Forward(_) | Role::Origin(_)) | None => return false,
         };
-        let verdict = streams.asked(&self.params.stream_dos, now);
-        self.totals.streams.too_many += u64::from(verdict.is_too_many());
+        let verdict = streams.asked(&self.path.params.stream_dos, now);
+        self.path.totals.streams.too_many += u64::from(verdict.is_too_many());
         match verdict {
             StreamVerdict::Allow | StreamVerdict::Count => return true,
             StreamVerdict::RefuseStream if opener == StreamOpener::Resolve => {
@@ -98,7 +107,7 @@ impl LocalConnectionManager {
                 };
                 let data = resolved.encode().unwrap_or_default();
                 streams.ended_at_once(stream, HopIndex::ORIGIN, Left::NOTHING, now);
-                self.send_relay_msg(
+                self.path.send_relay_msg(
                     slot,
                     HopIndex::ORIGIN,
                     RelayCmd::RESOLVED,
@@ -111,7 +120,8 @@ impl LocalConnectionManager {
                 self.refuse_stream(slot, stream, EndReason::MISC, now);
             }
             StreamVerdict::CloseCircuit => {
-                self.close_half(slot, DestroyReason::RESOURCELIMIT, Notify::Both, now);
+                self.path
+                    .close_half(slot, DestroyReason::RESOURCELIMIT, Notify::Both, now);
             }
         }
         false
@@ -119,20 +129,20 @@ impl LocalConnectionManager {
 
     /// Enters the stream, and asks the controller to decide about it.
     fn ask_for_stream(&mut self, slot: HalfKey, stream: u16, ask: StreamAsk, now: Instant) {
-        let Some(half) = self.halves.addr(slot) else {
+        let Some(half) = self.path.halves.addr(slot) else {
             return;
         };
-        let Some(state) = self.halves.get(slot) else {
+        let Some(state) = self.path.halves.get(slot) else {
             return;
         };
         let hop = HopIndex::ORIGIN;
-        let (Some(link), Some(terms)) = (self.charged(slot), state.terms(hop)) else {
+        let (Some(link), Some(terms)) = (self.path.charged(slot), state.terms(hop)) else {
             return;
         };
-        let state = self.halves.get_mut(slot).map(|half| &mut half.role);
+        let state = self.path.halves.get_mut(slot).map(|half| &mut half.role);
         let streams = match state {
             Some(Role::Backward(backward)) if backward.purpose.is_general() => {
-                backward.streams_or_new(&self.params.cc)
+                backward.streams_or_new(&self.path.params.cc)
             }
             Some(Role::Tunnel(tunnel)) => &mut tunnel.streams,
             _ => return self.refuse_stream(slot, stream, EndReason::EXITPOLICY, now),
@@ -153,32 +163,34 @@ impl LocalConnectionManager {
             ask,
         };
         let request = ToController::Stream(request);
-        self.ask(link.network, Asker::Stream(addr), request, now);
+        self.path
+            .ask(link.network, Asker::Stream(addr), request, now);
     }
 
     /// A cell arrived for a stream that has no edge yet.
     pub(super) fn on_kept(&mut self, stream: StreamAddr, kept: Kept, now: Instant) {
-        let (slot, id) = (self.halves.slot(stream.half), stream.id);
+        let (slot, id) = (self.path.halves.slot(stream.half), stream.id);
         match kept {
             Kept::Waits => {}
             Kept::Xoff => {
                 let xoff = Xoff { version: 0 }.encode();
-                self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::XOFF, id, &xoff, now);
+                self.path
+                    .send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::XOFF, id, &xoff, now);
             }
             Kept::TooMany(cell) => {
-                self.pool.put(cell);
-                self.totals.streams.overflowed += 1;
-                let left = self.left_of_new(slot);
-                if self.end_deciding(stream, left, now) {
+                self.path.pool.put(cell);
+                self.path.totals.streams.overflowed += 1;
+                let left = self.path.left_of_new(slot);
+                if self.path.end_deciding(stream, left, now) {
                     self.refuse_stream(slot, id, EndReason::RESOURCELIMIT, now);
-                    self.cancel_stream_request(stream);
+                    self.path.to_controller.cancel_stream(stream);
                 }
             }
             Kept::PastWindow(cell) => {
-                self.pool.put(cell);
-                self.totals.streams.flow_violations += 1;
+                self.path.pool.put(cell);
+                self.path.totals.streams.flow_violations += 1;
                 let what = "more DATA than the window of a stream that is not open yet";
-                self.protocol_error(slot, what, now);
+                self.path.protocol_error(slot, what, now);
             }
         }
     }
@@ -193,39 +205,23 @@ impl LocalConnectionManager {
         edge: EdgeAddr,
         now: Instant,
     ) {
-        let half = self.halves.at(stream.half);
+        let half = self.path.halves.at(stream.half);
         let early = half
             .and_then(CircuitHalf::streams_mut)
             .and_then(|streams| streams.place(stream, edge));
         match early {
             Some(early) => {
                 if early.xoff_sent() {
-                    self.send(Control::Edge(EdgeControl::XoffSent { to: edge, stream }));
-                    self.settle(now);
+                    self.path
+                        .outboxes
+                        .send(Control::Edge(EdgeControl::XoffSent { to: edge, stream }));
                 }
                 for cell in early.into_cells() {
-                    self.send_to_edge(stream.half, edge, cell, now);
+                    self.path.outboxes.send_to_edge(stream.half, edge, cell);
                 }
                 self.on_credit_asked(stream, now);
             }
-            None => self.detach(edge, stream),
-        }
-    }
-
-    /// A stream that the circuit asked for will not be opened.
-    pub(in crate::manager) fn on_stream_refused(
-        &mut self,
-        stream: StreamAddr,
-        end: &[u8],
-        now: Instant,
-    ) {
-        if planted(Fault::RefusedStreamStays) {
-            return;
-        }
-        let slot = self.halves.slot(stream.half);
-        let left = self.left_of_new(slot);
-        if self.end_deciding(stream, left, now) {
-            self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::END, stream.id, end, now);
+            None => self.path.outboxes.detach(edge, stream),
         }
     }
 
@@ -236,46 +232,20 @@ impl LocalConnectionManager {
         resolved: &Resolved,
         now: Instant,
     ) {
-        if self.end_deciding(stream, Left::NOTHING, now) {
+        if self.path.end_deciding(stream, Left::NOTHING, now) {
             // More answers than a cell holds are the exit's fault; it answers with none then.
             let data = resolved.encode().unwrap_or_default();
-            let (slot, id) = (self.halves.slot(stream.half), stream.id);
-            self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::RESOLVED, id, &data, now);
+            let (slot, id) = (self.path.halves.slot(stream.half), stream.id);
+            self.path
+                .send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::RESOLVED, id, &data, now);
         }
-    }
-
-    /// Ends a stream that waits for a decision; its END or RESOLVED is sent next. `left`: what its far
-    /// end may still send. False: this stream waits for none (any more).
-    fn end_deciding(&mut self, stream: StreamAddr, left: Left, now: Instant) -> bool {
-        let half = self.halves.at(stream.half);
-        let Some(streams) = half.and_then(CircuitHalf::streams_mut) else {
-            return false;
-        };
-        let Some(early) = streams.refuse(stream) else {
-            return false;
-        };
-        streams.ended_at_once(stream.id, HopIndex::ORIGIN, left, now);
-        for cell in early.into_cells() {
-            self.pool.put(cell);
-        }
-        true
-    }
-
-    /// What the far end of a stream may send that was refused.
-    fn left_of_new(&self, slot: HalfKey) -> Left {
-        let half = self.halves.get(slot);
-        let terms = half.and_then(|half| half.terms(HopIndex::ORIGIN));
-        let vegas = terms.is_some_and(Terms::is_vegas);
-        // An exit takes data only: whatever side this is, it is the same.
-        self.stream_flow(Terms::new(vegas, false), Side::Exit)
-            .left()
     }
 
     /// Refuses a stream at once. Its far end may have sent data already.
     fn refuse_stream(&mut self, slot: HalfKey, stream: u16, reason: EndReason, now: Instant) {
-        let left = self.left_of_new(slot);
-        let streams = match self.halves.get_mut(slot).map(|half| &mut half.role) {
-            Some(Role::Backward(backward)) => Some(backward.streams_or_new(&self.params.cc)),
+        let left = self.path.left_of_new(slot);
+        let streams = match self.path.halves.get_mut(slot).map(|half| &mut half.role) {
+            Some(Role::Backward(backward)) => Some(backward.streams_or_new(&self.path.params.cc)),
             Some(Role::Tunnel(tunnel)) => Some(&mut tunnel.streams),
             _ => None,
         };
@@ -283,13 +253,7 @@ impl LocalConnectionManager {
             streams.ended_at_once(stream, HopIndex::ORIGIN, left, now);
         }
         let end = End::new(reason).encode();
-        self.send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::END, stream, &end, now);
-    }
-
-    /// A stream ended before anything was decided about it.
-    pub(super) fn cancel_stream_request(&mut self, stream: StreamAddr) {
-        if !self.to_controller.cancel(Asker::Stream(stream)) {
-            self.to_controller.push(ToController::StreamGone(stream));
-        }
+        self.path
+            .send_relay_msg(slot, HopIndex::ORIGIN, RelayCmd::END, stream, &end, now);
     }
 }

@@ -1,25 +1,97 @@
 //! A half's side of its streams (tor-spec 6, 7.3, 7.4; Engler and Goldberg 2021, 4.2, 4.4): here what
-//! arrives from the circuit for a stream, in `sending` what edges send, in `asked` how streams begin,
-//! in `ended` how they end, and in `probe` the stream by which a circuit is measured.
+//! arrives from the circuit and from edges for a stream, in `asked` how streams begin, in `ended` how they end, and in
+//! `probe` the stream by which a circuit is measured.
 
 mod asked;
 mod ended;
 mod probe;
-mod sending;
 
 use std::time::Instant;
 
 use weft_cell::relay::RelayBody;
-use weft_cell::relay_command::StreamMessage;
+use weft_cell::relay_command::{FlowControl, StreamMessage, flow_control};
 use weft_cell::stream_msg::Sendme;
 use weft_cell::{Cell, RelayCmd};
+use weft_planted::{Fault, planted};
 
-use super::LocalConnectionManager;
-use crate::address::{HalfAddr, HopIndex};
+use super::path::CellPath;
+use crate::address::{HalfAddr, HopIndex, StreamAddr};
 use crate::circuit::half::{CircuitHalf, Role};
+use crate::message::EdgeCell;
 use crate::slots::HalfKey;
 
-impl LocalConnectionManager {
+/// A half's side of its streams: messages between the circuit and what is at the streams' other ends, their edges.
+///
+/// It reaches edges by messages alone, which wait in the outboxes.
+#[derive(Debug)]
+pub(super) struct StreamSide<'a> {
+    pub(super) path: &'a mut CellPath,
+}
+
+impl StreamSide<'_> {
+    // ---- what edges send ----
+
+    /// A message of an edge's, to be sent on the circuit.
+    pub(in crate::manager) fn handle_from_edge(&mut self, message: EdgeCell, now: Instant) {
+        let EdgeCell { half, edge, cell } = message;
+        let command = RelayBody::new(cell.body()).command();
+        let hop = self
+            .path
+            .halves
+            .at(half)
+            .and_then(CircuitHalf::streams_mut)
+            .and_then(|streams| streams.accept(&cell, edge));
+        let Some((hop, end)) = hop else {
+            // The stream has ended while this was on its way. Another may have its id by now.
+            self.path.totals.cells_dropped += 1;
+            self.path.pool.put(cell);
+            return;
+        };
+        match flow_control(command) {
+            FlowControl::Counted | FlowControl::InOrder => {
+                end.pending.push_back((edge, cell));
+                self.path.package(self.path.halves.slot(half), hop, now);
+            }
+            FlowControl::Free => {
+                self.path
+                    .seal_and_enqueue(self.path.halves.slot(half), hop, cell, now);
+            }
+        }
+    }
+
+    /// A stream's edge has bytes to send, and no credit.
+    pub(in crate::manager) fn on_credit_asked(&mut self, stream: StreamAddr, now: Instant) {
+        if planted(Fault::CreditRequestLost) {
+            return;
+        }
+        let half = self.path.halves.at(stream.half);
+        let streams = half.and_then(CircuitHalf::streams_mut);
+        if let Some(hop) = streams.and_then(|streams| streams.ask(stream)) {
+            self.path
+                .package(self.path.halves.slot(stream.half), hop, now);
+        }
+    }
+
+    /// A stream's edge gives credit back: others may have it.
+    pub(in crate::manager) fn on_credit_returned(
+        &mut self,
+        stream: StreamAddr,
+        cells: u32,
+        now: Instant,
+    ) {
+        if planted(Fault::CreditReturnLost) {
+            return;
+        }
+        let half = self.path.halves.at(stream.half);
+        let streams = half.and_then(CircuitHalf::streams_mut);
+        if let Some(hop) = streams.and_then(|streams| streams.returned(stream, cells)) {
+            self.path
+                .package(self.path.halves.slot(stream.half), hop, now);
+        }
+    }
+
+    // ---- what arrives from the circuit ----
+
     /// A message of a stream, or a SENDME of the circuit, from a hop.
     pub(super) fn on_stream_message(
         &mut self,
@@ -32,8 +104,10 @@ impl LocalConnectionManager {
         let body = RelayBody::new(cell.body());
         let stream = body.stream_id();
         let Ok(length) = body.data().map(<[u8]>::len) else {
-            self.pool.put(cell);
-            return self.protocol_error(slot, "a relay message longer than its cell", now);
+            self.path.pool.put(cell);
+            return self
+                .path
+                .protocol_error(slot, "a relay message longer than its cell", now);
         };
         if stream == 0 {
             match message {
@@ -44,23 +118,24 @@ impl LocalConnectionManager {
                 | StreamMessage::Resolved
                 | StreamMessage::Xoff
                 | StreamMessage::Xon => {
-                    self.protocol_error(slot, "a stream message for no stream", now);
+                    self.path
+                        .protocol_error(slot, "a stream message for no stream", now);
                 }
             }
-            self.pool.put(cell);
+            self.path.pool.put(cell);
             return;
         }
-        let counts = message == StreamMessage::Data && !self.is_tunnel(slot);
+        let counts = message == StreamMessage::Data && !self.path.halves.is_tunnel(slot);
         if counts && !self.count_data(slot, hop, now) {
-            self.pool.put(cell);
+            self.path.pool.put(cell);
             return;
         }
-        let from = self.halves.addr(slot);
-        let half = self.halves.get_mut(slot);
+        let from = self.path.halves.addr(slot);
+        let half = self.path.halves.get_mut(slot);
         let (Some(from), Some((streams, traffic))) =
             (from, half.and_then(CircuitHalf::streams_and_traffic))
         else {
-            self.pool.put(cell);
+            self.path.pool.put(cell);
             return self.on_stray(slot, now);
         };
         let Some(edge) = streams.edge(stream, hop) else {
@@ -69,30 +144,24 @@ impl LocalConnectionManager {
         let at_relay = traffic.is_none();
         if let Some(traffic) = traffic {
             if !streams.may_answer(stream, message) {
-                self.pool.put(cell);
+                self.path.pool.put(cell);
                 let what = "CONNECTED to RESOLVE, or RESOLVED to something else";
-                return self.protocol_error(slot, what, now);
+                return self.path.protocol_error(slot, what, now);
             }
             traffic.note_valid(length);
         }
         let ends = message.ends_stream();
         if ends {
-            streams.remove(stream, &mut self.pool);
+            streams.remove(stream, &mut self.path.pool);
             if at_relay {
                 streams.ended.far_end_ended();
             }
         }
-        self.send_to_edge(from, edge, cell, now);
+        self.path.outboxes.send_to_edge(from, edge, cell);
         if ends {
             // What it was lent, others may have.
-            self.package(slot, hop, now);
+            self.path.package(slot, hop, now);
         }
-    }
-
-    /// Whether a half is a tunnel: what arrives there was counted on a leg.
-    fn is_tunnel(&self, slot: HalfKey) -> bool {
-        let half = self.halves.get(slot);
-        half.is_some_and(|half| matches!(half.role, Role::Tunnel(_)))
     }
 
     /// Counts a DATA cell against the circuit's window, and answers it with a SENDME when one is
@@ -103,7 +172,7 @@ impl LocalConnectionManager {
         hop: HopIndex,
         now: Instant,
     ) -> bool {
-        let Some(half) = self.halves.get_mut(slot) else {
+        let Some(half) = self.path.halves.get_mut(slot) else {
             return false;
         };
         let departed = half.queue.departed();
@@ -121,8 +190,9 @@ impl LocalConnectionManager {
                 true
             }
             Err(_) => {
-                self.totals.streams.flow_violations += 1;
-                self.protocol_error(slot, "more DATA than the circuit's window", now);
+                self.path.totals.streams.flow_violations += 1;
+                self.path
+                    .protocol_error(slot, "more DATA than the circuit's window", now);
                 false
             }
         }
@@ -131,8 +201,8 @@ impl LocalConnectionManager {
     /// Sends a SENDME for the circuit, with what proves that we received the cell that calls for it
     /// (tor-spec 7.3.1).
     fn send_circuit_sendme(&mut self, slot: HalfKey, hop: HopIndex, now: Instant) {
-        let version = self.params.sendme_emit;
-        let Some(half) = self.halves.get_mut(slot) else {
+        let version = self.path.params.sendme_emit;
+        let Some(half) = self.path.halves.get_mut(slot) else {
             return;
         };
         let seen = match &half.role {
@@ -145,8 +215,9 @@ impl LocalConnectionManager {
             seen: seen.filter(|_| version >= 1),
         };
         let data = sendme.encode();
-        self.send_relay_msg(slot, hop, RelayCmd::SENDME, 0, &data, now);
-        if let Some(half) = self.halves.get_mut(slot) {
+        self.path
+            .send_relay_msg(slot, hop, RelayCmd::SENDME, 0, &data, now);
+        if let Some(half) = self.path.halves.get_mut(slot) {
             let number = half.queue.added();
             let streams = half.streams_mut();
             let end = streams.and_then(|streams| streams.ends.get_mut(hop.index()));
@@ -158,11 +229,11 @@ impl LocalConnectionManager {
 
     /// A SENDME for the circuit.
     fn on_circuit_sendme(&mut self, slot: HalfKey, hop: HopIndex, cell: &Cell, now: Instant) {
-        let accept = self.params.sendme_accept;
+        let accept = self.path.params.sendme_accept;
         let Ok(data) = RelayBody::new(cell.body()).data() else {
             return;
         };
-        let Some(half) = self.halves.get_mut(slot) else {
+        let Some(half) = self.path.halves.get_mut(slot) else {
             return;
         };
         let blocked = half.blocked;
@@ -180,12 +251,12 @@ impl LocalConnectionManager {
                 if let Role::Origin(origin) = &mut half.role {
                     origin.traffic.note_valid(data.len());
                 }
-                self.package(slot, hop, now);
+                self.path.package(slot, hop, now);
             }
             Some(Err(_)) | None => {
-                self.totals.streams.flow_violations += 1;
+                self.path.totals.streams.flow_violations += 1;
                 let what = "a SENDME for what was not sent, or with a wrong digest";
-                self.protocol_error(slot, what, now);
+                self.path.protocol_error(slot, what, now);
             }
         }
     }
@@ -197,9 +268,10 @@ impl LocalConnectionManager {
         what: &'static str,
         now: Instant,
     ) {
-        if self.halves.at(half).is_some() {
-            self.totals.streams.flow_violations += 1;
-            self.protocol_error(self.halves.slot(half), what, now);
+        if self.path.halves.at(half).is_some() {
+            self.path.totals.streams.flow_violations += 1;
+            self.path
+                .protocol_error(self.path.halves.slot(half), what, now);
         }
     }
 }

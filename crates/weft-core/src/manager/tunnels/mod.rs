@@ -1,5 +1,5 @@
 //! Tunnels ([`crate::tunnel`]): here how legs join, are linked (proposal 329, 5) and close, in `cells` how messages pass between
-//! a tunnel and its legs, in `room` what legs lend it for that.
+//! a tunnel and its legs.
 //!
 //! At a relay CONFLUX_LINK makes a half a leg: the controller finds the tunnel of its nonce or has one made, the tunnel takes the
 //! leg, and the leg answers CONFLUX_LINKED. Of a circuit of our own the client thread makes a leg, the tunnel takes it, and the leg
@@ -8,31 +8,67 @@
 
 mod cells;
 mod mtor;
-mod room;
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use weft_cell::RelayCmd;
 use weft_cell::conflux_msg::{DesiredUx, Link};
 use weft_cell::mtor_msg::TunnelId;
 use weft_cell::reason::DestroyReason;
-use weft_planted::{Fault, planted};
 
-use super::{LocalConnectionManager, Notify};
+use super::path::CellPath;
+use super::path::closing::Notify;
+use super::streams::StreamSide;
 use crate::address::{HalfAddr, HopIndex, OriginId};
 use crate::circuit::half::{CircuitHalf, Peer, Purpose, Role};
 use crate::flow::Terms;
-use crate::handshake::PeerIdentity;
+use crate::memory::ledger::map_entry;
 use crate::message::{LegControl, LegRequest, TunnelAsk, TunnelNews, TunnelOrder};
 use crate::origin::OriginEvent;
-use crate::slots::{HalfKey, LinkKey};
+use crate::slots::HalfKey;
 use crate::stream::table::Streams;
 use crate::tunnel::{
-    Answer, Closing, Joining, LegKind, LegLink, LegSide, MAX_LEGS, Policy, Removed, Sequence,
-    Stage, Tunnel, TunnelName, scheduling,
+    Answer, Closing, Joining, LegKind, LegSide, MAX_LEGS, Policy, Removed, Room, Sequence, Stage,
+    Tunnel, TunnelName, scheduling,
 };
 
-impl LocalConnectionManager {
+/// The tunnels of a thread whose legs may stand still (mTor).
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    tunnels: BTreeSet<HalfAddr>,
+}
+
+impl Watched {
+    /// A half has closed.
+    pub(super) fn forget(&mut self, half: HalfAddr) {
+        self.tunnels.remove(&half);
+    }
+
+    /// Whether a tunnel is one of them.
+    pub(super) fn contains(&self, tunnel: HalfAddr) -> bool {
+        self.tunnels.contains(&tunnel)
+    }
+
+    /// Memory that this takes.
+    pub(super) fn memory(&self) -> usize {
+        self.tunnels.len() * map_entry::<HalfAddr, ()>()
+    }
+}
+
+/// Tunnels and their legs, over the path on which both are.
+#[derive(Debug)]
+pub(super) struct Tunnels<'a> {
+    pub(super) path: &'a mut CellPath,
+    pub(super) watched: &'a mut Watched,
+}
+
+impl Tunnels<'_> {
+    /// The streams of a tunnel.
+    fn streams(&mut self) -> StreamSide<'_> {
+        StreamSide { path: self.path }
+    }
+
     /// An order of the controller's.
     pub(super) fn on_tunnel_order(&mut self, order: TunnelOrder, now: Instant) {
         match order {
@@ -72,7 +108,9 @@ impl LocalConnectionManager {
     pub(super) fn on_leg_control_too_late(&mut self, control: LegControl) {
         match control {
             LegControl::Joins { to, joining } => {
-                self.refuse_leg(joining.leg, to, DestroyReason::DESTROYED);
+                self.path
+                    .outboxes
+                    .refuse_leg(joining.leg, to, DestroyReason::DESTROYED);
             }
             LegControl::Taken { .. }
             | LegControl::Linked { .. }
@@ -88,14 +126,16 @@ impl LocalConnectionManager {
     /// CONFLUX_LINK at a relay: the circuit shall be a leg.
     pub(super) fn on_conflux_link(&mut self, slot: HalfKey, data: &[u8], now: Instant) {
         let Ok(link) = Link::decode(data) else {
-            return self.protocol_error(slot, "a CONFLUX_LINK that cannot be parsed", now);
+            return self
+                .path
+                .protocol_error(slot, "a CONFLUX_LINK that cannot be parsed", now);
         };
         let (nonce, ux) = (link.nonce, link.desired_ux);
         let kind = LegKind::Conflux { nonce, ux };
         let ask = TunnelAsk::Named(TunnelName::Nonce(nonce));
         if !self.begin_leg(slot, kind, Some(link), ask) {
             let what = "CONFLUX_LINK on a circuit that is linked, goes on, has streams or no congestion control";
-            self.protocol_error(slot, what, now);
+            self.path.protocol_error(slot, what, now);
         }
     }
 
@@ -107,8 +147,8 @@ impl LocalConnectionManager {
         asked: Option<Link>,
         ask: TunnelAsk,
     ) -> bool {
-        let cc = &self.params.cc;
-        let Some(half) = self.halves.get_mut(slot) else {
+        let cc = &self.path.params.cc;
+        let Some(half) = self.path.halves.get_mut(slot) else {
             return true;
         };
         let unused = half.leg.is_none() && half.peer == Peer::None;
@@ -128,15 +168,15 @@ impl LocalConnectionManager {
         backward.streams_or_new(cc);
         half.leg = Some(Box::new(LegSide::new(HopIndex::ORIGIN, kind, asked)));
         let key = half.link;
-        if let (Some(half), Some(link)) = (self.halves.addr(slot), self.links.get(key)) {
-            self.totals.tunnels.links += 1;
+        if let (Some(half), Some(link)) = (self.path.halves.addr(slot), self.path.links.get(key)) {
+            self.path.totals.tunnels.links += 1;
             let connection = link.connection;
             let asked = TunnelNews::Asked {
                 half,
                 connection,
                 ask,
             };
-            self.to_controller.push(asked.into());
+            self.path.to_controller.push(asked.into());
         }
         true
     }
@@ -144,7 +184,7 @@ impl LocalConnectionManager {
     /// The controller names the tunnel that a half shall join.
     fn on_join_tunnel(&mut self, request: LegRequest, tunnel: HalfAddr, now: Instant) {
         if let Some((hop, kind)) = request.ours {
-            let Some(half) = self.halves.at(request.half) else {
+            let Some(half) = self.path.halves.at(request.half) else {
                 return;
             };
             let kind = LegKind::from(kind);
@@ -160,11 +200,16 @@ impl LocalConnectionManager {
             if !usable || !vegas && kind.policy() == Policy::Conflux {
                 // The client thread knows that: it did not see a stream end, or the circuit's last handshake.
                 let reason = DestroyReason::INTERNAL;
-                return self.close_half(self.halves.slot(request.half), reason, Notify::Both, now);
+                return self.path.close_half(
+                    self.path.halves.slot(request.half),
+                    reason,
+                    Notify::Both,
+                    now,
+                );
             }
             half.leg = Some(Box::new(LegSide::new(hop, kind, None)));
         }
-        let Some(half) = self.halves.at(request.half) else {
+        let Some(half) = self.path.halves.at(request.half) else {
             return;
         };
         let Some(leg) = &mut half.leg else {
@@ -176,7 +221,7 @@ impl LocalConnectionManager {
             Role::Origin(origin) => Some(origin.id),
             Role::Backward(_) | Role::Forward(_) | Role::Tunnel(_) => None,
         };
-        let (Some(terms), Some(link)) = (half.terms(hop), self.link_under(key)) else {
+        let (Some(terms), Some(link)) = (half.terms(hop), self.path.link_under(key)) else {
             return;
         };
         let joining = Joining {
@@ -187,7 +232,7 @@ impl LocalConnectionManager {
             ours,
             asked,
         };
-        self.send_control(LegControl::Joins {
+        self.path.outboxes.send_half(LegControl::Joins {
             to: tunnel,
             joining: Box::new(joining),
         });
@@ -201,7 +246,7 @@ impl LocalConnectionManager {
         (sequence, id): (Sequence, Option<TunnelId>),
         now: Instant,
     ) {
-        let Some(half) = self.halves.at(addr) else {
+        let Some(half) = self.path.halves.at(addr) else {
             return;
         };
         let ours = matches!(half.role, Role::Origin(_));
@@ -232,14 +277,28 @@ impl LocalConnectionManager {
                     last_seqno_recv: sequence.received,
                     desired_ux,
                 };
-                self.send_relay_msg(self.halves.slot(addr), hop, command, 0, &link.encode(), now);
+                self.path.send_relay_msg(
+                    self.path.halves.slot(addr),
+                    hop,
+                    command,
+                    0,
+                    &link.encode(),
+                    now,
+                );
             }
             LegKind::Mtor { secret, join } => {
-                self.send_mtor_link(self.halves.slot(addr), hop, ours, (secret, join), id, now);
+                self.send_mtor_link(
+                    self.path.halves.slot(addr),
+                    hop,
+                    ours,
+                    (secret, join),
+                    id,
+                    now,
+                );
             }
         }
         if !ours {
-            self.offer_room(self.halves.slot(addr));
+            self.path.offer_room(self.path.halves.slot(addr));
         }
     }
 
@@ -251,10 +310,10 @@ impl LocalConnectionManager {
         data: &[u8],
         now: Instant,
     ) {
-        let Some(addr) = self.halves.addr(slot) else {
+        let Some(addr) = self.path.halves.addr(slot) else {
             return;
         };
-        let Some(half) = self.halves.get_mut(slot) else {
+        let Some(half) = self.path.halves.get_mut(slot) else {
             return;
         };
         // Another hop's answer, a second one, or one for another set would be a mark.
@@ -266,19 +325,20 @@ impl LocalConnectionManager {
             _ => None,
         };
         let Some((origin, leg, sent, tunnel)) = expected else {
-            return self.refuse_at_origin(slot, now);
+            return self.path.refuse_at_origin(slot, now);
         };
         let answer = match (Link::decode(data), leg.kind) {
             (Ok(answer), LegKind::Conflux { nonce, .. }) if answer.nonce == nonce => answer,
             _ => {
                 let what = "a CONFLUX_LINKED that cannot be parsed, or of another set";
-                return self.protocol_error(slot, what, now);
+                return self.path.protocol_error(slot, what, now);
             }
         };
         origin.traffic.note_valid(data.len());
         leg.stage = Stage::Linked;
         let circuit = origin.id;
-        self.send_relay_msg(slot, hop, RelayCmd::CONFLUX_LINKED_ACK, 0, &[], now);
+        self.path
+            .send_relay_msg(slot, hop, RelayCmd::CONFLUX_LINKED_ACK, 0, &[], now);
         let answer = Answer::Conflux(answer);
         self.leg_answered((addr, circuit), tunnel, answer, sent, now);
     }
@@ -292,19 +352,19 @@ impl LocalConnectionManager {
         sent: Instant,
         now: Instant,
     ) {
-        self.send_control(LegControl::Linked {
+        self.path.outboxes.send_half(LegControl::Linked {
             to: tunnel,
             leg,
             circuit,
             answer: Box::new(answer),
             took: now.saturating_duration_since(sent),
         });
-        self.offer_room(self.halves.slot(leg));
+        self.path.offer_room(self.path.halves.slot(leg));
     }
 
     /// CONFLUX_LINKED_ACK at a relay: the circuit's round trip is known.
     pub(super) fn on_conflux_linked_ack(&mut self, slot: HalfKey, now: Instant) {
-        let leg = (self.halves.get_mut(slot)).and_then(|half| half.leg.as_deref_mut());
+        let leg = (self.path.halves.get_mut(slot)).and_then(|half| half.leg.as_deref_mut());
         let leg = leg.filter(|leg| leg.kind.policy() == Policy::Conflux);
         let sent = match leg.map(|leg| (leg.stage, leg)) {
             Some((Stage::Linking(sent), leg)) => {
@@ -313,10 +373,26 @@ impl LocalConnectionManager {
             }
             _ => {
                 let what = "a CONFLUX_LINKED_ACK to no CONFLUX_LINKED";
-                return self.protocol_error(slot, what, now);
+                return self.path.protocol_error(slot, what, now);
             }
         };
         self.send_leg_rtt(slot, now.saturating_duration_since(sent));
+    }
+
+    /// A leg's round trip was measured by CONFLUX_LINKED_ACK.
+    fn send_leg_rtt(&mut self, slot: HalfKey, rtt: Duration) {
+        let leg = self.path.halves.addr(slot);
+        let half = self.path.halves.get(slot);
+        let tunnel = half.and_then(|half| half.leg.as_ref()?.tunnel);
+        if let (Some(to), Some(leg)) = (tunnel, leg) {
+            let room = Room {
+                rtt: Some(rtt),
+                ..Room::default()
+            };
+            self.path
+                .outboxes
+                .send_half(LegControl::Room { to, leg, room });
+        }
     }
 
     /// The tunnel has closed, and so does its leg.
@@ -327,44 +403,18 @@ impl LocalConnectionManager {
         reason: DestroyReason,
         now: Instant,
     ) {
-        let half = self.halves.at(addr);
+        let half = self.path.halves.at(addr);
         if half.and_then(|half| half.leg.as_ref()?.tunnel) == Some(tunnel) {
-            self.close_half(self.halves.slot(addr), reason, Notify::Both, now);
+            self.path
+                .close_half(self.path.halves.slot(addr), reason, Notify::Both, now);
         }
-    }
-
-    /// A half that is closing was a leg: its tunnel learns of that.
-    pub(super) fn end_leg(&mut self, addr: HalfAddr, half: &mut CircuitHalf) {
-        let Some(leg) = half.leg.take() else {
-            return;
-        };
-        let Some(tunnel) = leg.tunnel else {
-            // The controller's answer will find no half.
-            return;
-        };
-        // As in C tor, which may miss less than what one SENDME is about.
-        let end = half
-            .streams()
-            .and_then(|streams| streams.ends.get(leg.hop.index()));
-        let flow = end.and_then(|end| end.flow.as_ref());
-        let in_flight = flow.is_some_and(|flow| flow.in_flight() >= flow.increment());
-        let closing = Closing {
-            taken: leg.taken,
-            given: leg.given,
-            in_flight: in_flight || !half.queue.is_empty(),
-        };
-        self.send_control(LegControl::Closed {
-            to: tunnel,
-            leg: addr,
-            closing,
-        });
     }
 
     // ---- the tunnel ----
 
     /// Makes a tunnel beside its first leg.
     fn on_make_tunnel(&mut self, request: LegRequest, name: TunnelName, now: Instant) {
-        let made = self.halves.at(request.half).and_then(|half| {
+        let made = self.path.halves.at(request.half).and_then(|half| {
             let (hop, policy) = match (request.ours, &half.leg) {
                 (Some((hop, kind)), _) => (hop, LegKind::from(kind).policy()),
                 (None, Some(leg)) => (leg.hop, leg.kind.policy()),
@@ -375,21 +425,21 @@ impl LocalConnectionManager {
             let tunnel = Tunnel::new(name, policy, streams, terms, now);
             Some(CircuitHalf::tunnel(tunnel))
         });
-        let tunnel = made.and_then(|made| self.halves.insert(made));
+        let tunnel = made.and_then(|made| self.path.halves.insert(made));
         let by = request.half;
         let made = TunnelNews::Made { name, by, tunnel };
-        self.to_controller.push(made.into());
+        self.path.to_controller.push(made.into());
         if let Some(tunnel) = tunnel {
-            self.totals.tunnels.made += 1;
-            let half = self.halves.at(tunnel).and_then(CircuitHalf::as_tunnel);
+            self.path.totals.tunnels.made += 1;
+            let half = self.path.halves.at(tunnel).and_then(CircuitHalf::as_tunnel);
             if half.is_some_and(|half| half.policy == Policy::Mtor) {
-                self.watched_tunnels.insert(self.halves.slot(tunnel));
+                self.watched.tunnels.insert(tunnel);
             }
             self.on_join_tunnel(request, tunnel, now);
-            if self.halves.at(request.half).is_none() {
+            if self.path.halves.at(request.half).is_none() {
                 // It was refused, before the tunnel knew of it.
-                self.close_half(
-                    self.halves.slot(tunnel),
+                self.path.close_half(
+                    self.path.halves.slot(tunnel),
                     DestroyReason::INTERNAL,
                     Notify::Both,
                     now,
@@ -400,12 +450,15 @@ impl LocalConnectionManager {
 
     /// A half wants to be a leg.
     fn on_leg_joins(&mut self, addr: HalfAddr, joining: &Joining, now: Instant) {
-        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
-            return self.refuse_leg(joining.leg, addr, DestroyReason::INTERNAL);
+        let Some(tunnel) = self.path.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+            return self
+                .path
+                .outboxes
+                .refuse_leg(joining.leg, addr, DestroyReason::INTERNAL);
         };
         let most = match tunnel.policy {
             Policy::Mtor => MAX_LEGS,
-            Policy::Conflux => MAX_LEGS.min(self.params.conflux_legs),
+            Policy::Conflux => MAX_LEGS.min(self.path.params.conflux_legs),
         };
         let fits = tunnel.legs.len() < most
             && joining.terms == tunnel.leg_terms
@@ -413,7 +466,10 @@ impl LocalConnectionManager {
         // What the second leg of a tunnel of our own asks for is known once the first has its answer.
         let waits = tunnel.policy == Policy::Mtor && tunnel.id.is_none() && tunnel.legs.len() > 0;
         if !fits || waits {
-            return self.refuse_leg(joining.leg, addr, DestroyReason::PROTOCOL);
+            return self
+                .path
+                .outboxes
+                .refuse_leg(joining.leg, addr, DestroyReason::PROTOCOL);
         }
         let Joining {
             leg, link, ours, ..
@@ -422,14 +478,14 @@ impl LocalConnectionManager {
         let (sequence, id) = (tunnel.sequence(), tunnel.id);
         if joining.ours.is_none() && tunnel.policy == Policy::Mtor {
             tunnel.legs.linked(joining.leg, Sequence::default(), None);
-            self.totals.tunnels.linked += 1;
+            self.path.totals.tunnels.linked += 1;
         }
         if let Some(asked) = joining.asked
             && !self.link_leg(addr, joining.leg, &asked, None, now)
         {
             return;
         }
-        self.send_control(LegControl::Taken {
+        self.path.outboxes.send_half(LegControl::Taken {
             to: joining.leg,
             tunnel: addr,
             sequence,
@@ -446,7 +502,7 @@ impl LocalConnectionManager {
         took: Duration,
         now: Instant,
     ) {
-        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+        let Some(tunnel) = self.path.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
             return;
         };
         let name = tunnel.name;
@@ -455,7 +511,7 @@ impl LocalConnectionManager {
             Answer::Mtor(id) => self.link_mtor_leg(addr, leg, id, took, now),
         };
         if linked && let TunnelName::Origin(tunnel) = name {
-            self.send_origin_event(OriginEvent::Linked {
+            self.path.to_controller.origin(OriginEvent::Linked {
                 circuit,
                 tunnel,
                 took,
@@ -472,16 +528,17 @@ impl LocalConnectionManager {
         rtt: Option<Duration>,
         now: Instant,
     ) -> bool {
-        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+        let Some(tunnel) = self.path.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
             return false;
         };
         if far.last_seqno_sent > tunnel.reorder.delivered()
             || far.last_seqno_recv > tunnel.legs.sent()
         {
-            self.totals.tunnels.lost += 1;
+            self.path.totals.tunnels.lost += 1;
             let what =
                 "a leg's far end that has sent what did not arrive, or received what was not sent";
-            self.protocol_error(self.halves.slot(addr), what, now);
+            self.path
+                .protocol_error(self.path.halves.slot(addr), what, now);
             return false;
         }
         let sequence = Sequence {
@@ -490,25 +547,24 @@ impl LocalConnectionManager {
         };
         tunnel.legs.linked(leg, sequence, rtt);
         tunnel.legs.scheduling = scheduling(far.desired_ux);
-        self.totals.tunnels.linked += 1;
+        self.path.totals.tunnels.linked += 1;
         true
     }
 
-    /// Does not take a half as a leg.
-    pub(super) fn refuse_leg(&mut self, leg: HalfAddr, tunnel: HalfAddr, reason: DestroyReason) {
-        self.send_control(LegControl::TunnelClosed {
-            to: leg,
-            tunnel,
-            reason,
-        });
+    /// A leg has room: what waits is sent.
+    fn on_leg_room(&mut self, addr: HalfAddr, leg: HalfAddr, room: Room, now: Instant) {
+        if let Some(tunnel) = self.path.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
+            tunnel.legs.note_room(leg, room, now);
+            self.path.package_tunnel(self.path.halves.slot(addr), now);
+        }
     }
 
     /// A leg has closed. The tunnel goes on if nothing was on its way there.
     fn on_leg_closed(&mut self, addr: HalfAddr, leg: HalfAddr, closing: Closing, now: Instant) {
-        let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
+        let Some(tunnel) = self.path.halves.at(addr).and_then(CircuitHalf::as_tunnel) else {
             return;
         };
-        self.totals.tunnels.legs_lost += u64::from(tunnel.legs.is_in_use(leg));
+        self.path.totals.tunnels.legs_lost += u64::from(tunnel.legs.is_in_use(leg));
         if tunnel.legs.closed(leg, closing) == Removed::End {
             self.end_without_leg(addr, now);
         }
@@ -516,76 +572,20 @@ impl LocalConnectionManager {
 
     /// No more is sent on a leg (mTor).
     fn on_leg_dropped(&mut self, addr: HalfAddr, leg: HalfAddr, now: Instant) {
-        if let Some(tunnel) = self.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
+        if let Some(tunnel) = self.path.halves.at(addr).and_then(CircuitHalf::as_tunnel) {
             tunnel.legs.drop_leg(leg, now);
-            self.totals.tunnels.legs_dropped += 1;
+            self.path.totals.tunnels.legs_dropped += 1;
         }
     }
 
     /// A tunnel cannot go on without a leg that has closed.
     pub(super) fn end_without_leg(&mut self, addr: HalfAddr, now: Instant) {
-        self.totals.tunnels.broken += 1;
-        self.close_half(
-            self.halves.slot(addr),
+        self.path.totals.tunnels.broken += 1;
+        self.path.close_half(
+            self.path.halves.slot(addr),
             DestroyReason::FINISHED,
             Notify::Both,
             now,
         );
-    }
-
-    /// A half that is closing was a tunnel: so close its legs.
-    pub(super) fn end_tunnel(
-        &mut self,
-        addr: HalfAddr,
-        half: &mut CircuitHalf,
-        reason: DestroyReason,
-    ) {
-        let Role::Tunnel(tunnel) = &mut half.role else {
-            return;
-        };
-        let unsent = std::iter::from_fn(|| tunnel.waiting.pop());
-        let waiting = tunnel.reorder.drain().chain(unsent);
-        for cell in waiting {
-            self.pool.put(cell);
-        }
-        let name = tunnel.name;
-        let legs: Vec<HalfAddr> = tunnel.legs.iter().map(|leg| leg.half).collect();
-        for leg in legs {
-            self.refuse_leg(leg, addr, reason);
-        }
-        self.totals.tunnels.closed += 1;
-        self.watched_tunnels.remove(&addr.slot);
-        let closed = TunnelNews::Closed { name, tunnel: addr };
-        self.to_controller.push(closed.into());
-        if let TunnelName::Origin(circuit) = name {
-            self.send_origin_event(OriginEvent::Closed {
-                circuit,
-                reason,
-                remote: false,
-            });
-        }
-    }
-
-    /// The link that what a half does is charged to: its own, or that of a tunnel's first leg.
-    pub(super) fn charged(&self, slot: HalfKey) -> Option<LegLink> {
-        let half = self.halves.get(slot)?;
-        match &half.role {
-            Role::Tunnel(tunnel) => {
-                let mut link = tunnel.legs.iter().next()?.link;
-                link.from_client &= !planted(Fault::SingleHopTunnel);
-                Some(link)
-            }
-            Role::Backward(_) | Role::Forward(_) | Role::Origin(_) => self.link_under(half.link),
-        }
-    }
-
-    /// The same of a link.
-    fn link_under(&self, key: LinkKey) -> Option<LegLink> {
-        let link = self.links.get(key)?;
-        Some(LegLink {
-            connection: link.connection,
-            network: link.network,
-            from_client: link.peer == PeerIdentity::Unauthenticated,
-        })
     }
 }

@@ -349,7 +349,10 @@ impl FarEnd {
         let id = ConnectionId(u64::MAX - number as u64);
         let thread = number % self.world.managers.len();
         (self.world.controller).place_at(id, ThreadId(thread as u16));
-        let edge = self.world.managers[thread].adopt_application(id).unwrap();
+        let edge = self.world.managers[thread]
+            .edges_mut()
+            .adopt_application(id)
+            .unwrap();
         self.applications.push((thread, edge));
         self.command(OriginCommand::Attach {
             stream: id,
@@ -387,7 +390,7 @@ impl FarEnd {
         let (thread, edge) = self.edges()[stream];
         let now = self.world.now;
         let manager = &mut self.world.managers[thread];
-        let bytes = manager.edge_out(edge).0.to_vec();
+        let bytes = manager.edges().out(edge).0.to_vec();
         manager.edge_wrote(edge, bytes.len(), now);
         bytes
     }

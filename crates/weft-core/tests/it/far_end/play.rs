@@ -446,7 +446,7 @@ impl Play {
         self.far.world.audit_at_rest();
         let now = self.far.world.now;
         for manager in &self.far.world.managers {
-            assert_eq!(manager.edges(), 0);
+            assert_eq!(manager.edges().len(), 0);
             assert_eq!(
                 manager.ledger(now).owned(),
                 0,

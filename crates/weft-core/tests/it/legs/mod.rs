@@ -303,7 +303,10 @@ impl Tunnel {
     pub fn open_stream(&mut self, thread: usize) -> ConnectionId {
         let id = ConnectionId(u64::MAX - self.applications.len() as u64);
         self.origin.controller.place_at(id, ThreadId(thread as u16));
-        let edge = self.origin.managers[thread].adopt_application(id).unwrap();
+        let edge = self.origin.managers[thread]
+            .edges_mut()
+            .adopt_application(id)
+            .unwrap();
         self.applications.insert(id, (thread, edge));
         self.command(OriginCommand::Attach {
             stream: id,

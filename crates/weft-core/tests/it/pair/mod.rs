@@ -159,7 +159,10 @@ impl Pair {
     pub fn application(&mut self, thread: usize, number: u64) -> ConnectionId {
         let id = ConnectionId(u64::MAX - number);
         self.origin.controller.place_at(id, ThreadId(thread as u16));
-        let edge = self.origin.managers[thread].adopt_application(id).unwrap();
+        let edge = self.origin.managers[thread]
+            .edges_mut()
+            .adopt_application(id)
+            .unwrap();
         self.applications.insert(id, (thread, edge));
         id
     }
@@ -204,7 +207,7 @@ impl Pair {
 
     pub fn news(&mut self, thread: usize) -> Vec<EdgeNews> {
         let manager = &mut self.origin.managers[thread];
-        std::iter::from_fn(|| manager.poll_edge()).collect()
+        std::iter::from_fn(|| manager.edges_mut().poll()).collect()
     }
 }
 
@@ -227,7 +230,7 @@ pub fn read(
     most: usize,
     now: std::time::Instant,
 ) -> Vec<u8> {
-    let (bytes, _) = manager.edge_out(edge);
+    let (bytes, _) = manager.edges().out(edge);
     let bytes = bytes[..most.min(bytes.len())].to_vec();
     manager.edge_wrote(edge, bytes.len(), now);
     bytes
@@ -283,7 +286,10 @@ impl TwoHops {
         }
         let id = pair.application;
         pair.origin.controller.place_at(id, ThreadId(0));
-        pair.origin.managers[0].adopt_application(id).unwrap();
+        pair.origin.managers[0]
+            .edges_mut()
+            .adopt_application(id)
+            .unwrap();
         pair.command(OriginCommand::Attach {
             stream: id,
             circuit: CIRCUIT,
@@ -317,7 +323,10 @@ impl TwoHops {
     }
 
     pub fn read(&mut self) -> Vec<u8> {
-        let edge = self.origin.managers[0].edge_of(self.application).unwrap();
+        let edge = self.origin.managers[0]
+            .edges()
+            .of(self.application)
+            .unwrap();
         let now = self.origin.now;
         read(&mut self.origin.managers[0], edge, 1000, now)
     }

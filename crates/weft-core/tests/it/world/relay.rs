@@ -271,7 +271,9 @@ impl World {
                 } else if let Some(connect) = self.connects.iter().find(|one| one.connection == id)
                 {
                     let thread = usize::from(connect.thread.0);
-                    self.managers[thread].connection_failed(id, LinkFailure::Other);
+                    self.managers[thread]
+                        .links_mut()
+                        .connection_failed(id, LinkFailure::Other);
                     self.connects.retain(|one| one.connection != id);
                 }
             }
@@ -297,7 +299,7 @@ impl World {
     /// Where a link is read; `None` while it moves.
     fn readable(&self, id: ConnectionId) -> Option<(usize, LinkKey)> {
         let thread = self.threads[&id];
-        let link = self.managers[thread].link_of(id)?;
+        let link = self.managers[thread].links().of(id)?;
         (!self.managers[thread].is_leaving(link)).then_some((thread, link))
     }
 
@@ -321,13 +323,13 @@ impl World {
     /// True if the connection is an opened link.
     pub fn is_open(&self, id: ConnectionId) -> bool {
         let thread = self.threads.get(&id);
-        thread.is_some_and(|thread| self.managers[*thread].link_of(id).is_some())
+        thread.is_some_and(|thread| self.managers[*thread].links().of(id).is_some())
     }
 
     /// Checks every thread's tables.
     pub fn audit(&self) {
         for (thread, manager) in self.managers.iter().enumerate() {
-            if let Err(broken) = manager.audit() {
+            if let Err(broken) = manager.inspect().audit() {
                 panic!("on thread {thread} it does not hold that {broken}");
             }
         }
@@ -339,10 +341,14 @@ impl World {
     pub fn audit_at_rest(&self) {
         self.audit();
         let managers: Vec<&LocalConnectionManager> = self.managers.iter().collect();
-        if let Err(broken) = LocalConnectionManager::audit_streams(&managers) {
+        if let Err(broken) = weft_core::manager::Inspection::audit_streams(&managers) {
             panic!("between threads: {broken}");
         }
-        for stream in self.managers.iter().flat_map(|manager| manager.deciding()) {
+        for stream in self
+            .managers
+            .iter()
+            .flat_map(|manager| manager.inspect().deciding())
+        {
             assert!(
                 self.is_behind || self.asked.contains(&stream),
                 "nobody decides about {stream}"
@@ -350,7 +356,7 @@ impl World {
         }
         let placed = self.controller.edge_places();
         let edges = (0u16..).zip(&self.managers).flat_map(|(thread, manager)| {
-            let edges = manager.edge_connections();
+            let edges = manager.edges().connections();
             edges.map(move |id| (id, ThreadId(thread)))
         });
         assert_eq!(
@@ -374,7 +380,7 @@ impl World {
         );
         for (thread, manager) in self.managers.iter().enumerate() {
             assert!(
-                !manager.is_transferring(),
+                !manager.inspect().is_transferring(),
                 "thread {thread} knows that no link moves"
             );
         }
@@ -386,7 +392,11 @@ impl World {
             assert!(there, "the controller knows where {id} is");
         }
         // Of each half that was made elsewhere, every thread knows where it is; of others, none does.
-        let strangers: Vec<usize> = self.managers.iter().map(|one| one.routes()).collect();
+        let strangers: Vec<usize> = self
+            .managers
+            .iter()
+            .map(|one| one.inspect().routes())
+            .collect();
         assert!(
             strangers.iter().all(|routes| *routes == strangers[0]),
             "{strangers:?}"
@@ -401,7 +411,7 @@ impl World {
         let joints: BTreeMap<_, _> = self
             .managers
             .iter()
-            .flat_map(LocalConnectionManager::joints)
+            .flat_map(|manager| manager.inspect().joints())
             .collect();
         for (half, peer) in &joints {
             if let Some(peer) = peer {
@@ -512,11 +522,11 @@ impl World {
         let manager = &mut self.managers[thread];
         let room = self.room;
         manager.schedule(self.now, |_| room);
-        for link in manager.links_to_write().to_vec() {
+        for link in manager.links().listed().to_vec() {
             let id = self
                 .threads
                 .iter()
-                .find(|(id, on)| **on == thread && manager.link_of(**id) == Some(link))
+                .find(|(id, on)| **on == thread && manager.links().of(**id) == Some(link))
                 .map(|(id, _)| *id)
                 .unwrap();
             if self.not_reading.contains(&id) {
@@ -525,6 +535,7 @@ impl World {
             // Each asking brings some of the DESTROYs that wait.
             let mut cells = 0;
             while let Some(cell) = manager
+                .links_mut()
                 .outgoing(link)
                 .and_then(std::collections::VecDeque::pop_front)
             {
@@ -532,13 +543,13 @@ impl World {
                     .get_mut(&id)
                     .unwrap()
                     .push_back(Cell::clone(&cell));
-                manager.recycle(cell);
+                manager.links_mut().recycle(cell);
                 cells += 1;
             }
-            manager.count_written(link, cells);
-            manager.wrote(link, self.now);
+            manager.links_mut().count_written(link, cells);
+            manager.links_mut().wrote(link, self.now);
         }
-        manager.prune_written();
+        manager.links_mut().prune_written();
         for to in 0..self.from_controller.len() {
             if to == thread {
                 continue;

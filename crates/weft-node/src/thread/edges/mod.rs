@@ -175,8 +175,8 @@ impl EdgeSockets {
             let bytes = connection.held.capacity() + connection.reply.capacity();
             memory.buffered += bytes;
             let all = bytes + size_of::<EdgeConnection>() + size_of::<(ConnectionId, usize)>();
-            match manager.edge_id(connection.edge) == Some(connection.id) {
-                true => manager.set_edge_holds(connection.edge, all),
+            match manager.edges().id(connection.edge) == Some(connection.id) {
+                true => manager.edges_mut().set_holds(connection.edge, all),
                 false => memory.ownerless += all,
             }
         }
@@ -194,7 +194,7 @@ impl EdgeSockets {
                 "an edge's socket is known by its identifier and by its edge",
             )?;
             sure(
-                manager.edge_id(connection.edge) == Some(id),
+                manager.edges().id(connection.edge) == Some(id),
                 "an edge's socket has its edge",
             )?;
             sure(
@@ -203,11 +203,14 @@ impl EdgeSockets {
             )?;
         }
         // News name slots, which may have another edge in the next turn.
-        sure(!manager.has_edge_news(), "news do not outlive their turn")?;
+        sure(
+            !manager.edges().has_news(),
+            "news do not outlive their turn",
+        )?;
         sure(
             self.by_id.len() == self.all.len()
                 && self.by_edge.iter().flatten().count() == self.all.len()
-                && manager.edges() == self.all.len(),
+                && manager.edges().len() == self.all.len(),
             "every edge has one socket",
         )
     }
@@ -232,7 +235,7 @@ impl ConnectionThread {
         let edge = match &kind {
             AdoptKind::Exit { at, .. } => self.manager.adopt_exit(id, *at, now),
             AdoptKind::Application { .. } | AdoptKind::Internal => {
-                self.manager.adopt_application(id)
+                self.manager.edges_mut().adopt_application(id)
             }
         };
         let Some(edge) = edge else {
@@ -410,7 +413,11 @@ impl ConnectionThread {
             // The manager reports when there is room; the kernel reports when there is more.
             return Ok(0);
         }
-        let wanted = match self.manager.edge_pace(edge, room.min(READ_PER_TURN), now) {
+        let wanted = match self
+            .manager
+            .edges_mut()
+            .pace(edge, room.min(READ_PER_TURN), now)
+        {
             Ok(wanted) => wanted,
             Err(wait) => {
                 self.edges.rest(now + wait.min(TICK), token);
@@ -483,7 +490,7 @@ impl ConnectionThread {
 
     /// Carries out the manager's actions for edges.
     fn edge_news(&mut self, now: Instant) {
-        while let Some(news) = self.manager.poll_edge() {
+        while let Some(news) = self.manager.edges_mut().poll() {
             match news {
                 EdgeNews::Room { edge } => {
                     if let Some(token) = self.edges.token_of(edge)
@@ -519,7 +526,7 @@ impl ConnectionThread {
         let (mut stayed, mut attended, mut in_all) = (0, 0, 0);
         self.edges.more_to_write = false;
         loop {
-            let listed = self.manager.edges_to_write();
+            let listed = self.manager.edges().to_write();
             if stayed >= listed.len() {
                 break;
             }
@@ -545,9 +552,9 @@ impl ConnectionThread {
             // Thousands whose sockets take nothing are not worth a turn.
             attended += usize::from(written != Ok(0));
             in_all += written.unwrap_or(0);
-            self.manager.prune_edge(edge);
+            self.manager.edges_mut().prune(edge);
             // Another has the place of one that has left the list.
-            if self.manager.edges_to_write().get(self.edges.write_next) == Some(&edge) {
+            if self.manager.edges().to_write().get(self.edges.write_next) == Some(&edge) {
                 self.edges.write_next += 1;
                 stayed += 1;
             }
@@ -568,7 +575,7 @@ impl ConnectionThread {
         if !connection.reply.is_empty() {
             return Ok(0);
         }
-        let (bytes, over) = self.manager.edge_out(edge);
+        let (bytes, over) = self.manager.edges().out(edge);
         if bytes.is_empty() {
             return match over {
                 // All bytes are written, or the client left before its destination was reached.
@@ -627,7 +634,7 @@ impl ConnectionThread {
                 }
                 self.reports.load.add(count as u64);
                 self.manager.edge_wrote(edge, count, now);
-                let (rest, over) = self.manager.edge_out(edge);
+                let (rest, over) = self.manager.edges().out(edge);
                 match over && rest.is_empty() {
                     true => Err(EndReason::DONE),
                     false => Ok(count),
@@ -648,7 +655,7 @@ impl ConnectionThread {
     fn close_edge(&mut self, token: usize, reason: EndReason, now: Instant) {
         if let Some(connection) = self.edges.all.get(token) {
             let edge = connection.edge;
-            if self.manager.edge_id(edge) == Some(connection.id) {
+            if self.manager.edges().id(edge) == Some(connection.id) {
                 self.manager.end_edge(edge, reason, now);
             }
         }
@@ -673,7 +680,7 @@ impl ConnectionThread {
 
     /// Time at which an edge needs attention without an event. `Some(None)`: now; `None`: never.
     pub(super) fn edges_wait(&self) -> Option<Option<Instant>> {
-        if self.edges.is_ready() || self.manager.has_edge_news() {
+        if self.edges.is_ready() || self.manager.edges().has_news() {
             return Some(None);
         }
         self.edges.rest_until.map(Some)

@@ -3,28 +3,13 @@
 
 use std::time::Instant;
 
+use super::CellPath;
 use crate::handshake::PeerIdentity;
 use crate::link::loss::TcpCounters;
-use crate::manager::LocalConnectionManager;
-use crate::message::{HEAVIEST, HeavyLink, ToController};
+use crate::message::ToController;
 use crate::slots::LinkKey;
 
-impl LocalConnectionManager {
-    /// The links that carry most, in no order. To be asked a few times a second.
-    pub fn heaviest(&mut self, now: Instant) -> Vec<HeavyLink> {
-        let links = self.links.iter_mut().map(|(_, link)| HeavyLink {
-            connection: link.connection,
-            bytes_per_second: link.load.bytes_per_second(now),
-        });
-        let mut links: Vec<HeavyLink> = links.filter(|link| link.bytes_per_second >= 1.0).collect();
-        if links.len() > HEAVIEST {
-            let rate = |link: &HeavyLink| link.bytes_per_second;
-            links.select_nth_unstable_by(HEAVIEST, |a, b| rate(b).total_cmp(&rate(a)));
-            links.truncate(HEAVIEST);
-        }
-        links
-    }
-
+impl CellPath {
     /// A circuit was put on a link, or taken off it.
     pub(in crate::manager) fn load_changed(&mut self, key: LinkKey) {
         if self.params.report_load
@@ -46,13 +31,18 @@ impl LocalConnectionManager {
 
     /// Whether [`tcp_read`](Self::tcp_read) is of use for a link: it leads to a relay, and the controller
     /// wants to know of loss.
-    pub fn watches_loss(&self, key: LinkKey) -> bool {
+    pub(in crate::manager) fn watches_loss(&self, key: LinkKey) -> bool {
         let link = self.links.get(key).filter(|_| self.params.watch_loss);
         link.is_some_and(|link| matches!(link.peer, PeerIdentity::Relay { .. }))
     }
 
     /// What the kernel has counted of a link's TCP connection; to be called about once a second.
-    pub fn tcp_read(&mut self, key: LinkKey, counters: TcpCounters, now: Instant) {
+    pub(in crate::manager) fn tcp_read(
+        &mut self,
+        key: LinkKey,
+        counters: TcpCounters,
+        now: Instant,
+    ) {
         if let Some(link) = self.links.get_mut(key) {
             let before = link.loss.is_lossy();
             if link.loss.read(counters, now) != before {

@@ -6,17 +6,14 @@
 //! 2. [`send_cell`]: to the peer half, on this thread at once, on another by its cell lane.
 //! 3. [`deliver`]: at the peer half, which may hold the keys.
 //! 4. [`enqueue`]: into the queue of that half. The queue is bounded; the scheduler
-//!    ([`schedule`](LocalConnectionManager::schedule)) moves cells from there to the link.
+//!    ([`schedule`](CellPath::schedule)) moves cells from there to the link.
 //!
-//! A cell that is for this node leaves the path at step 1: [`on_recognized`] (a relay) or
-//! [`on_origin_relay`] (the circuit begins here).
+//! A cell that is for this node leaves the path at step 1, as [`Recognized`].
 //!
-//! [`on_relay`]: LocalConnectionManager::on_relay
-//! [`send_cell`]: LocalConnectionManager::send_cell
-//! [`deliver`]: LocalConnectionManager::deliver
-//! [`enqueue`]: LocalConnectionManager::enqueue
-//! [`on_recognized`]: LocalConnectionManager::on_recognized
-//! [`on_origin_relay`]: LocalConnectionManager::on_origin_relay
+//! [`on_relay`]: CellPath::on_relay
+//! [`send_cell`]: CellPath::send_cell
+//! [`deliver`]: CellPath::deliver
+//! [`enqueue`]: CellPath::enqueue
 
 use std::time::Instant;
 
@@ -24,65 +21,85 @@ use weft_cell::reason::DestroyReason;
 use weft_cell::{Cell, CellView, ChanCmd};
 use weft_planted::{Fault, planted};
 
-use super::{LocalConnectionManager, Notify};
-use crate::address::HalfAddr;
+use super::CellPath;
+use super::closing::Notify;
+use crate::address::{HalfAddr, HopIndex};
 use crate::circuit::half::{Backward, ForwardStage, Peer, Purpose, Role};
 use crate::link::padding::LinkUse;
 use crate::message::{HalfCell, LaneMsg};
 use crate::slots::{HalfKey, LinkKey};
 
-impl LocalConnectionManager {
-    /// A RELAY or RELAY_EARLY cell of a link.
-    pub(super) fn on_relay(&mut self, key: LinkKey, view: CellView<'_>, early: bool, now: Instant) {
-        let Some(slot) = self.slot_of(key, view.circ_id()) else {
+/// A relay message that is for this node: its cell leaves the path.
+#[derive(Debug)]
+pub(in crate::manager) struct Recognized {
+    /// The half on which it arrived.
+    pub(in crate::manager) slot: HalfKey,
+    /// The node that sent it.
+    pub(in crate::manager) hop: HopIndex,
+    pub(in crate::manager) cell: Box<Cell>,
+    /// It came in a RELAY_EARLY cell.
+    pub(in crate::manager) early: bool,
+    /// The circuit begins here.
+    pub(in crate::manager) at_origin: bool,
+}
+
+impl CellPath {
+    /// A RELAY or RELAY_EARLY cell of a link. Returns the message that is for this node.
+    pub(in crate::manager) fn on_relay(
+        &mut self,
+        key: LinkKey,
+        view: CellView<'_>,
+        early: bool,
+        now: Instant,
+    ) -> Option<Recognized> {
+        let Some(slot) = self.links.half_of(key, view.circ_id()) else {
             self.totals.cells_dropped += 1;
-            return;
+            return None;
         };
-        let Some((from, peer)) = self.halves.addr_and_peer(slot) else {
-            return;
-        };
+        let (from, peer) = self.halves.addr_and_peer(slot)?;
         if let Peer::Joined(to) = peer {
             self.touch_half(to);
         }
-        let Some(half) = self.halves.get_mut(slot) else {
-            return;
-        };
+        let half = self.halves.get_mut(slot)?;
         match &mut half.role {
             Role::Backward(backward) => {
                 let Some(crypt) = &mut backward.crypt else {
-                    return self.protocol_error(
-                        slot,
-                        "a relay cell before the circuit was made",
-                        now,
-                    );
+                    let what = "a relay cell before the circuit was made";
+                    self.protocol_error(slot, what, now);
+                    return None;
                 };
                 if early {
                     let Some(left) = backward.relay_early_left.checked_sub(1) else {
-                        return self.protocol_error(slot, "too many RELAY_EARLY cells", now);
+                        self.protocol_error(slot, "too many RELAY_EARLY cells", now);
+                        return None;
                     };
                     backward.relay_early_left = left;
                 }
-                self.abra.activity.note(slot, &mut backward.measured);
+                self.activity.note(slot, &mut backward.measured);
                 let mut cell = self.pool.take();
                 cell.set_command(view.command());
                 if crypt.decrypt_forward_to(view.command(), view.body(), cell.body_mut()) {
                     self.totals.cells_recognized += 1;
-                    self.on_recognized(slot, cell, early, now);
-                } else if let Peer::Joined(to) = peer {
+                    return Some(Recognized {
+                        slot,
+                        hop: HopIndex::ORIGIN,
+                        cell,
+                        early,
+                        at_origin: false,
+                    });
+                }
+                if let Peer::Joined(to) = peer {
                     let usage = match early {
                         true => LinkUse::FullCircuits,
                         false => LinkUse::UserTraffic,
                     };
-                    self.link_carries(key, usage);
+                    self.links.carries(key, usage);
                     self.send_cell(to, from, cell, now);
                 } else {
                     // The circuit ends here: the cell was for this relay, and it is broken.
                     self.pool.put(cell);
-                    self.protocol_error(
-                        slot,
-                        "a relay cell that nobody on the circuit recognizes",
-                        now,
-                    );
+                    let what = "a relay cell that nobody on the circuit recognizes";
+                    self.protocol_error(slot, what, now);
                 }
             }
             Role::Forward(forward) => match peer {
@@ -93,10 +110,45 @@ impl LocalConnectionManager {
                 _ if early => self.protocol_error(slot, "a backward RELAY_EARLY cell", now),
                 _ => self.protocol_error(slot, "a relay cell before CREATED2", now),
             },
-            Role::Origin(_) => self.on_origin_relay(slot, view, early, now),
+            Role::Origin(_) => return self.on_origin_relay(slot, view, early, now),
             // No link has one.
             Role::Tunnel(_) => {}
         }
+        None
+    }
+
+    /// RELAY on a circuit of our own.
+    fn on_origin_relay(
+        &mut self,
+        slot: HalfKey,
+        view: CellView<'_>,
+        early: bool,
+        now: Instant,
+    ) -> Option<Recognized> {
+        let Role::Origin(origin) = &mut self.halves.get_mut(slot)?.role else {
+            return None;
+        };
+        origin.traffic.note_read();
+        if early {
+            self.protocol_error(slot, "a backward RELAY_EARLY cell", now);
+            return None;
+        }
+        let mut cell = self.pool.take();
+        cell.set_command(ChanCmd::RELAY);
+        let Some(hop) = (origin.crypt).decrypt_backward_to(view.body(), cell.body_mut()) else {
+            self.pool.put(cell);
+            let what = "a relay cell that no hop of our circuit made";
+            self.protocol_error(slot, what, now);
+            return None;
+        };
+        self.totals.cells_recognized += 1;
+        Some(Recognized {
+            slot,
+            hop: HopIndex::from_index(hop),
+            cell,
+            early,
+            at_origin: true,
+        })
     }
 
     /// Reads what a cell will need of its next half, if that is on this thread: of thousands of circuits nothing is in
@@ -119,7 +171,7 @@ impl LocalConnectionManager {
             && let Some(crypt) = &mut backward.crypt
         {
             self.links.touch(half.link);
-            self.abra.activity.note(slot, &mut backward.measured);
+            self.activity.note(slot, &mut backward.measured);
             let mut cell = self.pool.take();
             cell.set_command(ChanCmd::RELAY);
             crypt.encrypt_backward_to(view.body(), cell.body_mut());
@@ -143,7 +195,7 @@ impl LocalConnectionManager {
 
     /// A relay cell of the peer half: the half that holds the keys adds its layer, and the cell waits for
     /// the scheduler.
-    pub(super) fn deliver(
+    pub(in crate::manager) fn deliver(
         &mut self,
         to: HalfAddr,
         from: HalfAddr,
@@ -159,7 +211,7 @@ impl LocalConnectionManager {
                     purpose,
                     ..
                 }) => {
-                    self.abra.activity.note(slot, measured);
+                    self.activity.note(slot, measured);
                     // Both halves of a rendezvous are backward halves: all of its cells come here.
                     let meets = *purpose == Purpose::Rendezvous;
                     self.totals.rendezvous.cells += u64::from(meets);
@@ -186,7 +238,7 @@ impl LocalConnectionManager {
     }
 
     /// Puts a cell in a half's queue; past the bound the circuit is closed (architecture rule 3).
-    pub(super) fn enqueue(&mut self, slot: HalfKey, mut cell: Box<Cell>, now: Instant) {
+    pub(in crate::manager) fn enqueue(&mut self, slot: HalfKey, mut cell: Box<Cell>, now: Instant) {
         let Some(half) = self.halves.get_mut(slot) else {
             self.pool.put(cell);
             return;
@@ -214,13 +266,8 @@ impl LocalConnectionManager {
     }
 
     /// A half whose queue was empty has cells: the scheduler counts it in.
-    pub(super) fn activate(&mut self, slot: HalfKey, key: LinkKey) {
+    pub(in crate::manager) fn activate(&mut self, slot: HalfKey, key: LinkKey) {
         self.scheduler.set_active(slot, true);
         self.links.activated(key);
-    }
-
-    /// The half of a circuit on a link.
-    pub(super) fn slot_of(&mut self, key: LinkKey, circ_id: u32) -> Option<HalfKey> {
-        self.links.get_mut(key)?.half(circ_id)
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::LocalConnectionManager;
+use super::CellPath;
 use crate::address::HalfAddr;
 use crate::circuit::half::{CircuitHalf, Peer, Role};
 use crate::link::Link;
@@ -15,7 +15,7 @@ use crate::slots::HalfKey;
 
 /// The queues of a thread, while they are measured.
 #[derive(Debug)]
-pub(super) struct QueueMeasuring {
+pub(in crate::manager) struct QueueMeasuring {
     /// How often all is reported.
     period: Duration,
     /// `None`: not yet.
@@ -79,7 +79,7 @@ impl Departed {
 
 impl QueueMeasuring {
     /// The state that the parameters ask for at the start.
-    pub(super) fn wanted(params: &RelayParams) -> Option<Box<Self>> {
+    pub(in crate::manager) fn wanted(params: &RelayParams) -> Option<Box<Self>> {
         let period = params.measure_queues?;
         Some(Box::new(QueueMeasuring {
             period,
@@ -90,7 +90,7 @@ impl QueueMeasuring {
     }
 
     /// What the measuring itself holds, in bytes.
-    pub(super) fn memory(&self) -> usize {
+    pub(in crate::manager) fn memory(&self) -> usize {
         let commands = |commands: &Vec<CommandUse>| commands.capacity() * size_of::<CommandUse>();
         let used = self
             .used
@@ -103,13 +103,13 @@ impl QueueMeasuring {
     }
 
     /// Forgets what is not reported yet: memory is short, and a statistic is worth less than a circuit.
-    pub(super) fn forget(&mut self) {
+    pub(in crate::manager) fn forget(&mut self) {
         self.used.clear();
         self.gone = Vec::new();
     }
 
     /// As [`CellQueue::move_to`](crate::memory::cells::CellQueue::move_to), with the times of the cells.
-    pub(super) fn move_to(
+    pub(in crate::manager) fn move_to(
         &mut self,
         slot: HalfKey,
         half: &mut CircuitHalf,
@@ -130,9 +130,9 @@ impl QueueMeasuring {
     }
 }
 
-impl LocalConnectionManager {
+impl CellPath {
     /// Begins to measure, stops, or goes on with another period, as the parameters have it.
-    pub(super) fn follow_queue_measuring(&mut self) {
+    pub(in crate::manager) fn follow_queue_measuring(&mut self) {
         match (&mut self.queues, self.params.measure_queues) {
             (Some(queues), Some(period)) => queues.period = period,
             (queues, _) => *queues = QueueMeasuring::wanted(&self.params),
@@ -140,7 +140,7 @@ impl LocalConnectionManager {
     }
 
     /// A half has closed (or leaves for another thread): what left its queue is reported with the next report.
-    pub(super) fn note_queue_gone(
+    pub(in crate::manager) fn note_queue_gone(
         &mut self,
         slot: HalfKey,
         half: &CircuitHalf,
@@ -165,7 +165,7 @@ impl LocalConnectionManager {
     }
 
     /// What left queues since the last call, as far as it is to be reported now.
-    pub fn take_queue_use(&mut self, now: Instant) -> Vec<QueueUse> {
+    pub(in crate::manager) fn take_queue_use(&mut self, now: Instant) -> Vec<QueueUse> {
         let Some(queues) = &mut self.queues else {
             return Vec::new();
         };

@@ -1,5 +1,5 @@
-//! Messages from a half to its edges and back, and what the circuit as a whole may send: credit, the
-//! circuit's window, its queue (tor-spec 7.3, 7.4).
+//! What halves send of their own, sealed with their keys: messages of theirs, and those of their edges as far as credit, the
+//! circuit's window and its queue allow (tor-spec 7.3, 7.4).
 
 use std::time::Instant;
 
@@ -11,57 +11,16 @@ use weft_cell::{Cell, ChanCmd, RelayCmd};
 use weft_crypto::circuit::{OriginCircuit, RelayCircuit};
 use weft_planted::{Fault, planted};
 
-use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
+use super::CellPath;
+use super::closing::Notify;
+use crate::address::{HopIndex, StreamAddr};
 use crate::circuit::half::{CircuitHalf, Role};
-use crate::manager::{LocalConnectionManager, Notify};
-use crate::message::{Control, EdgeCell, EdgeControl, LaneMsg};
+use crate::message::{Control, EdgeControl};
 use crate::origin::traffic::CircuitTraffic;
 use crate::slots::HalfKey;
 use crate::stream::table::Streams;
 
-impl LocalConnectionManager {
-    /// Hands a message to an edge, wherever it is.
-    pub(super) fn send_to_edge(
-        &mut self,
-        half: HalfAddr,
-        edge: EdgeAddr,
-        cell: Box<Cell>,
-        now: Instant,
-    ) {
-        let message = EdgeCell { half, edge, cell };
-        if self.outboxes.has_edge(edge) {
-            self.handle_to_edge(message, now);
-        } else {
-            (self.outboxes).send_cell(edge.thread, LaneMsg::ToEdge(message));
-        }
-    }
-
-    /// A message of an edge's, to be sent on the circuit.
-    pub(in crate::manager) fn handle_from_edge(&mut self, message: EdgeCell, now: Instant) {
-        let EdgeCell { half, edge, cell } = message;
-        let command = RelayBody::new(cell.body()).command();
-        let hop = self
-            .halves
-            .at(half)
-            .and_then(CircuitHalf::streams_mut)
-            .and_then(|streams| streams.accept(&cell, edge));
-        let Some((hop, end)) = hop else {
-            // The stream has ended while this was on its way. Another may have its id by now.
-            self.totals.cells_dropped += 1;
-            self.pool.put(cell);
-            return;
-        };
-        match flow_control(command) {
-            FlowControl::Counted | FlowControl::InOrder => {
-                end.pending.push_back((edge, cell));
-                self.package(self.halves.slot(half), hop, now);
-            }
-            FlowControl::Free => {
-                self.seal_and_enqueue(self.halves.slot(half), hop, cell, now);
-            }
-        }
-    }
-
+impl CellPath {
     /// Sends what waits, as far as the circuit's window and its queue allow.
     pub(in crate::manager) fn package(&mut self, slot: HalfKey, hop: HopIndex, now: Instant) {
         let Some(addr) = self.halves.addr(slot) else {
@@ -159,7 +118,7 @@ impl LocalConnectionManager {
         }
         let packaged = queue.len().saturating_sub(waiting);
         if let Role::Backward(backward) = role {
-            let activity = &mut self.abra.activity;
+            let activity = &mut self.activity;
             activity.note_cells(slot, &mut backward.measured, packaged);
         }
         let key = *link;
@@ -198,35 +157,6 @@ impl LocalConnectionManager {
         }
     }
 
-    /// A stream's edge has bytes to send, and no credit.
-    pub(in crate::manager) fn on_credit_asked(&mut self, stream: StreamAddr, now: Instant) {
-        if planted(Fault::CreditRequestLost) {
-            return;
-        }
-        let half = self.halves.at(stream.half);
-        let streams = half.and_then(CircuitHalf::streams_mut);
-        if let Some(hop) = streams.and_then(|streams| streams.ask(stream)) {
-            self.package(self.halves.slot(stream.half), hop, now);
-        }
-    }
-
-    /// A stream's edge gives credit back: others may have it.
-    pub(in crate::manager) fn on_credit_returned(
-        &mut self,
-        stream: StreamAddr,
-        cells: u32,
-        now: Instant,
-    ) {
-        if planted(Fault::CreditReturnLost) {
-            return;
-        }
-        let half = self.halves.at(stream.half);
-        let streams = half.and_then(CircuitHalf::streams_mut);
-        if let Some(hop) = streams.and_then(|streams| streams.returned(stream, cells)) {
-            self.package(self.halves.slot(stream.half), hop, now);
-        }
-    }
-
     /// Sends a relay message of this half's own to a hop: the origin's, or on a circuit of our own
     /// any hop.
     pub(in crate::manager) fn send_relay_msg(
@@ -257,7 +187,7 @@ impl LocalConnectionManager {
     ) -> bool {
         let sealing = match self.halves.get_mut(slot).map(|half| &mut half.role) {
             Some(Role::Backward(backward)) => {
-                self.abra.activity.note(slot, &mut backward.measured);
+                self.activity.note(slot, &mut backward.measured);
                 backward.crypt.as_mut().map(Sealing::Relay)
             }
             Some(Role::Origin(origin)) if hop.index() < origin.crypt.len() => {

@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::CellPath;
+use crate::address::ConnectionId;
 use crate::circuit::half::{Origin, Role};
-use crate::manager::LocalConnectionManager;
 use crate::origin::OriginEvent;
 use crate::origin::traffic::{CircuitReport, Congestion};
 
@@ -42,9 +43,14 @@ impl TrafficReports {
     }
 }
 
-impl LocalConnectionManager {
-    /// Reports what is due: everything once a second, circuits at once where something was dropped.
-    pub(in crate::manager) fn report_traffic(&mut self, now: Instant) {
+impl CellPath {
+    /// Reports what is due: everything once a second, with what `streams` have carried; circuits at once where something
+    /// was dropped.
+    pub(in crate::manager) fn report_traffic(
+        &mut self,
+        streams: impl FnOnce() -> Vec<(ConnectionId, u64, u64)>,
+        now: Instant,
+    ) {
         let Some(all) = self.traffic.take_due(now) else {
             return;
         };
@@ -57,11 +63,12 @@ impl LocalConnectionManager {
             })
             .collect();
         let streams = match all {
-            true => self.edge_side.take_traffic(),
+            true => streams(),
             false => Vec::new(),
         };
         if !circuits.is_empty() || !streams.is_empty() {
-            self.send_origin_event(OriginEvent::Traffic { streams, circuits });
+            self.to_controller
+                .origin(OriginEvent::Traffic { streams, circuits });
         }
     }
 }

@@ -1,0 +1,6 @@
+//! What an audit finds.
+
+/// Nothing, or what does not hold.
+pub(super) fn sure(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}
