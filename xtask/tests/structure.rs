@@ -281,6 +281,172 @@ fn modules_and_folders_of_a_crate_use_each_other_in_no_circle() {
     }
 }
 
+/// Methods that one type may have, outside of tests. A type with more holds what several should: give what belongs together a type
+/// of its own, which is handed the rest that it needs.
+const MOST_METHODS: usize = 60;
+
+/// Types that had more when this was written, and how many. These numbers may only fall.
+const LARGER: [(&str, usize); 7] = [
+    ("weft-client client::Client", 188),
+    ("weft-core controller::RelayController", 136),
+    ("weft-dir task::DirectoryTask", 64),
+    ("weft-lab relay::world::state::World", 68),
+    ("weft-node relay::Relay", 146),
+    ("weft-node thread::ConnectionThread", 66),
+    ("weft-virtual world::state::World", 69),
+];
+
+/// The types that a module's code has inherent methods for, and how many: code is formatted, so that an `impl` ends at the next line
+/// that begins with a brace.
+fn methods_in(code: &str) -> BTreeMap<String, usize> {
+    let mut methods = BTreeMap::new();
+    let mut of: Option<String> = None;
+    for line in code.lines() {
+        if let Some(head) = line.strip_prefix("impl") {
+            of = implemented(head);
+        } else if line.starts_with('}') {
+            of = None;
+        }
+        let Some(of) = &of else { continue };
+        let item = line.strip_prefix("    ").unwrap_or_default();
+        let is_method = !item.starts_with(' ')
+            && item
+                .split_once("fn ")
+                .is_some_and(|(before, _)| before.split_whitespace().all(is_qualifier));
+        if is_method {
+            *methods.entry(of.clone()).or_default() += 1;
+        }
+    }
+    methods
+}
+
+/// What stands before `fn`.
+fn is_qualifier(word: &str) -> bool {
+    ["pub", "const", "async", "unsafe"].contains(&word)
+        || word.starts_with("pub(")
+        || word.ends_with(')')
+}
+
+/// The type of an inherent `impl`, of whose line this is the rest. `None`: a trait is implemented.
+fn implemented(head: &str) -> Option<String> {
+    // An arrow closes no generics.
+    let head = head.replace("->", "  ");
+    let mut head = head.trim_start();
+    if head.starts_with('<') {
+        let mut depth = 0;
+        let end = head.char_indices().find_map(|(at, letter)| {
+            depth += i32::from(letter == '<') - i32::from(letter == '>');
+            (depth == 0).then_some(at)
+        });
+        head = head[end? + 1..].trim_start();
+    }
+    let is_of_path = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
+    let (path, rest) = head.split_at(head.find(|letter| !is_of_path(letter))?);
+    let name = path.rsplit("::").next()?;
+    (!rest.contains(" for ") && !name.is_empty()).then(|| name.to_owned())
+}
+
+/// The methods of each type of a package, by the module that declares it.
+fn methods(folder: &Path) -> BTreeMap<String, usize> {
+    let mut files = BTreeMap::new();
+    collect(&folder.join("src"), &mut Vec::new(), &mut files);
+    for root in ["lib.rs", "main.rs"] {
+        let file = folder.join("src").join(root);
+        if file.exists() {
+            files.insert(Module::new(), file);
+        }
+    }
+    let texts: BTreeMap<&Module, String> = files
+        .iter()
+        .map(|(module, file)| (module, code(&fs::read_to_string(file).unwrap())))
+        .collect();
+    let mut declared: BTreeMap<&str, Vec<&Module>> = BTreeMap::new();
+    for (module, text) in &texts {
+        let words: Vec<&str> = text.split([' ', '\n', '<', '(', ';', '{']).collect();
+        for pair in words.windows(2) {
+            if let ["struct" | "enum" | "union", name] = pair {
+                declared.entry(name).or_default().push(module);
+            }
+        }
+    }
+    let mut all = BTreeMap::new();
+    for (module, text) in &texts {
+        for (name, count) in methods_in(text) {
+            // Its own, or the one that stands nearest: what it has most of its path in common with.
+            let near = |other: &&&Module| {
+                let common = module.iter().zip(other.iter());
+                common.take_while(|(one, other)| one == other).count()
+            };
+            let declared = declared.get(name.as_str()).into_iter().flatten();
+            let declared = declared.max_by_key(near).unwrap_or(module);
+            *all.entry([declared.join("::"), name].join("::"))
+                .or_default() += count;
+        }
+    }
+    all
+}
+
+/// What is wrong with these types, of which some are known to be larger.
+fn refuse_larger(methods: &BTreeMap<String, usize>, known: &[(&str, usize)]) -> Vec<String> {
+    let listed = |name: &str| known.iter().find(|(listed, _)| *listed == name);
+    let worse = methods.iter().filter_map(|(name, count)| {
+        let most = listed(name).map_or(MOST_METHODS, |(_, count)| *count);
+        (*count > most).then(|| format!("{name} has {count} methods, more than {most}"))
+    });
+    let no_more = known.iter().filter(|(name, _)| {
+        let count = methods.get(*name);
+        count.is_none_or(|count| *count <= MOST_METHODS)
+    });
+    let no_more = no_more.map(|(name, _)| {
+        format!("{name} has no more than {MOST_METHODS} methods: take it off the list")
+    });
+    worse.chain(no_more).collect()
+}
+
+#[test]
+fn no_type_has_more_methods_than_one_can_know() {
+    let mut all = BTreeMap::new();
+    for (package, folder) in packages() {
+        for (name, count) in methods(&folder) {
+            all.insert(
+                format!("{package} {}", name.trim_start_matches("::")),
+                count,
+            );
+        }
+    }
+    let wrong = refuse_larger(&all, &LARGER);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(all.len() > 1000, "{}", all.len());
+}
+
+#[test]
+fn a_type_with_too_many_methods_is_found() {
+    let found = |of: &[(&str, usize)], known: &[(&str, usize)]| {
+        let of = of.iter().map(|(name, count)| ((*name).to_owned(), *count));
+        refuse_larger(&of.collect(), known).join(", ")
+    };
+    assert_eq!(found(&[("a", 60), ("b", 61)], &[("b", 61)]), "");
+    let larger = "b has 62 methods, more than";
+    assert_eq!(found(&[("b", 62)], &[]), format!("{larger} 60"));
+    assert_eq!(found(&[("b", 62)], &[("b", 61)]), format!("{larger} 61"));
+    let off = "has no more than 60 methods: take it off the list";
+    let both = found(&[("a", 60)], &[("a", 70), ("c", 70)]);
+    assert_eq!(both, format!("a {off}, c {off}"));
+}
+
+#[test]
+fn methods_are_counted_and_what_is_none_is_not() {
+    let text = code(
+        "impl One {\n    pub(in crate::manager) fn a(&self) {\n        fn inner() {}\n    }\n    const fn b() {}\n}\n\
+         impl<'a, T: Fn() -> u8> One<'a, T> {\n    // fn no()\n    fn c() {}\n}\n\
+         impl Clone for One {\n    fn clone(&self) -> One {}\n}\n\
+         impl crate::other::Two {\n    pub async fn d() {}\n    const E: fn() = f;\n}\nfn free() {}\n\
+         #[cfg(test)]\nmod tests {\n    impl One {\n        fn e() {}\n    }\n}\n",
+    );
+    let expected = [("One".to_owned(), 3), ("Two".to_owned(), 1)];
+    assert_eq!(methods_in(&text), expected.into());
+}
+
 /// Crates in the order of the table in docs/architecture.md, from above.
 fn table() -> Vec<String> {
     let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
