@@ -273,6 +273,36 @@ mod tests {
     }
 
     #[test]
+    fn a_signature_covers_the_identity_and_every_byte_of_the_statement() {
+        let part = |identity: [u8; 32], changed: Option<usize>| {
+            let mut bytes = bytes(&some_claim(), MAX_CERT);
+            if let Some(at) = changed {
+                bytes[at] ^= 1;
+            }
+            let statement = Statement::decode(&bytes);
+            // A change that makes it no statement needs no signature.
+            statement
+                .ok()
+                .map(|statement| statement.signed_part(&identity))
+        };
+        let unsigned_len = UNSIGNED_LEN + MAX_CERT;
+        let good = part([3; 32], None).unwrap();
+        assert!(good.starts_with(CONTEXT));
+        assert_eq!(good.len(), CONTEXT.len() + 32 + unsigned_len);
+        for at in 0..unsigned_len {
+            assert_ne!(part([3; 32], Some(at)).as_ref(), Some(&good), "byte {at}");
+        }
+        for at in 0..32 {
+            let mut identity = [3; 32];
+            identity[at] ^= 1;
+            assert_ne!(part(identity, None).unwrap(), good, "identity {at}");
+        }
+        for at in unsigned_len..unsigned_len + SIGNATURE_LEN {
+            assert_eq!(part([3; 32], Some(at)).as_ref(), Some(&good));
+        }
+    }
+
+    #[test]
     fn weights_that_are_no_numbers_of_the_range_are_refused() {
         for weight in [
             f64::NAN,

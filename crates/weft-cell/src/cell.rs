@@ -154,6 +154,15 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn bytes_are_read_into_a_cell_where_it_lies() {
+        let bytes: [u8; CELL_LEN] = std::array::from_fn(|at| (at % 251) as u8);
+        let mut cell = Cell::new(1, ChanCmd::RELAY);
+        *cell.as_bytes_mut() = bytes;
+        assert_eq!(cell.as_bytes(), &bytes);
+        assert_eq!(cell.circ_id(), u32::from_be_bytes([0, 1, 2, 3]));
+    }
+
+    #[test]
     fn layout_is_circuit_id_command_body() {
         let mut cell = Cell::new(0x8000_0102, ChanCmd::RELAY_EARLY);
         cell.body_mut()[0] = 0xaa;

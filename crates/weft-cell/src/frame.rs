@@ -270,6 +270,29 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_before_versions_is_bounded_to_the_byte() {
+        for (len, fits) in [
+            (MAX_BEFORE_VERSIONS - 1, true),
+            (MAX_BEFORE_VERSIONS, true),
+            (MAX_BEFORE_VERSIONS + 1, false),
+        ] {
+            // Two cells, so that it is their sum which is bounded.
+            let second = len - NARROW_HEADER_LEN - 100;
+            let mut wire = vec![0, 0, 128, 0, 95];
+            wire.resize(100, 0);
+            wire.extend([0, 0, 128]);
+            wire.extend((second as u16).to_be_bytes());
+            wire.resize(len, 0);
+            wire.extend([0, 0, 7, 0, 2, 0, 5]);
+            let expected = match fits {
+                true => Ok(Some((vec![5], len + 7))),
+                false => Err(FrameError::TooMuchBeforeVersions),
+            };
+            assert_eq!(next_versions(&wire), expected, "{len} bytes");
+        }
+    }
+
+    #[test]
     fn an_empty_versions_cell_lists_nothing() {
         assert_eq!(next_versions(&[0, 0, 7, 0, 0]), Ok(Some((vec![], 5))));
     }

@@ -408,6 +408,16 @@ mod tests {
     }
 
     #[test]
+    fn end_and_resolved_end_a_stream() {
+        let ends = (0..=u8::MAX).map(RelayCmd::from).filter(|command| {
+            let message = StreamMessage::of(*command);
+            message.is_some_and(StreamMessage::ends_stream)
+        });
+        let ends: Vec<_> = ends.collect();
+        assert_eq!(ends, [RelayCmd::END, RelayCmd::RESOLVED]);
+    }
+
+    #[test]
     fn what_is_multiplexed_is_what_c_tor_multiplexes() {
         let multiplexed: Vec<_> = (0..=u8::MAX)
             .filter(|number| is_multiplexed((*number).into()))

@@ -171,6 +171,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_message_that_fills_its_body_comes_back() {
+        for (command, stream, len) in [
+            (RelayCmd::DATA, 1, MAX_STREAM_DATA),
+            (RelayCmd::EXTEND2, 0, 490),
+        ] {
+            let data: Vec<u8> = (0..len).map(|at| at as u8).collect();
+            let mut body = message(command, stream, &data);
+            from_tor1(&mut body).unwrap();
+            to_tor1(&mut body);
+            assert_eq!(RelayBody::new(&body).data(), Ok(&data[..]));
+        }
+    }
+
+    #[test]
+    fn no_message_has_more_data_than_its_body() {
+        for (command, most) in [(RelayCmd::DATA, 488), (RelayCmd::EXTEND2, 490)] {
+            for claimed in (0..=600).chain([u16::MAX - 1, u16::MAX]) {
+                let mut body = [0; BODY_LEN];
+                body[TAG_LEN] = command.into();
+                body[TAG_LEN + 1..TAG_LEN + 3].copy_from_slice(&claimed.to_be_bytes());
+                to_tor1(&mut body);
+                let data = RelayBody::new(&body).data().map(<[u8]>::len).ok();
+                let expected = (claimed <= most).then_some(usize::from(claimed));
+                assert_eq!(data, expected, "{command}, {claimed} bytes");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn messages_come_back(

@@ -265,6 +265,46 @@ mod tests {
     }
 
     #[test]
+    fn an_address_needs_a_host_and_a_port_in_either_family() {
+        let id = rsa(bytes(1));
+        let with = |spec_type: u8, host: &[u8], port: [u8; 2]| {
+            let len = (host.len() + 2) as u8;
+            let spec = [&[spec_type, len][..], host, &port].concat();
+            Extend2::decode(&extend2(&[&spec, &id])).map(|_| ())
+        };
+        for (spec_type, len) in [(0, 4), (1, 16)] {
+            let (some, none) = (vec![1; len], vec![0; len]);
+            assert_eq!(with(spec_type, &some, [0, 1]), Ok(()));
+            for (host, port) in [(&some, [0, 0]), (&none, [0, 1]), (&none, [0, 0])] {
+                let refused = with(spec_type, host, port);
+                assert_eq!(refused, Err(CircMsgError::NoAddress), "{host:?}, {port:?}");
+                // Beside one of the other family it is left out.
+                let spec = [&[spec_type, (len + 2) as u8][..], host, &port].concat();
+                let other = if spec_type == 0 { &V6[..] } else { &V4 };
+                let both = Extend2::decode(&extend2(&[&spec, other, &id])).unwrap();
+                let addrs = (both.ipv4.is_some(), both.ipv6.is_some());
+                assert_eq!(addrs, (spec_type == 1, spec_type == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn an_extend2_that_fills_its_message_can_be_sent_and_one_byte_more_cannot() {
+        let good = Extend2::decode(&extend2(&[&V4, &rsa(bytes(1))])).unwrap();
+        let rest = relay::MAX_DATA - good.encode().unwrap().len();
+        for more in [0, 1] {
+            let mut extend = good.clone();
+            extend.link_specifiers = vec![(9, vec![7; 200]), (9, vec![7; rest + more - 204])];
+            let len = extend.encode().map(|data| data.len());
+            let expected = match more {
+                0 => Ok(relay::MAX_DATA),
+                _ => Err(CircMsgError::TooLong(relay::MAX_DATA + 1)),
+            };
+            assert_eq!(len, expected);
+        }
+    }
+
+    #[test]
     fn extend2_needs_exactly_one_rsa_identity_and_at_most_one_ed25519() {
         let (id, ed) = (rsa(bytes(1)), ed25519(bytes(2)));
         let decode = |specs: &[&[u8]]| Extend2::decode(&extend2(specs)).map(|_| ());

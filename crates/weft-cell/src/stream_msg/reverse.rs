@@ -126,10 +126,9 @@ mod tests {
             let address: IpAddr = address.parse().unwrap();
             let name = reverse_name(address);
             for name in [name.to_ascii_uppercase(), format!("{name}."), name] {
-                assert_eq!(
-                    ReverseName::parse(name.as_bytes()),
-                    ReverseName::Of(address)
-                );
+                let parsed = ReverseName::parse(name.as_bytes());
+                assert_eq!(parsed, ReverseName::Of(address));
+                assert_eq!(parsed.address(), Some(address));
             }
         }
     }
@@ -147,6 +146,7 @@ mod tests {
             "1in-addr.arpa",
         ] {
             assert_eq!(ReverseName::parse(name.as_bytes()), ReverseName::Other);
+            assert_eq!(ReverseName::Other.address(), None);
         }
         for name in [
             ".in-addr.arpa",
