@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn what_is_bound_to_another_handshake_is_not_the_origin_s() {
         for cgo in [false, true] {
-            let [ours, other] = [1, 2].map(|fill| keys(fill, cgo));
+            let [ours, other] = [3, 4].map(|fill| keys(fill, cgo));
             let relay = RelayCircuit::new(&ours);
             let mac = handshake_auth(ours.kh(), b"covered");
             assert!(relay.authenticates(b"covered", &mac));
@@ -508,6 +508,38 @@ mod tests {
                 assert_eq!(relay.backward_mark(), mark);
                 marks.push(mark);
             }
+        }
+    }
+
+    #[test]
+    fn keys_are_those_of_one_encryption_and_no_debug_output_has_them() {
+        let tor1 = Tor1Keys::from_key_material(&[3; Tor1Keys::LEN]);
+        assert_eq!(HopKeys::from(tor1.clone()).tor1(), Some(&tor1));
+        assert_eq!(keys(3, true).tor1(), None);
+        for cgo in [false, true] {
+            let mut origin = OriginCircuit::new();
+            origin.add_hop(&keys(3, cgo));
+            let relay = RelayCircuit::new(&keys(3, cgo));
+            let shown = format!("{origin:?} {relay:?}");
+            assert!(shown.contains("OriginCircuit") && shown.contains("RelayCircuit"));
+            assert!(!shown.contains('3'), "{shown}");
+        }
+    }
+
+    #[test]
+    fn memory_grows_with_each_hop() {
+        for (cgo, hop) in [(false, size_of::<Tor1Hop>()), (true, size_of::<CgoHop>())] {
+            let mut origin = OriginCircuit::new();
+            assert!(origin.is_empty());
+            for hops in 1..=8 {
+                origin.add_hop(&keys(1, cgo));
+                assert_eq!((origin.len(), origin.is_empty()), (hops, false));
+                let least = hops * (hop + size_of::<OriginHop>());
+                let memory = origin.memory();
+                assert!((least..=2 * least + 4 * hop).contains(&memory), "{memory}");
+            }
+            let relay = RelayCircuit::new(&keys(1, cgo)).memory();
+            assert!((hop / 2..2 * hop + 1000).contains(&relay), "{relay}");
         }
     }
 

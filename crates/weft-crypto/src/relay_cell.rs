@@ -322,6 +322,27 @@ mod tests {
     }
 
     #[test]
+    fn a_digest_that_is_right_does_not_make_up_for_a_field_that_is_not_zero() {
+        let k = keys(3);
+        for at in [1, 2] {
+            // As the origin seals a cell, but for one byte of `recognized`.
+            let mut sender = Direction::new(&k.kf, &k.df);
+            let mut body = message(9);
+            body[at] = 1;
+            sender.digest.update(&body[..]);
+            let digest = digest_field(&sender.running_digest());
+            body[5..9].copy_from_slice(&digest);
+            let passing = body;
+            sender.apply(&mut body);
+            let mut relay = RelayCrypt::new(&k);
+            let before = relay.forward_digest();
+            assert!(!relay.decrypt_forward(&mut body));
+            assert_eq!(body, passing);
+            assert_eq!(relay.forward_digest(), before);
+        }
+    }
+
+    #[test]
     fn recognized_zero_with_a_wrong_digest_passes_unchanged() {
         // The stream of the relay, to build a cell that decrypts to what we want.
         let k = keys(3);
