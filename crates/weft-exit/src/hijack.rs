@@ -223,6 +223,63 @@ mod tests {
     }
 
     #[test]
+    fn random_names_are_asked_for_half_a_day_to_a_day_later() {
+        for seed in 0..50 {
+            let mut rng = StdRng::seed_from_u64(seed);
+            let start = Instant::now();
+            let at = |secs: u64| start + Duration::from_secs(secs);
+            let mut hijack = Hijack::default();
+            assert!(hijack.due(&[], at(0), &mut rng).is_empty());
+            assert_eq!(hijack.due(&[], at(180), &mut rng).len(), 24);
+            let half = 180 + 12 * 3600;
+            assert!(hijack.due(&[], at(half - 1), &mut rng).is_empty());
+            assert_eq!(hijack.due(&[], at(half + 12 * 3600), &mut rng).len(), 24);
+        }
+    }
+
+    #[test]
+    fn no_random_name_is_asked_for_twice() {
+        let mut rng = StdRng::seed_from_u64(2);
+        let names: BTreeSet<String> = (0..100).map(|_| random_label(8, &mut rng)).collect();
+        assert_eq!(names.len(), 100);
+        for name in names {
+            assert!((8..=16).contains(&name.len()) && name.is_ascii(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_operator_reads_of_the_first_lie_and_of_the_first_address_only() {
+        let mut hijack = Hijack::default();
+        let [one, other]: [IpAddr; 2] = ["192.0.2.80", "192.0.2.81"].map(|a| a.parse().unwrap());
+        hijack.bogus_answered(b"x", &[]);
+        assert!(hijack.take_lines().is_empty());
+        // The first answer; then the address counts as a lie, as one of more than ten names.
+        let mut logged = Vec::new();
+        for _ in 0..12 {
+            hijack.bogus_answered(b"x", &[one, other]);
+            logged.push(hijack.take_lines().len());
+        }
+        assert_eq!(logged, [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
+        assert!(hijack.is_lie(one) && hijack.is_lie(other));
+    }
+
+    #[test]
+    fn an_address_of_five_names_is_no_lie_and_of_six_is_one() {
+        let mut hijack = Hijack::default();
+        let junk: IpAddr = "192.0.2.80".parse().unwrap();
+        for _ in 0..20 {
+            hijack.bogus_answered(b"x", &[]);
+        }
+        let lies: Vec<bool> = (0..7)
+            .map(|_| {
+                hijack.bogus_answered(b"x", &[junk]);
+                hijack.is_lie(junk)
+            })
+            .collect();
+        assert_eq!(lies, [false, false, false, false, false, true, true]);
+    }
+
+    #[test]
     fn an_address_that_stands_for_everything_is_a_lie() {
         let mut hijack = Hijack::default();
         let junk: IpAddr = "192.0.2.80".parse().unwrap();

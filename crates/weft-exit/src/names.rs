@@ -361,3 +361,74 @@ fn queries(name: &Arc<[u8]>, look_up: &LookUp) -> Vec<Query> {
     };
     look_up.missing.iter().map(query).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_cell::identity::RsaIdentity;
+    use weft_core::address::ThreadId;
+    use weft_core::flow::Terms;
+    use weft_core::stream::edge::StreamAt;
+
+    use super::*;
+
+    /// Two names, of which one is looked up and one waits; a stream waits for each.
+    fn names() -> Names {
+        let mut names = Names::new(1);
+        for id in [1, 2] {
+            let half = HalfAddr {
+                thread: ThreadId(0),
+                slot: weft_core::slots::HalfKey(1),
+                generation: 0,
+            };
+            let addr = StreamAddr {
+                half,
+                id,
+                generation: 0,
+            };
+            let stream = StreamAt {
+                addr,
+                terms: Terms::Windows,
+            };
+            let hop = PreviousHop::Relay(RsaIdentity([1; 20]));
+            let name = format!("n{id}").into_bytes().into();
+            let waiter = Waiter::Resolve { stream };
+            names.wait(name, vec![QueryKind::V4], hop, waiter, Instant::now());
+        }
+        names
+    }
+
+    #[test]
+    fn an_audit_finds_each_table_that_has_lost_an_entry() {
+        assert_eq!(names().audit(), Ok(()));
+        let losses: [fn(&mut Names); 9] = [
+            |names| {
+                names.look_ups.remove(&b"n1"[..]);
+            },
+            |names| {
+                names.look_ups.remove(&b"n2"[..]);
+            },
+            |names| names.tickets.clear(),
+            |names| names.waiting = Shares::default(),
+            |names| names.queue = Shares::default(),
+            |names| names.asking = Shares::default(),
+            |names| names.get_mut(b"n1").unwrap().missing.clear(),
+            |names| names.get_mut(b"n1").unwrap().waiters.clear(),
+            |names| names.get_mut(b"n1").unwrap().place = Place::Nowhere,
+        ];
+        for (number, lose) in losses.into_iter().enumerate() {
+            let mut names = names();
+            lose(&mut names);
+            assert!(names.audit().is_err(), "{number}");
+        }
+    }
+
+    #[test]
+    fn an_audit_finds_a_stream_that_waits_under_another_name() {
+        let mut names = names();
+        let ticket = *names.get_mut(b"n1").unwrap().waiters.first().unwrap();
+        let other = *names.get_mut(b"n2").unwrap().waiters.first().unwrap();
+        names.get_mut(b"n1").unwrap().waiters = BTreeSet::from([other]);
+        names.get_mut(b"n2").unwrap().waiters = BTreeSet::from([ticket]);
+        assert!(names.audit().is_err());
+    }
+}

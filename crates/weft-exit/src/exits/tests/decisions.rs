@@ -1,5 +1,7 @@
 //! Decisions about BEGIN and RESOLVE: by policy, name and answer.
 
+use weft_log::SafeLogging;
+
 use super::super::*;
 use super::fixtures::*;
 
@@ -436,4 +438,164 @@ fn a_waiting_stream_that_ends_frees_its_place() {
     }
     assert_eq!(actions(&mut exits), ["5001 connect 192.0.2.1:80"]);
     assert_eq!(exits.counts().waiting, 0);
+}
+
+/// The log lines of an exit; other actions are dropped.
+fn lines(exits: &mut Exits) -> Vec<String> {
+    let actions = std::iter::from_fn(|| exits.poll_action());
+    let lines = actions.filter_map(|action| match action {
+        ExitAction::Log(line) => Some(line.render(SafeLogging::Off)),
+        _ => None,
+    });
+    lines.collect()
+}
+
+#[test]
+fn whoever_asks_is_counted_by_what_became_of_it() {
+    let (mut exits, now) = exits(&["reject *:25", "accept *:*"]);
+    exits.set_relays(["9.9.9.9:443".parse().unwrap()].into());
+    for number in [1, 2] {
+        open(&mut exits, number, "8.8.8.8", 80, 0, now);
+        open(&mut exits, number, "8.8.8.8", 25, 0, now);
+        open(&mut exits, number, "9.9.9.9", 443, 0, now);
+        resolve(&mut exits, number, "8.8.8.8", now);
+    }
+    open(&mut exits, 3, "a.example", 80, 0, now);
+    answer_both(
+        &mut exits,
+        "a.example",
+        Ok("8.8.8.8"),
+        Err(DnsError::NoData),
+        now,
+    );
+    for number in [4, 5] {
+        open(&mut exits, number, "a.example", 80, 0, now);
+    }
+    exits.counts_mut().begin_dirs += 7;
+    let counts = exits.counts();
+    assert_eq!((counts.begins, counts.rejected_by_policy), (5, 2));
+    assert_eq!((counts.rejected_as_relay, counts.resolves), (2, 2));
+    assert_eq!((counts.cache_hits, counts.begin_dirs), (2, 7));
+    let queries = QueryKind::ALL.map(|kind| counts.dns_queries_of(kind));
+    assert_eq!(queries, [1, 1, 0]);
+}
+
+#[test]
+fn names_are_kept_when_torrc_changes_unless_ipv6_is_new() {
+    for (before, after, kept) in [
+        (false, false, true),
+        (false, true, false),
+        (true, false, true),
+        (true, true, true),
+    ] {
+        let now = Instant::now();
+        let of = |ipv6| settings(&["accept *:*"], ipv6, true);
+        let mut exits = Exits::new(of(before), [7; 32]);
+        open(&mut exits, 1, "a.example", 80, 0, now);
+        answer_both(
+            &mut exits,
+            "a.example",
+            Ok("8.8.8.8"),
+            Err(DnsError::NoData),
+            now,
+        );
+        exits.set(of(after));
+        let cached = usize::from(kept);
+        assert_eq!(exits.counts().cached, cached, "{before}, {after}");
+    }
+}
+
+#[test]
+fn a_relay_is_shut_by_torrc_alone() {
+    let (mut exits, _) = exits(&["accept *:*"]);
+    exits.set_configured(false, false);
+    assert!(exits.is_closed() && !exits.is_shut());
+    exits.set(settings(&["reject *:*"], true, true));
+    assert!(exits.is_closed() && exits.is_shut());
+}
+
+#[test]
+fn name_servers_are_tested_by_exits_whose_torrc_wants_it() {
+    for (policy, detect, tested) in [
+        ("accept *:*", true, true),
+        ("accept *:*", false, false),
+        ("reject *:*", true, false),
+    ] {
+        let mut settings = settings(&[policy], true, true);
+        settings.detect_hijacking = detect;
+        let mut exits = Exits::new(settings, [7; 32]);
+        let start = Instant::now();
+        exits.tick(start);
+        exits.tick(start + 180 * SEC);
+        assert_eq!(
+            !actions(&mut exits).is_empty(),
+            tested,
+            "{policy}, {detect}"
+        );
+    }
+}
+
+#[test]
+fn an_operator_reads_of_name_servers_that_lie() {
+    let mut settings = settings(&["accept *:*"], true, true);
+    settings.detect_hijacking = true;
+    let mut exits = Exits::new(settings, [7; 32]);
+    let query = Query {
+        name: b"nothing.test"[..].into(),
+        kind: QueryKind::V4,
+        purpose: QueryPurpose::Bogus,
+    };
+    let result = Ok((Found::Addresses(vec!["9.9.9.80".parse().unwrap()]), SEC));
+    exits.answered(DnsAnswer { query, result }, Instant::now());
+    let lines = lines(&mut exits);
+    assert_eq!(lines.len(), 1);
+    assert!(lines[0].contains("hijacking") && lines[0].contains("nothing.test"));
+}
+
+#[test]
+fn that_most_queries_for_ipv6_addresses_time_out_is_logged_once() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    let query = |exits: &mut Exits, number: u16, error: DnsError| {
+        let name = format!("n{number}.example");
+        open(exits, number, &name, 80, 0, now);
+        exits.answered(answer(&name, QueryKind::V4, Err(error)), now);
+        exits.answered(answer(&name, QueryKind::V6, Err(error)), now);
+        lines(exits).len()
+    };
+    let mut logged = Vec::new();
+    for number in 0..24 {
+        // Every second one times out: half of them, which is not more than half.
+        let error = [DnsError::NoData, DnsError::Timeout][usize::from(number % 2)];
+        logged.push(query(&mut exits, number, error));
+    }
+    assert_eq!(logged, [0; 24]);
+    let logged: Vec<_> = (24..28)
+        .map(|n| query(&mut exits, n, DnsError::Timeout))
+        .collect();
+    assert_eq!(logged, [1, 0, 0, 0]);
+    // Few are no reason, and neither are those for IPv4 addresses.
+    let (mut exits, now) = self::exits(&["accept *:*"]);
+    for number in 0..40 {
+        let name = format!("n{number}.example");
+        open(&mut exits, number, &name, 80, 0, now);
+        exits.answered(answer(&name, QueryKind::V4, Err(DnsError::Timeout)), now);
+        if number < 10 {
+            exits.answered(answer(&name, QueryKind::V6, Err(DnsError::Timeout)), now);
+        }
+        assert_eq!(lines(&mut exits).len(), 0, "{number}");
+    }
+}
+
+#[test]
+fn few_timeouts_of_ipv6_are_not_logged_and_the_eleventh_is() {
+    let (mut exits, now) = exits(&["accept *:*"]);
+    let logged: Vec<usize> = (0..12)
+        .map(|number| {
+            let name = format!("n{number}.example");
+            open(&mut exits, number, &name, 80, 0, now);
+            exits.answered(answer(&name, QueryKind::V6, Err(DnsError::Timeout)), now);
+            lines(&mut exits).len()
+        })
+        .collect();
+    assert_eq!(logged, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0]);
 }
