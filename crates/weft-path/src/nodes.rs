@@ -336,8 +336,11 @@ mod tests {
             "[2001:db8::]/32",
             "2001:db8::/32",
             "[2001:db8::1]:443",
+            "*",
             "*:443",
+            "*4",
             "*6",
+            "*6:443",
             "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc",
         ] {
             let set: NodeSet = text.parse().unwrap();
@@ -353,6 +356,7 @@ mod tests {
             "10.2.0.0/16",
             "10.1.2.3:9002",
             "*:80",
+            "*4:443",
             "0000000000000000000000000000000000000000",
         ] {
             let set: NodeSet = text.parse().unwrap();
@@ -371,6 +375,8 @@ mod tests {
             "10.0.0.0/255.0.255.0",
             "[::1",
             "*/8",
+            "*4/0",
+            "*6/0",
             "$0123",
             "namesthataretoolongtobe",
         ] {
@@ -410,7 +416,10 @@ mod tests {
     fn countries_are_kept_apart() {
         let set: NodeSet = "{DE},{us},x".parse().unwrap();
         assert_eq!(set.countries(), ["de", "us"]);
-        assert!(!set.is_empty());
+        for text in ["{DE}", "x", "10.0.0.0/8"] {
+            assert!(!text.parse::<NodeSet>().unwrap().is_empty(), "{text}");
+        }
+        assert!(NodeSet::default().is_empty());
     }
 
     proptest! {

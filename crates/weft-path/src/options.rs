@@ -235,3 +235,70 @@ impl Default for PathBiasOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nodes::Recognised;
+
+    fn of(text: &str) -> NodeSet {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_country_may_be_named_by_any_set() {
+        assert!(!PathOptions::default().names_countries());
+        let names: [fn(&mut PathOptions); 6] = [
+            |options| options.exit_nodes = Some(of("{de}")),
+            |options| options.entry_nodes = Some(of("{de}")),
+            |options| options.middle_nodes = Some(of("{de}")),
+            |options| options.exclude_nodes = of("x,{de}"),
+            |options| options.exclude_exit_nodes = of("{de}"),
+            |options| options.node_families = vec![of("x,y"), of("x,{de}")],
+        ];
+        for name in names {
+            let mut options = PathOptions::default();
+            name(&mut options);
+            assert!(options.names_countries(), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn relays_of_unknown_country_are_excluded_with_some_country_or_by_torrc() {
+        let v4 = Arc::new(Countries::parse("10.0.0.0,10.255.255.255,DE", "").unwrap());
+        let none = Arc::new(Countries::parse("", "2001:db8::,2001:db8::ff,FR").unwrap());
+        for (table, excluded, by_torrc, expected) in [
+            (&v4, "{fr}", None, true),
+            (&v4, "x", None, false),
+            (&v4, "x", Some(true), true),
+            (&v4, "{fr}", Some(false), false),
+            // Without a table every relay would be excluded.
+            (&none, "{fr}", None, false),
+            (&none, "x", Some(true), false),
+        ] {
+            let mut options = PathOptions {
+                exclude_nodes: of(excluded),
+                exclude_exit_nodes: of(excluded),
+                ..PathOptions::default()
+            };
+            options.set_countries(table, by_torrc);
+            for (set, addr, is_in) in [
+                (&options.exclude_nodes, "192.0.2.1:9001", expected),
+                (&options.exclude_exit_nodes, "192.0.2.1:9001", expected),
+                (&options.exclude_nodes, "10.1.2.3:9001", false),
+            ] {
+                let relay = Recognised {
+                    rsa: &RsaIdentity([1; 20]),
+                    ed25519: None,
+                    nickname: "a",
+                    addrs: &[addr.parse().unwrap()],
+                };
+                assert_eq!(
+                    set.contains(&relay),
+                    is_in,
+                    "{addr}, {excluded}, {by_torrc:?}"
+                );
+            }
+        }
+    }
+}

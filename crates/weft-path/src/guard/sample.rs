@@ -242,13 +242,7 @@ impl Sample {
             };
             !unlisted && !old
         });
-        if self.guards.len() != old {
-            let guards = &self.guards;
-            self.primary
-                .retain(|id| guards.iter().any(|guard| guard.rsa == *id));
-            self.primary_up_to_date = false;
-            self.changed = true;
-        }
+        self.changed |= self.guards.len() != old;
     }
 
     /// Updates the guards that the options allow.
@@ -271,10 +265,7 @@ impl Sample {
                     None,
                 ),
             };
-            let filtered = guard.listed && !guard.bias_disabled && allowed;
-            if std::mem::replace(&mut guard.filtered, filtered) != filtered {
-                self.primary_up_to_date = false;
-            }
+            guard.filtered = guard.listed && !guard.bias_disabled && allowed;
         }
     }
 

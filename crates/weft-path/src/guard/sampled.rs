@@ -118,3 +118,26 @@ fn retry_delay(failing: Duration, primary: bool) -> Duration {
     };
     if primary { of_primary } else { of_others }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_are_those_of_guard_spec() {
+        // How long it has failed, and after how long a primary guard and another are tried again.
+        const MINUTE: Duration = Duration::from_secs(60);
+        for (failing, primary, other) in [
+            (Duration::ZERO, MINUTE * 10, HOUR),
+            (HOUR * 6, MINUTE * 10, HOUR),
+            (HOUR * 6 + MINUTE, MINUTE * 90, HOUR * 4),
+            (DAY * 4, MINUTE * 90, HOUR * 4),
+            (DAY * 4 + MINUTE, HOUR * 4, HOUR * 18),
+            (DAY * 7, HOUR * 4, HOUR * 18),
+            (DAY * 7 + MINUTE, HOUR * 9, HOUR * 36),
+        ] {
+            let delays = (retry_delay(failing, true), retry_delay(failing, false));
+            assert_eq!(delays, (primary, other), "{failing:?}");
+        }
+    }
+}

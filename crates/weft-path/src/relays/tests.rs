@@ -1,4 +1,5 @@
 use super::*;
+use crate::PathOptions;
 use crate::testing::{TestNet, family_key as key, rsa};
 
 fn bridge(id: u16, consensus: &Relays, with: u16) -> Bridge {
@@ -27,6 +28,22 @@ fn a_bridge_is_a_row_with_the_address_of_torrc_and_families_stay() {
         assert_eq!(row.hop.addrs, [bridges[0].addr]);
     }
     assert!(both.rows().iter().filter(|row| row.bridge).count() == 2);
+}
+
+#[test]
+fn relays_of_one_line_of_torrc_are_related_and_others_are_not() {
+    let relays = TestNet::alike(10).relays();
+    let options = PathOptions {
+        node_families: vec!["relay1,relay2".parse().unwrap(), "relay3".parse().unwrap()],
+        ..PathOptions::default()
+    };
+    for a in 0..10 {
+        for b in 0..10 {
+            let related = relays.related_by(&options, a, b, true);
+            let in_line = [a, b] == [1, 2] || [a, b] == [2, 1];
+            assert_eq!(related, a == b || in_line, "{a}, {b}");
+        }
+    }
 }
 
 #[test]

@@ -9,8 +9,9 @@ use weft_cell::identity::RsaIdentity;
 
 use crate::testing::{TestNet, TestRelay, assert_in_proportion, ed25519, id_of, now, rsa, secs};
 use crate::{
-    AddressRule, Bridge, ExitWanted, Hop, LegWanted, NodeSet, Outcome, Path, PathError,
-    PathOptions, Reachable, RelayName, Selector, StatedFamily, TargetPort, Usage,
+    AddressRule, Bridge, ExitWanted, GuardTicket, GuardUse, Hop, LegWanted, NodeSet, Outcome, Path,
+    PathBiasOptions, PathError, PathOptions, Reachable, RelayName, Selector, StatedFamily,
+    Suspicion, TargetPort, Usage,
 };
 
 fn rng(seed: u64) -> ChaCha12Rng {
@@ -173,6 +174,102 @@ fn without_weights_bandwidths_count_and_without_bandwidths_all_are_alike() {
             })
             .collect();
         assert_in_proportion(&counts, &weights);
+    }
+}
+
+/// Paths of which the first three guards work and then fail; the circuit of the last one waits.
+fn all_primary_fail(selector: &mut Selector, rng: &mut ChaCha12Rng) -> GuardTicket {
+    for _ in 0..3 {
+        let guard = selector.path(&web(), now(), rng).unwrap().guard.unwrap();
+        selector.guard_outcome(guard, Outcome::Built, now(), rng);
+        selector.guard_outcome(guard, Outcome::GuardFailed, now(), rng);
+        selector.forget(guard);
+    }
+    selector.path(&web(), now(), rng).unwrap().guard.unwrap()
+}
+
+#[test]
+fn a_circuit_through_another_guard_waits_and_one_that_is_forgotten_means_nothing() {
+    let (net, mut rng) = (TestNet::alike(150), rng(5));
+    let mut selector = selector(&net, PathOptions::default(), 1);
+    let guard = all_primary_fail(&mut selector, &mut rng);
+    let outcome = selector.guard_outcome(guard, Outcome::Built, now(), &mut rng);
+    assert_eq!(outcome, GuardUse::Later);
+    assert_eq!(selector.poll_guards(now()), [(guard, GuardUse::Now)]);
+    selector.forget(guard);
+    let outcome = selector.guard_outcome(guard, Outcome::Built, now(), &mut rng);
+    assert_eq!(outcome, GuardUse::Never);
+}
+
+#[test]
+fn guards_are_written_when_they_have_changed() {
+    let (net, mut rng) = (TestNet::alike(150), rng(5));
+    let mut selector = selector(&net, PathOptions::default(), 1);
+    let lines = selector.state_lines().unwrap();
+    assert_eq!(lines.len(), 20);
+    assert!(lines.iter().all(|line| line.starts_with("in=default ")));
+    assert_eq!(selector.state_lines(), None);
+    assert_eq!(selector.all_state_lines(), lines);
+    selector.drop_guards(now(), &mut rng);
+    let others = selector.state_lines().unwrap();
+    assert_eq!(others.len(), 20);
+    assert_ne!(others, lines);
+}
+
+#[test]
+fn options_that_allow_few_guards_are_a_change_of_guards_and_the_same_again_are_none() {
+    let (net, mut rng) = (TestNet::alike(150), rng(5));
+    let mut selector = selector(&net, PathOptions::default(), 1);
+    let few = PathOptions {
+        entry_nodes: Some(set("relay1,relay2,relay3")),
+        ..PathOptions::default()
+    };
+    assert!(!selector.set_options(PathOptions::default(), now(), &mut rng));
+    assert!(selector.set_options(few.clone(), now(), &mut rng));
+    assert_eq!(selector.options(), &few);
+    assert_eq!(selector.guards().len(), 3);
+    assert!(!selector.set_options(few, now(), &mut rng));
+    assert_eq!(selector.relays().unwrap().len(), 150);
+}
+
+#[test]
+fn a_guard_that_fails_circuits_is_reported_by_the_consensus_s_thresholds() {
+    let (net, mut rng) = (TestNet::alike(150), rng(5));
+    let mut selector = selector(&net, PathOptions::default(), 1);
+    selector.set_path_bias(&PathBiasOptions {
+        circ_threshold: 2.0,
+        ..PathBiasOptions::default()
+    });
+    let mut reported = Vec::new();
+    for _ in 0..4 {
+        let guard = selector
+            .path(&web(), now(), &mut rng)
+            .unwrap()
+            .guard
+            .unwrap();
+        for outcome in [Outcome::FirstHop, Outcome::Built, Outcome::Collapsed] {
+            selector.guard_outcome(guard, outcome, now(), &mut rng);
+        }
+        selector.forget(guard);
+        reported.extend(selector.take_suspicions());
+    }
+    assert_eq!(reported.len(), 1);
+    assert_eq!(reported[0].1, Suspicion::Extreme);
+    assert_eq!(reported[0].0.rsa, selector.guards()[0].rsa);
+}
+
+#[test]
+fn only_guards_in_use_have_tickets() {
+    let net = TestNet::alike(150);
+    let mut selector = selector(&net, PathOptions::default(), 1);
+    let guards: BTreeSet<u16> = selector
+        .guards()
+        .iter()
+        .map(|guard| id_of(&guard.rsa))
+        .collect();
+    for id in 0..150 {
+        let ticket = selector.ticket_of(&rsa(id), now());
+        assert_eq!(ticket.is_some(), guards.contains(&id), "{id}");
     }
 }
 
@@ -450,7 +547,10 @@ fn controllers_get_the_path_that_they_name() {
     assert!(four.guard.is_none());
     assert_eq!(path(&[]).unwrap_err(), PathError::BadPath);
     assert_eq!(path(&["relay1", "relay1"]).unwrap_err(), PathError::BadPath);
-    assert_eq!(path(&["relay1"; 9]).unwrap_err(), PathError::BadPath);
+    let longest = ["relay1", "relay2"].repeat(4);
+    assert_eq!(path(&longest).unwrap().hops.len(), 8);
+    let longer = [&longest[..], &["relay1"]].concat();
+    assert_eq!(path(&longer).unwrap_err(), PathError::BadPath);
 }
 
 #[test]
@@ -502,6 +602,36 @@ fn directory_requests_go_through_several_guards() {
         selector.forget(path.guard.unwrap());
     }
     assert_eq!(seen.len(), 3);
+}
+
+#[test]
+fn without_guards_a_first_hop_is_no_relay_for_the_middle_and_serves_the_directory() {
+    let mut net = TestNet::alike(12);
+    for relay in &mut net.relays {
+        // The one guard is excluded.
+        if relay.id < 11 {
+            relay.flags.remove("Guard");
+        }
+        if relay.id < 4 {
+            relay.flags.extend(["MiddleOnly"]);
+        }
+        if relay.id >= 8 {
+            relay.flags.remove("V2Dir");
+            relay.protocols = "FlowCtrl=1-2 Link=4-5 Relay=1-4";
+        }
+    }
+    let options = PathOptions {
+        exclude_nodes: set("relay11"),
+        ..unguarded()
+    };
+    let mut selector = selector(&net, options, 17);
+    let mut rng = rng(18);
+    let mut first_hops = |usage: &Usage| -> BTreeSet<u16> {
+        let path = |_| ids(&selector.path(usage, now(), &mut rng).unwrap())[0];
+        (0..300).map(path).collect()
+    };
+    assert_eq!(first_hops(&web()), (4..11).collect());
+    assert_eq!(first_hops(&Usage::Directory), (4..8).collect());
 }
 
 #[test]

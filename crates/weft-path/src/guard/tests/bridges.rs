@@ -151,17 +151,95 @@ fn lines_that_are_half_of_bridges_are_kept_as_they_are() {
 
 #[test]
 fn bridges_that_the_options_rule_out_are_not_used() {
+    for (excluded, other) in [(201, 202), (202, 201)] {
+        let mut world = world(&[bridge(201, true), bridge(202, true)], &[]);
+        world.options.exclude_nodes = format!("192.0.2.{excluded}").parse().unwrap();
+        // It means nothing for bridges.
+        world.options.entry_nodes = Some("nobody".parse().unwrap());
+        world.update();
+        for _ in 0..10 {
+            let (chosen, ticket) = world.select();
+            assert_eq!(chosen, other);
+            world.forget(ticket);
+        }
+        world.options.reachable.ipv4 = false;
+        world.update();
+        assert!(world.select_for(GuardUsage::Traffic, None).is_none());
+    }
+}
+
+#[test]
+fn no_more_bridges_are_sampled_than_are_enough() {
+    let bridges: Vec<Bridge> = (201..226).map(|id| bridge(id, true)).collect();
+    assert_eq!(world(&bridges, &[]).sampled().len(), 20);
+}
+
+#[test]
+fn a_bridge_is_that_of_its_address_and_its_identity() {
+    let (one, two) = (bridge(201, true), bridge(202, true));
+    let relays = Relays::with_bridges(None, &[one.clone(), two.clone()]);
+    assert_eq!(relays.bridge(two.addr, &rsa(202)), Some(&two));
+    assert_eq!(relays.bridge(one.addr, &rsa(202)), None);
+    assert!(!relays.is_empty() && Relays::with_bridges(None, &[]).is_empty());
+}
+
+#[test]
+fn who_begins_with_bridges_switches_to_no_other_sample() {
+    let mut world = World::with(TestNet::alike(1), options(), &[]);
+    world.guards = Guards::load([].into_iter(), world.now);
+    world.guards.begin(&options());
+    world.relays = Relays::with_bridges(None, &[bridge(201, true)]);
+    assert!(!world.update());
+    world.guards = Guards::load([].into_iter(), world.now);
+    world.guards.begin(&PathOptions::default());
+    assert!(world.update());
+}
+
+#[test]
+fn a_bridge_can_be_used_if_it_is_described_and_not_known_to_be_down() {
+    let has_usable = |world: &World| world.guards.has_usable(&world.relays);
+    assert!(!has_usable(&world(&[], &[])));
+    assert!(!has_usable(&world(&[bridge(201, false)], &[])));
+    let mut world = world(&[bridge(201, true), bridge(202, false)], &[]);
+    assert!(has_usable(&world));
+    let (_, ticket) = world.select();
+    world.outcome(ticket, Outcome::GuardFailed);
+    assert!(!has_usable(&world));
+}
+
+#[test]
+fn bridges_with_descriptors_are_not_asked_for_them() {
     let mut world = world(&[bridge(201, true), bridge(202, true)], &[]);
-    world.options.exclude_nodes = "192.0.2.201".parse().unwrap();
-    // It means nothing for bridges.
-    world.options.entry_nodes = Some("nobody".parse().unwrap());
-    world.update();
-    for _ in 0..10 {
-        let (chosen, ticket) = world.select();
-        assert_eq!(chosen, 202);
+    while let Some((_, ticket)) = world.select_for(GuardUsage::Traffic, None) {
+        world.outcome(ticket, Outcome::GuardFailed);
         world.forget(ticket);
     }
-    world.options.reachable.ipv4 = false;
+    assert!(!world.guards.take_asks_bridges());
+}
+
+#[test]
+fn after_a_time_without_the_network_a_primary_bridge_is_asked_for_its_descriptor() {
+    let line = format!(
+        "in=bridges rsa_id={} bridge_addr=192.0.2.201:443 sampled_on=2026-11-11T03:04:05 \
+         sampled_idx=0 listed=1 confirmed_on=2026-11-13T21:22:23 confirmed_idx=0",
+        hex::encode_upper(rsa(201))
+    );
+    let mut world = world(&[bridge(201, false), bridge(202, true)], &[&line]);
+    world.options.num_primary_guards = Some(1);
     world.update();
-    assert!(world.select_for(GuardUsage::Traffic, None).is_none());
+    assert_eq!(world.primary(), [201]);
+    let works = |world: &mut World| {
+        let (chosen, ticket) = world.select();
+        assert_eq!(chosen, 202);
+        world.outcome(ticket, Outcome::Built);
+        world.forget(ticket);
+        world.guards.take_asks_bridges()
+    };
+    assert!(!works(&mut world));
+    let ticket = world.guards.ticket_of(&rsa(201), world.now).unwrap();
+    world.outcome(ticket, Outcome::GuardFailed);
+    world.forget(ticket);
+    assert!(!works(&mut world));
+    world.wait(601);
+    assert!(works(&mut world));
 }

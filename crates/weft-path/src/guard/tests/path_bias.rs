@@ -3,9 +3,9 @@
 use super::super::bias::PathBias;
 use super::super::*;
 use super::world::World;
-use crate::PathBiasOptions;
 use crate::options::PathOptions;
 use crate::testing::{TestNet, rsa};
+use crate::{PathBiasOptions, PathBiasSet};
 
 #[test]
 fn failures_beyond_a_guard_are_counted_and_reported() {
@@ -34,6 +34,8 @@ fn failures_beyond_a_guard_are_counted_and_reported() {
     run(&mut world, &[FirstHop, Built]);
     run(&mut world, &[FirstHop, Built, Collapsed]);
     run(&mut world, &[FirstHop, TimedOut]);
+    // Nothing is counted before the first hop.
+    run(&mut world, &[TimedOut]);
     run(&mut world, &[Built]);
     let line = |world: &World| {
         let id = hex::encode_upper(rsa(guard));
@@ -100,4 +102,120 @@ fn counters_are_halved() {
     assert!(bias.circ_attempts == 150.5 && bias.circ_successes == 150.0);
     assert!(bias.use_attempts == 50.5 && bias.use_successes == 25.0);
     assert_eq!(bias.judge_uses(&options), Some(Suspicion::Extreme));
+    let at_the_threshold = PathBias {
+        circ_attempts: options.scale_threshold,
+        use_attempts: options.scale_use_threshold,
+        ..PathBias::default()
+    };
+    let mut scaled = at_the_threshold;
+    scaled.scale(&options);
+    assert_eq!(scaled, at_the_threshold);
+}
+
+#[test]
+fn a_circuit_that_was_not_used_is_of_no_use() {
+    let mut world = World::new(TestNet::alike(150));
+    let (_, ticket) = world.select();
+    for outcome in [Outcome::FirstHop, Outcome::Built, Outcome::UseSucceeded] {
+        world.outcome(ticket, outcome);
+    }
+    let lines = world.guards.lines();
+    assert!(
+        !lines.iter().any(|line| line.contains("pb_use_")),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_suspicion_is_reported_once() {
+    let path_bias = PathBiasOptions {
+        circ_threshold: 2.0,
+        ..PathBiasOptions::default()
+    };
+    let options = PathOptions {
+        path_bias,
+        ..PathOptions::default()
+    };
+    let mut world = World::with(TestNet::alike(150), options, &[]);
+    let mut reported = Vec::new();
+    for _ in 0..6 {
+        let (_, ticket) = world.select();
+        for outcome in [Outcome::FirstHop, Outcome::Built, Outcome::Collapsed] {
+            world.outcome(ticket, outcome);
+        }
+        world.forget(ticket);
+        reported.push(world.guards.take_suspicions().len());
+    }
+    assert_eq!(reported, [0, 0, 1, 0, 0, 0]);
+}
+
+#[test]
+fn suspicion_grows_as_the_share_of_good_circuits_falls() {
+    let options = PathBiasOptions {
+        circ_threshold: 20.0,
+        ..PathBiasOptions::default()
+    };
+    let circuits = |attempts, well| {
+        let bias = PathBias {
+            circ_attempts: attempts,
+            successful_circuits_closed: well,
+            ..PathBias::default()
+        };
+        bias.judge_circuits(&options)
+    };
+    for (well, expected) in [
+        (0.0, Some(Suspicion::Extreme)),
+        (29.0, Some(Suspicion::Extreme)),
+        (30.0, Some(Suspicion::VeryLow)),
+        (49.0, Some(Suspicion::VeryLow)),
+        (50.0, Some(Suspicion::Low)),
+        (69.0, Some(Suspicion::Low)),
+        (70.0, None),
+        (100.0, None),
+    ] {
+        assert_eq!(circuits(100.0, well), expected, "{well} of 100 circuits");
+    }
+    // Too few to judge.
+    assert_eq!(circuits(20.0, 0.0), None);
+    assert_eq!(circuits(21.0, 0.0), Some(Suspicion::Extreme));
+    let uses = |attempts, successes| {
+        let bias = PathBias {
+            use_attempts: attempts,
+            use_successes: successes,
+            ..PathBias::default()
+        };
+        bias.judge_uses(&options)
+    };
+    for (successes, expected) in [
+        (0.0, Some(Suspicion::Extreme)),
+        (59.0, Some(Suspicion::Extreme)),
+        (60.0, Some(Suspicion::Low)),
+        (79.0, Some(Suspicion::Low)),
+        (80.0, None),
+        (100.0, None),
+    ] {
+        assert_eq!(uses(100.0, successes), expected, "{successes} of 100 uses");
+    }
+    assert_eq!(uses(20.0, 0.0), None);
+    assert_eq!(uses(21.0, 0.0), Some(Suspicion::Extreme));
+}
+
+#[test]
+fn what_torrc_sets_of_path_bias_comes_before_the_consensus() {
+    let consensus = PathBiasOptions {
+        circ_threshold: 11.0,
+        notice_rate: 0.9,
+        drop_guards: true,
+        ..PathBiasOptions::default()
+    };
+    let set = PathBiasSet {
+        notice_rate: Some(0.4),
+        ..PathBiasSet::default()
+    };
+    let expected = PathBiasOptions {
+        notice_rate: 0.4,
+        drop_guards: false,
+        ..consensus
+    };
+    assert_eq!(set.over(&consensus), expected);
 }

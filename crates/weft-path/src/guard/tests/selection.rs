@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::env::Env;
 use super::super::*;
 use super::world::World;
 use crate::NodeSet;
@@ -167,19 +168,21 @@ fn a_circuit_that_waits_too_long_ends() {
 
 #[test]
 fn after_a_time_without_the_network_primary_guards_get_another_chance() {
-    let mut world = World::new(TestNet::alike(150));
-    world.confirm_three();
-    let primary = world.primary();
-    // The network goes away, and the primary guards fail again when they are tried again.
-    world.wait(600);
-    world.primary_fail();
-    let (other, ticket) = world.select();
-    assert!(!primary.contains(&other));
-    world.wait(1);
-    // More than ten minutes after the last success, something works.
-    assert_eq!(world.outcome(ticket, Outcome::Built), GuardUse::Later);
-    assert_eq!(world.select().0, primary[0]);
-    assert_eq!(world.poll(), []);
+    for (seconds, is_long) in [(0, false), (1, true)] {
+        let mut world = World::new(TestNet::alike(150));
+        world.confirm_three();
+        let primary = world.primary();
+        // The network goes away, and the primary guards fail again when they are tried again.
+        world.wait(600);
+        world.primary_fail();
+        let (other, ticket) = world.select();
+        assert!(!primary.contains(&other));
+        world.wait(seconds);
+        // Something works: more than ten minutes after the last success, or no more.
+        assert_eq!(world.outcome(ticket, Outcome::Built), GuardUse::Later);
+        assert_eq!(world.select().0 == primary[0], is_long);
+        assert_eq!(world.poll().is_empty(), is_long);
+    }
 }
 
 #[test]
@@ -321,8 +324,266 @@ fn an_old_consensus_changes_no_sample() {
         .extend(TestNet::alike(153).relays.split_off(150));
     world.relays = world.net.relays();
     world.wait(30 * 3600);
+    let lines = world.guards.lines();
     world.update();
     assert_eq!(world.sampled(), sampled);
+    assert_eq!(world.guards.lines(), lines, "none is unlisted by it");
+}
+
+/// A guard as the state file has it.
+fn line(id: u16, rest: &str) -> String {
+    format!("in=default rsa_id={} {rest}", hex::encode_upper(rsa(id)))
+}
+
+#[test]
+fn guards_go_a_second_after_their_lifetime_and_not_before() {
+    // 120 days sampled, 60 days confirmed, 20 days unlisted; relay 300 is not listed.
+    let lines = |time: &str| {
+        [
+            line(
+                3,
+                &format!("sampled_on=2026-07-24T{time} sampled_idx=0 listed=1"),
+            ),
+            line(
+                5,
+                &format!(
+                    "sampled_on=2026-09-01T01:00:00 sampled_idx=1 listed=1 \
+                 confirmed_on=2026-09-22T{time} confirmed_idx=0"
+                ),
+            ),
+            line(
+                300,
+                &format!(
+                    "sampled_on=2026-10-01T01:00:00 sampled_idx=2 listed=0 \
+                 unlisted_since=2026-11-01T{time}"
+                ),
+            ),
+        ]
+    };
+    for (time, stays) in [("01:00:00", true), ("00:59:59", false)] {
+        let lines = lines(time);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let world = World::with(TestNet::alike(150), PathOptions::default(), &lines);
+        let written = world.guards.lines();
+        for (id, line) in [3, 5, 300].into_iter().zip(lines) {
+            let date = line.split(' ').find(|word| word.starts_with("sampled_on"));
+            let is_there =
+                |other: &String| other.contains(&line[..40]) && other.contains(date.unwrap());
+            assert_eq!(written.iter().any(is_there), stays, "{id} at {time}");
+        }
+        assert_eq!(world.primary().len(), 3);
+    }
+}
+
+#[test]
+fn confirmed_guards_are_numbered_without_gaps() {
+    let confirmed = |id, idx| {
+        line(
+            id,
+            &format!(
+                "sampled_on=2026-11-10T01:00:00 sampled_idx={id} listed=1 \
+             confirmed_on=2026-11-12T01:00:00 confirmed_idx={idx}"
+            ),
+        )
+    };
+    let lines = [confirmed(0, 7), confirmed(1, 3)];
+    let mut guards = Guards::load(lines.iter().map(String::as_str), now());
+    let dense = [confirmed(0, 1), confirmed(1, 0)];
+    assert_eq!(guards.lines(), dense);
+    assert!(guards.take_changed());
+    let mut guards = Guards::load(dense.iter().map(String::as_str), now());
+    assert_eq!(guards.lines(), dense);
+    assert!(!guards.take_changed());
+}
+
+#[test]
+fn a_consensus_without_news_of_guards_leaves_nothing_to_write() {
+    let mut world = World::new(TestNet::alike(30));
+    assert!(world.guards.take_changed());
+    let news = |world: &mut World| {
+        world.wait(3600);
+        world.consensus();
+        world.guards.take_changed()
+    };
+    assert!(!news(&mut world));
+    let id = world.primary()[0];
+    world.net.relays[usize::from(id)].nickname = "renamed".to_owned();
+    assert!(news(&mut world));
+    assert!(
+        world
+            .guards
+            .lines()
+            .iter()
+            .any(|line| line.contains("nickname=renamed "))
+    );
+    assert!(!news(&mut world));
+    let relay = world.net.relays.remove(usize::from(id));
+    assert!(news(&mut world), "it is unlisted");
+    assert!(!news(&mut world));
+    world.net.relays.push(relay);
+    assert!(news(&mut world), "it is listed again");
+    assert!(!news(&mut world));
+}
+
+#[test]
+fn a_network_that_gives_guards_no_weight_has_guards() {
+    let mut net = TestNet::alike(60);
+    net.weights = net.weights.replace("Wgd=2000", "Wgd=0");
+    assert_eq!(World::new(net).sampled().len(), 20);
+}
+
+#[test]
+fn near_the_border_the_sample_in_use_stays() {
+    // A fifth of 200 is 40, give or take a twentieth.
+    let mut world = World::new(TestNet::alike(200));
+    for (allowed, restricted) in [
+        (42, false),
+        (38, false),
+        (37, true),
+        (38, true),
+        (41, true),
+        (42, false),
+        (41, false),
+    ] {
+        let names: Vec<String> = (0..allowed).map(|id| format!("relay{id}")).collect();
+        world.options.entry_nodes = Some(names.join(",").parse().unwrap());
+        world.update();
+        assert_eq!(world.guards.current, usize::from(restricted), "{allowed}");
+    }
+}
+
+#[test]
+fn a_restricted_sample_holds_no_guard_that_is_not_allowed() {
+    let mut world = World::new(TestNet::alike(150));
+    world.options.entry_nodes = Some("relay1,relay2".parse().unwrap());
+    world.update();
+    for _ in 0..3 {
+        for outcome in [Outcome::Built, Outcome::GuardFailed] {
+            while let Some((_, ticket)) = world.select_for(GuardUsage::Traffic, None) {
+                world.outcome(ticket, outcome);
+                world.forget(ticket);
+                assert_eq!(world.sampled(), [1, 2].into());
+                if outcome == Outcome::Built {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lifetime_of_less_than_a_day_is_not_one() {
+    let world = World::new(TestNet::alike(30));
+    let lifetimes = |set: Option<u64>| {
+        let options = PathOptions {
+            guard_lifetime: set.map(secs),
+            ..PathOptions::default()
+        };
+        let env = Env {
+            relays: &world.relays,
+            options: &options,
+            now: world.now,
+        };
+        env.lifetimes()
+    };
+    let default = (secs(120 * DAY), secs(60 * DAY));
+    assert_eq!(lifetimes(None), default);
+    assert_eq!(lifetimes(Some(DAY - 1)), default);
+    assert_eq!(lifetimes(Some(DAY)), (secs(DAY), secs(DAY)));
+}
+
+#[test]
+fn confirmed_guards_come_before_those_on_trial_and_these_before_others() {
+    let mut world = World::new(TestNet::alike(150));
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        let (id, ticket) = world.select();
+        world.outcome(ticket, Outcome::Built);
+        world.outcome(ticket, Outcome::GuardFailed);
+        world.forget(ticket);
+        order.push(vec![id]);
+    }
+    order.push(vec![world.select().0]);
+    world.wait(1);
+    // Two at the same time: neither is before the other.
+    order.push(vec![world.select().0, world.select().0]);
+    let known: Vec<u16> = order.concat();
+    let others = world.sampled().into_iter().filter(|id| !known.contains(id));
+    order.push(others.collect());
+    let sampled = world.sampled();
+    order.push(
+        (0..150)
+            .filter(|id| !sampled.contains(id))
+            .take(3)
+            .collect(),
+    );
+    let ranks = order.iter().enumerate();
+    let all: Vec<(usize, u16)> = ranks
+        .flat_map(|(rank, ids)| ids.iter().map(move |id| (rank, *id)))
+        .collect();
+    let sample = &world.guards.samples[0];
+    for (rank, id) in &all {
+        for (other_rank, other) in &all {
+            let precedes = sample.precedes(&rsa(*id), &rsa(*other));
+            assert_eq!(
+                precedes,
+                rank < other_rank,
+                "{id} {rank}, {other} {other_rank}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_better_guard_that_the_path_must_not_have_holds_up_no_circuit() {
+    let mut world = World::new(TestNet::alike(150));
+    world.confirm_three();
+    let (better, ticket) = world.select();
+    world.outcome(ticket, Outcome::Built);
+    assert_eq!(world.poll(), [(ticket, GuardUse::Now)]);
+    // The better guard and an exit are a family.
+    let exit = (0..150).find(|id| !world.sampled().contains(id)).unwrap();
+    for member in [better, exit] {
+        world.net.relays[usize::from(member)].family = vec![better, exit];
+    }
+    world.consensus();
+    let (guard, restricted) = world.select_for(GuardUsage::Traffic, Some(exit)).unwrap();
+    assert_ne!(guard, better);
+    assert_eq!(world.outcome(restricted, Outcome::Built), GuardUse::Later);
+    let (on_trial, _) = world.select();
+    assert_eq!(on_trial, better);
+    let (same, free) = world.select();
+    assert_eq!(same, guard);
+    assert_eq!(world.outcome(free, Outcome::Built), GuardUse::Later);
+    // That to any exit goes on waiting for the better guard.
+    assert_eq!(world.poll(), [(restricted, GuardUse::Now)]);
+    assert_eq!(world.poll(), []);
+}
+
+#[test]
+fn of_circuits_that_wait_the_one_through_the_best_guard_goes_first() {
+    let mut world = World::new(TestNet::alike(150));
+    world.confirm_three();
+    let (_, first) = world.select();
+    let (_, second) = world.select();
+    assert_eq!(world.outcome(first, Outcome::Built), GuardUse::Later);
+    assert_eq!(world.outcome(second, Outcome::Built), GuardUse::Later);
+    assert_eq!(world.poll(), [(first, GuardUse::Now)]);
+}
+
+#[test]
+fn guards_that_are_dropped_are_drawn_again_and_their_circuits_mean_nothing() {
+    let mut world = World::new(TestNet::alike(150));
+    let (_, ticket) = world.select();
+    let before = world.sampled();
+    world.guards.take_changed();
+    world.guards.drop_all();
+    assert!(world.sampled().is_empty());
+    assert!(world.guards.take_changed());
+    world.update();
+    assert_eq!(world.sampled().len(), 20);
+    assert_ne!(world.sampled(), before);
+    assert_eq!(world.outcome(ticket, Outcome::Built), GuardUse::Never);
 }
 
 #[test]
