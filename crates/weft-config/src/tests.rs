@@ -13,6 +13,8 @@ use crate::table::known::{Harm, Kind, Known, Support};
 use crate::table::value::quote;
 use crate::text::log_options::Destination;
 
+mod bounds;
+
 const AUTHORITY: &str = "DirAuthority a orport=5000 v3ident=E8A9C45EDE6D711294FADF8E7951F4DE6CA56B58 \
                          127.0.0.1:7000 7EA6EAD6FD83083C538F44038BBFA077587DD755\n";
 

@@ -549,6 +549,32 @@ mod tests {
     }
 
     #[test]
+    fn each_flag_asks_for_its_own() {
+        for (word, action) in [
+            ("--version", Action::Version),
+            ("--help", Action::Help),
+            ("--list-torrc-options", Action::ListTorrcOptions),
+            ("--list-deprecated-options", Action::ListDeprecatedOptions),
+            ("--list-modules", Action::ListModules),
+        ] {
+            assert_eq!(parse(&[word]).unwrap().action, action, "{word}");
+        }
+        let dump = |kind| parse(&["--dump-config", kind]).unwrap().action;
+        assert_eq!(dump("short"), Action::DumpConfig(DumpKind::Short));
+        assert_eq!(dump("non-builtin"), Action::DumpConfig(DumpKind::Short));
+        for (words, quiet) in [
+            (&["--quiet"][..], Quiet::Silent),
+            (&["--hush"], Quiet::Hush),
+            (&["--quiet", "--hush"], Quiet::Silent),
+            (&[], Quiet::No),
+        ] {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            assert_eq!(CommandLine::quiet_of(&words), quiet);
+            assert_eq!(CommandLine::parse(words).unwrap().quiet, quiet);
+        }
+    }
+
+    #[test]
     fn keygen_takes_its_passphrase_from_where_it_is_asked_to() {
         let line = parse(&["--keygen", "--newpass", "--passphrase-fd", "3"]).unwrap();
         assert_eq!(line.action, Action::Keygen);

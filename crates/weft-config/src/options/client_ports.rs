@@ -572,6 +572,25 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_strangers_reach_has_a_warning_that_says_who() {
+        for (address, who) in [
+            ("127.0.0.2", ""),
+            ("[::1]", ""),
+            ("10.0.0.1", "local network"),
+            ("169.254.1.1", "local network"),
+            ("[fd00::1]", "local network"),
+            ("[fe80::1]", "local network"),
+            ("8.8.8.8", "a public address"),
+            ("[2620::1]", "a public address"),
+        ] {
+            let (_, warnings) = parse(SOCKS, &[&format!("{address}:9050")]).unwrap();
+            let warned = warnings.join("\n");
+            assert_eq!(warnings.is_empty(), who.is_empty(), "{address}: {warned}");
+            assert!(warned.contains(who), "{address}: {warned}");
+        }
+    }
+
+    #[test]
     fn streams_are_isolated_by_the_flags() {
         let default = Isolation::default();
         assert_eq!(one("1").1.isolation, default);

@@ -285,6 +285,24 @@ mod tests {
     }
 
     #[test]
+    fn an_authority_has_what_its_flags_give_it_and_the_first_address_counts() {
+        const FP: &str = "7EA6EAD6FD83083C538F44038BBFA077587DD755";
+        let of = |flags: &str| parse(&format!("a {flags} 1.2.3.4:5 {FP}")).unwrap();
+        let (authority, warnings) = of("bridge weight=0.5 download=http://1.2.3.4:7/");
+        assert!(authority.bridge && warnings.is_empty());
+        assert!((authority.weight - 0.5).abs() < 1e-9);
+        let download = authority.address_for(DirPortUse::Download);
+        assert_eq!(download.to_string(), "1.2.3.4:7");
+        let (authority, warnings) = of("weight=0 no-hs");
+        assert!(authority.weight == 0.0 && warnings == ["the flag \"no-hs\" is obsolete"]);
+        let (authority, warnings) = of("weight=-1");
+        assert!((authority.weight - 1.0).abs() < 1e-9 && warnings.len() == 1);
+        let (authority, warnings) = of("ipv6=[2001:db8::1]:5 ipv6=[2001:db8::2]:5");
+        assert_eq!(authority.ipv6.unwrap().to_string(), "[2001:db8::1]:5");
+        assert_eq!(warnings, ["ignored its second ipv6 address"]);
+    }
+
+    #[test]
     fn a_bad_flag_is_a_warning_and_a_bad_address_an_error() {
         const FP: &str = "7EA6EAD6FD83083C538F44038BBFA077587DD755";
         let (authority, warnings) =

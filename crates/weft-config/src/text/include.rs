@@ -314,6 +314,15 @@ mod tests {
     }
 
     #[test]
+    fn as_many_files_are_read_as_may_be_and_no_more() {
+        let host = host(&[("b", "")]);
+        let text = "%include /etc/x/b\n".repeat(MAX_FILES);
+        assert_eq!(read(&text, &host), Ok(Vec::new()));
+        let why = read(&format!("{text}%include /etc/x/b\n"), &host).unwrap_err();
+        assert!(why.contains("10000 files"), "{why}");
+    }
+
+    #[test]
     fn a_folder_is_read_in_order_of_name_without_hidden_files_and_folders() {
         let host = host(&[
             ("20", "B 2"),
