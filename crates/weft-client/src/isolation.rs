@@ -286,6 +286,64 @@ mod tests {
         }
     }
 
+    /// A stream that differs from `fields(1)` in these fields.
+    fn differing(by: Isolation) -> Fields {
+        type Change = fn(&mut Fields);
+        let mut other = fields(if by.has(Isolation::STREAM) { 2 } else { 1 });
+        let changes: [(Isolation, Change); 7] = [
+            (Isolation::DEST_PORT, |other| other.port = 443),
+            (Isolation::DEST_ADDR, |other| other.host = "else".into()),
+            (Isolation::AUTH, |other| other.credentials = login("a")),
+            (Isolation::PROTOCOL, |other| {
+                other.protocol = AppProtocol::HttpConnect
+            }),
+            (Isolation::CLIENT_ADDR, |other| other.client = None),
+            (Isolation::SESSION_GROUP, |other| other.session_group = 7),
+            (Isolation::NYM_EPOCH, |other| other.nym_epoch = 1),
+        ];
+        for (field, change) in changes {
+            if by.has(field) {
+                change(&mut other);
+            }
+        }
+        other
+    }
+
+    #[test]
+    fn any_fields_keep_apart_the_streams_that_differ_in_one_of_them_at_least() {
+        let all = || (0..=u8::MAX).map(Isolation);
+        for differs in all() {
+            let stream = differing(differs);
+            let mut circuit = CircuitIsolation::default();
+            circuit.note(&fields(1));
+            for by in all() {
+                let apart = by.0 & differs.0 != 0;
+                assert_eq!(circuit.allows(by, &stream), !apart, "{by:?}, {differs:?}");
+            }
+            // Once both are on it, it is lost for whoever is kept apart by what they differ in.
+            circuit.note(&stream);
+            let mixed = differs & !Isolation::STREAM;
+            for by in all() {
+                let lost = by.0 & mixed.0 != 0;
+                assert_eq!(circuit.allows(by, &fields(1)), !lost, "{by:?}, {differs:?}");
+            }
+            assert_eq!(circuit.first(), Some((&fields(1), mixed)));
+        }
+    }
+
+    #[test]
+    fn fields_have_the_names_of_the_control_port() {
+        assert!(Isolation::NONE.names().is_empty() && Isolation::STREAM.names().is_empty());
+        let names = (Isolation::DEST_PORT | Isolation::NYM_EPOCH).names();
+        assert_eq!(names, ["DESTPORT", "NYM_EPOCH"]);
+        let all = (!Isolation::NONE).names();
+        assert_eq!(all.len(), 7);
+        assert_eq!(
+            format!("{:?}", Isolation::DEST_ADDR),
+            "Isolation(0b00000010)"
+        );
+    }
+
     #[test]
     fn a_circuit_that_mixed_a_field_is_lost_for_those_who_are_kept_apart_by_it() {
         let mut circuit = CircuitIsolation::default();
@@ -315,5 +373,29 @@ mod tests {
         assert!(!clean.is_better_than(&same, &stream));
         assert!(same.is_better_than(&different, &stream));
         assert!(!different.is_better_than(&same, &stream));
+        assert!(!same.is_better_than(&same, &stream));
+        assert!(!clean.is_better_than(&clean, &stream));
+    }
+
+    #[test]
+    fn a_field_that_is_mixed_on_either_circuit_is_no_loss_of_the_first() {
+        let on = |fields: &[Isolation]| {
+            let mut circuit = CircuitIsolation::default();
+            for differs in fields {
+                circuit.note(&differing(*differs));
+            }
+            circuit
+        };
+        let (port, host) = (Isolation::DEST_PORT, Isolation::DEST_ADDR);
+        let stream = fields(3);
+        // Both circuits began with another port; on one it is mixed already.
+        let (mixed, one) = (on(&[port, host]), on(&[port]));
+        assert!(mixed.is_better_than(&one, &stream));
+        let both = on(&[port | host]);
+        assert!(!both.is_better_than(&both, &stream));
+        assert!(both.is_better_than(&on(&[port | host, host]), &stream));
+        // What is mixed on one of them only.
+        assert!(on(&[port | host, host]).is_better_than(&both, &stream));
+        assert!(!on(&[port | host]).is_better_than(&one, &stream));
     }
 }

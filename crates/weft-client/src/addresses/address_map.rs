@@ -424,10 +424,17 @@ mod tests {
     #[test]
     fn there_is_a_bound() {
         let mut map = AddressMap::default();
+        // Names and ends of names share it.
         for number in 0..MAX_ENTRIES {
-            assert!(map.map(&number.to_string(), "x"));
+            let kind = ["", "*."][number % 2];
+            assert!(map.map(&format!("{kind}{number}"), "x"));
         }
-        assert!(!map.map("more", "x"));
-        assert!(map.map("1", "y"));
+        for more in ["more", "*.more"] {
+            assert!(!map.map(more, "x"), "{more}");
+            let of_torrc = [more, "0"].map(|from| (from.to_owned(), "x".to_owned()));
+            assert!(!map.clone().configure(&of_torrc), "{more}");
+        }
+        assert!(map.map("0", "y") && map.map("*.1", "y"));
+        assert!(map.map("0", "0") && map.map("*.more", "x"));
     }
 }

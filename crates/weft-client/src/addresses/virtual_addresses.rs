@@ -94,6 +94,8 @@ fn rest_v6(bits: u8) -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use rand::SeedableRng as _;
     use rand::rngs::StdRng;
 
@@ -110,6 +112,35 @@ mod tests {
                 assert!(kind.owns(&chosen, networks), "{chosen}");
             }
         }
+        for network in [0, 0xff] {
+            // Eight of the bits are left to chance, and those eight are the last.
+            let networks = VirtualNetworks {
+                ipv4: ([127, 192, 7, 0].into(), 24),
+                ..networks
+            };
+            for _ in 0..2000 {
+                let chosen = Virtual::Ipv4.choose(networks, &mut rng);
+                let Some(IpAddr::V4(chosen)) = chosen.address() else {
+                    panic!("{chosen}");
+                };
+                assert_eq!(chosen.octets()[..3], [127, 192, 7]);
+                assert_ne!(
+                    chosen.octets()[3],
+                    network,
+                    "no network or broadcast address"
+                );
+            }
+        }
+        for kind in [Virtual::Name, Virtual::Ipv4, Virtual::Ipv6] {
+            let chosen: Vec<Host> = (0..100).map(|_| kind.choose(networks, &mut rng)).collect();
+            let distinct: BTreeSet<&str> = chosen.iter().map(Host::as_str).collect();
+            assert!(distinct.len() > 98, "{kind:?}");
+        }
+        let names: String = (0..200)
+            .map(|_| Virtual::Name.choose(networks, &mut rng).to_string())
+            .collect();
+        let letters = LETTERS.iter().map(|letter| char::from(*letter));
+        assert!(letters.into_iter().all(|letter| names.contains(letter)));
         let mut begins =
             |kind: Virtual, with| kind.choose(networks, &mut rng).as_str().starts_with(with);
         assert!(begins(Virtual::Ipv4, "127.") && begins(Virtual::Ipv6, "fe"));
