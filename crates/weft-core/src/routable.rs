@@ -50,6 +50,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_answers_the_internal_addresses_are_removed_and_nothing_else() {
+        use weft_cell::stream_msg::Answer;
+
+        let kinds = [
+            AnswerKind::Hostname(b"a.example".to_vec()),
+            AnswerKind::Ipv4([192, 168, 0, 1].into()),
+            AnswerKind::Ipv4([8, 8, 8, 8].into()),
+            AnswerKind::Ipv6("fe80::1".parse().unwrap()),
+            AnswerKind::Ipv6("::ffff:127.0.0.1".parse().unwrap()),
+            AnswerKind::Ipv6("2001:db8::1".parse().unwrap()),
+            AnswerKind::Error,
+            AnswerKind::TransientError,
+        ];
+        let answer = |kind: &AnswerKind| Answer {
+            kind: kind.clone(),
+            ttl: 60,
+        };
+        let mut resolved = Resolved {
+            answers: kinds.iter().map(answer).collect(),
+        };
+        remove_internal(&mut resolved);
+        let left: Vec<_> = resolved.answers.into_iter().map(|one| one.kind).collect();
+        let [name, _, public, _, _, public_v6, error, transient] = kinds;
+        assert_eq!(left, [name, public, public_v6, error, transient]);
+    }
+
+    #[test]
     fn internal_addresses_are_distinguished_from_public_ones() {
         for internal in [
             "0.1.2.3",

@@ -182,6 +182,18 @@ mod tests {
     }
 
     #[test]
+    fn a_key_with_another_exponent_is_not_an_identity() {
+        let key = CERT.1.to_der();
+        let at = CERT.0.windows(key.len()).position(|w| w == key).unwrap();
+        let mut der = CERT.0.clone();
+        // The last byte of 65537.
+        der[at + key.len() - 1] ^= 2;
+        let fault = check_rsa_id_cert(&der, now()).unwrap_err();
+        let is_exponent = matches!(&fault, IdCertFault::Malformed(why) if why.contains("exponent"));
+        assert!(is_exponent, "{fault:?}");
+    }
+
+    #[test]
     fn no_changed_byte_and_no_truncation_passes() {
         for at in 0..CERT.0.len() {
             let mut der = CERT.0.clone();

@@ -519,6 +519,45 @@ mod tests {
     }
 
     #[test]
+    fn connections_of_relays_that_become_clients_count() {
+        let (mut dos, now) = dos(enabled());
+        for _ in 0..101 {
+            dos.connection_is_client(client(1), now);
+        }
+        assert_eq!(dos.connection_opened(client(1), now), Verdict::Refuse);
+        dos.connection_closed(client(1), now);
+        assert_eq!(dos.connection_opened(client(1), now), Verdict::Allow);
+        // Nothing is remembered where nothing is defended.
+        let (mut dos, now) = self::dos(DosParams::default());
+        dos.connection_is_client(client(1), now);
+        assert!(dos.clients.is_empty());
+    }
+
+    #[test]
+    fn an_audit_finds_an_address_that_is_charged_for_more_than_it_has() {
+        let (mut dos, mut now) = dos(enabled());
+        open(&mut dos, client(1), 2, &mut now);
+        for (has, is_right) in [(0, false), (1, false), (2, true), (3, true)] {
+            let charged = BTreeMap::from([(client(1), has)]);
+            assert_eq!(dos.audit(&charged).is_ok(), is_right, "{has}");
+        }
+        assert!(dos.audit(&BTreeMap::new()).is_err());
+    }
+
+    #[test]
+    fn nobody_knows_when_a_mark_ends() {
+        let (mut dos, now) = dos(enabled());
+        let mut end = |_| mark_until(&mut dos.rng, 10 * HOUR, now).unwrap() - now;
+        let mut ends: Vec<Duration> = (0..100).map(&mut end).collect();
+        ends.sort();
+        ends.dedup();
+        assert!(ends.len() > 95);
+        assert!(ends[0] >= 10 * HOUR && ends[0] < 11 * HOUR);
+        let last = ends[ends.len() - 1];
+        assert!(last > 14 * HOUR && last <= 15 * HOUR);
+    }
+
+    #[test]
     fn circuits_past_the_burst_are_refused_if_there_are_several_connections() {
         let (mut dos, mut now) = dos(enabled());
         open(&mut dos, client(1), 2, &mut now);
@@ -644,6 +683,10 @@ mod tests {
         }
         assert_eq!(dos.clients.len(), MAX_CLIENTS);
         assert_eq!(dos.counts().untracked, 1_000);
+        // There is none for a relay that becomes a client either.
+        dos.connection_is_client(client(many + 4_000), now);
+        assert_eq!(dos.clients.len(), MAX_CLIENTS);
+        assert_eq!(dos.counts().untracked, 1_001);
         now += 60 * SEC;
         assert_eq!(
             dos.connection_opened(client(many + 5_000), now),

@@ -157,6 +157,7 @@ mod tests {
         }
         params.enabled = false;
         assert_eq!(bucket.stream_asked(&params, now), StreamVerdict::Allow);
+        assert_eq!(StreamDefense::from_number(1), Some(StreamDefense::None));
         assert_eq!(StreamDefense::from_number(0), None);
         assert_eq!(StreamDefense::from_number(4), None);
     }

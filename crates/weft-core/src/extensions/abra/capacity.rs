@@ -167,6 +167,20 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    #[test]
+    fn one_thread_at_its_capacity_is_enough() {
+        let of = |bits: u8| Capacity {
+            limited: bits & 1 != 0,
+            busy: bits & 2 != 0,
+            links_full: bits & 4 != 0,
+        };
+        for one in 0..8 {
+            for other in 0..8 {
+                assert_eq!(of(one).or(of(other)), of(one | other), "{one}, {other}");
+            }
+        }
+    }
+
     /// A second of ten bins: those in which the limits blocked, milliseconds of turns, cells, and those to
     /// full links.
     fn second(limited: u32, busy: u64, cells: u32, full: u32) -> Capacity {

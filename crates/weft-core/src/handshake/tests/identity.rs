@@ -322,3 +322,27 @@ fn keys_that_do_not_fit_together_make_no_identity() {
     let expired = alice.issue(now() + DAY * 40).unwrap_err();
     assert!(expired.to_string().contains("has expired"), "{expired}");
 }
+
+#[test]
+fn names_of_certificates_are_random_and_as_long_as_c_tors() {
+    use super::super::identity::{CERTIFICATE_NAME, SNI_NAME, random_hostname};
+
+    for lengths in [CERTIFICATE_NAME, SNI_NAME] {
+        let mut rng = rng(1);
+        let mut names: Vec<String> = (0..50)
+            .map(|_| random_hostname(lengths.clone(), &mut rng))
+            .collect();
+        for name in &names {
+            let label = name
+                .strip_prefix("www.")
+                .and_then(|rest| rest.strip_suffix(".com"));
+            assert!(
+                label.is_some_and(|label| lengths.contains(&label.len())),
+                "{name}"
+            );
+        }
+        names.sort();
+        names.dedup();
+        assert!(names.len() > 45);
+    }
+}
