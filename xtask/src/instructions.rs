@@ -176,7 +176,7 @@ fn unsupported() -> Option<&'static str> {
     None
 }
 
-/// What is counted, built.
+/// Path of the counted program.
 fn program() -> PathBuf {
     machine::target().join("debug").join(PROGRAM)
 }

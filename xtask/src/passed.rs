@@ -1,5 +1,6 @@
-//! What need not run again. A program that asks no clock, no network and no other program does the same each time, so it passes
-//! again as long as it and what it reads are the same bytes. A checkout that was just cloned remembers nothing.
+//! Memory of passed tests. A program that asks no clock, no network and no other program ends the
+//! same way each time, so it need not run again while its bytes and its inputs are unchanged. A fresh
+//! clone remembers nothing.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -38,7 +39,7 @@ const DETERMINISTIC: [&str; 16] = [
 /// The program whose tests of these modules run `weft lab` in virtual time.
 const LAB: &str = "weft-lab::it";
 const IN_VIRTUAL_TIME: [&str; 2] = ["lab_mtor", "selection"];
-/// What they run.
+/// Programs that they run.
 const LAB_PROGRAMS: [&str; 2] = ["weft", "weft-lab"];
 
 /// Read by some of them, beside the files of their own packages.
@@ -47,10 +48,10 @@ const EXAMPLES: &str = "examples";
 /// Why something is not run.
 pub(crate) const UNCHANGED: &str = "passed before, and is unchanged (--again runs it)";
 
-/// What a user may set to have other random cases.
+/// Variables by which a user asks for other random cases.
 const VARIABLES: [&str; 2] = ["PROPTEST_CASES", "PROPTEST_RNG_SEED"];
 
-/// What passed, by name, each with the hash of all that decides how it ends.
+/// Passed tests, counts and fuzz targets by name, each with the hash of all inputs.
 #[derive(Debug)]
 pub(crate) struct Passed {
     file: PathBuf,
@@ -58,7 +59,7 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// What passed in runs before; nothing if all shall run `again`. A file that cannot be read remembers nothing.
+    /// Memory of the runs before; empty if all shall run `again`, or if the file cannot be read.
     pub(crate) fn before(again: bool) -> Self {
         Self::kept_in(machine::target().join("passed.json"), again)
     }
@@ -72,7 +73,7 @@ impl Passed {
         }
     }
 
-    /// Whether `what` passed, and nothing has changed since.
+    /// True if `what` passed with the same inputs.
     pub(crate) fn has(&self, what: &str, decided_by: u64) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(what) == Some(&decided_by)
@@ -126,7 +127,7 @@ impl Group {
         test.program() == self.program && is_of_module
     }
 
-    /// Whether they passed before, and are unchanged.
+    /// True if they passed before with the same inputs.
     pub(crate) fn passed(&self, passed: &Passed) -> bool {
         passed.has(&self.name(), self.decided_by)
     }
