@@ -131,6 +131,23 @@ fn legs_have_guards_and_slow_middles_of_their_own_and_share_an_exit_with_tunnels
 }
 
 #[test]
+fn a_tunnel_ends_at_an_exit_that_has_tunnels() {
+    let mut net = net(40, 3, 30);
+    for relay in &mut net.relays[5..20] {
+        relay.flags.insert("Exit");
+        relay.policy = "accept 80,443";
+    }
+    let mut selector = selector(&net, PathOptions::default());
+    let mut rng = rng(7);
+    for _ in 0..60 {
+        let path = selector.path(&Usage::Leg(leg(&[])), now(), &mut rng);
+        let path = path.unwrap();
+        assert!(id_of(&path.hops[2].rsa) < 3);
+        forget(&mut selector, &[path]);
+    }
+}
+
+#[test]
 fn tunnels_of_one_client_go_through_the_same_guards_primary_ones_first() {
     let net = net(60, 4, 40);
     let mut selector = selector(&net, PathOptions::default());
