@@ -389,6 +389,130 @@ mod tests {
         Paths::new(PathOptions::default(), times, state, now, &mut rng)
     }
 
+    fn now() -> Now {
+        Now {
+            mono: Instant::now(),
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        }
+    }
+
+    fn hop(number: u8) -> weft_path::Hop {
+        weft_path::Hop {
+            is_exit: true,
+            is_dir_cache: true,
+            supports_conflux: true,
+            supports_cc: true,
+            supports_ntor_v3: true,
+            bandwidth: 1000,
+            ..weft_path::Hop::of_bridge(
+                format!("192.0.2.{number}:9001").parse().unwrap(),
+                format!("relay{number}"),
+                ([number; 20].into(), [number; 32].into()),
+                [number; 32],
+                &Default::default(),
+            )
+        }
+    }
+
+    /// Paths by a network of forty guards.
+    fn in_network(rng: &mut StdRng) -> Paths {
+        let relay = |number| weft_path::Listed {
+            hop: hop(number),
+            is_fast: true,
+            is_middle_only: false,
+            is_possible_guard: true,
+            weights: [1; 3],
+        };
+        let until = now().wall + Duration::from_secs(3600);
+        let relays = Relays::of_simulation((1..=40).map(relay), until);
+        let params = PathParams {
+            bias: PathBiasOptions::default(),
+            congestion: Some(31),
+            conflux: ConfluxParams::default(),
+        };
+        let mut paths = paths(&[]);
+        paths.set_relays(Arc::new(relays), &params, now(), rng);
+        paths
+    }
+
+    #[test]
+    fn the_network_is_what_was_set_until_it_is_lost() {
+        let name: RelayName = "relay7".parse().unwrap();
+        let paths = paths(&[]);
+        assert!(!paths.is_ready() && paths.find(&name).is_none() && paths.guards().is_empty());
+        let mut paths = in_network(&mut StdRng::seed_from_u64(2));
+        assert!(paths.is_ready());
+        assert_eq!(paths.congestion(), Some(31));
+        assert!(paths.conflux().is_some());
+        assert_eq!(paths.find(&name).unwrap().rsa, hop(7).rsa);
+        assert_eq!(paths.guards().len(), 20);
+        paths.lose_network();
+        assert!(!paths.is_ready());
+        assert_eq!((paths.congestion(), paths.conflux()), (None, None));
+    }
+
+    #[test]
+    fn guards_that_are_dropped_are_others_and_that_is_reported_once() {
+        let mut rng = StdRng::seed_from_u64(2);
+        let mut paths = in_network(&mut rng);
+        let before = paths.guards();
+        assert!(!paths.take_guards_dropped());
+        paths.drop_guards(now(), &mut rng);
+        assert_ne!(paths.guards(), before);
+        assert!(paths.take_guards_dropped() && !paths.take_guards_dropped());
+    }
+
+    #[test]
+    fn options_are_a_change_if_they_are_others() {
+        let mut rng = StdRng::seed_from_u64(2);
+        let mut paths = in_network(&mut rng);
+        let times = BuildTimesOptions::default();
+        let other = PathOptions {
+            use_entry_guards: false,
+            ..PathOptions::default()
+        };
+        let mut set = |options: &PathOptions| {
+            let changed = paths.set_options(options.clone(), times, now(), &mut rng);
+            assert_eq!(paths.options(), options);
+            changed
+        };
+        assert!(!set(&PathOptions::default()));
+        assert!(set(&other));
+        assert!(!set(&other));
+    }
+
+    #[test]
+    fn bridges_have_tickets_and_can_be_used_until_they_fail() {
+        let mut rng = StdRng::seed_from_u64(2);
+        let mut paths = in_network(&mut rng);
+        let guard = paths.guards()[0].rsa;
+        assert!(paths.bridge(&guard, now()).is_none(), "it is no bridge");
+        let bridges = PathOptions {
+            use_bridges: true,
+            ..PathOptions::default()
+        };
+        let times = BuildTimesOptions::default();
+        paths.set_options(bridges, times, now(), &mut rng);
+        assert!(!paths.has_usable_bridge());
+        let bridge = Bridge {
+            addr: hop(99).addrs[0],
+            rsa: Some(hop(99).rsa),
+            hop: Some(hop(99)),
+            family: Default::default(),
+        };
+        assert!(
+            !paths.set_bridges(vec![bridge], now(), &mut rng),
+            "the same sample"
+        );
+        assert!(paths.has_usable_bridge() && !paths.take_asks_bridges());
+        let ticket = paths.bridge(&hop(99).rsa, now()).unwrap();
+        let failed = paths.guard(&ticket, Outcome::GuardFailed, now(), &mut rng);
+        assert_eq!(failed, GuardUse::Never);
+        assert!(paths.settled_guards(now()).is_empty());
+        paths.forget(&ticket);
+        assert!(!paths.has_usable_bridge());
+    }
+
     fn learn(paths: &mut Paths) {
         let now = Now {
             mono: Instant::now(),
