@@ -68,8 +68,8 @@ const SLOW: &[Fault] = &[
     Fault::MapOutlivesReset,
 ];
 
-/// Faults that a round of this number finds: most of these show where nodes forge messages, or where links move while messages are
-/// late.
+/// Faults that a round of this number finds: most of these show where nodes forge messages, where links move while messages are
+/// late, or where clients have files.
 const BY_ROUND: &[(Fault, u64)] = &[
     (Fault::DeadCellsNotCounted, 35),
     (Fault::EarlyStaysCounted, 19),
@@ -79,6 +79,14 @@ const BY_ROUND: &[(Fault, u64)] = &[
     (Fault::HeldStreamUnchecked, 24),
     (Fault::CircuitNotResumed, 47),
     (Fault::SingleHopTunnel, 65),
+    (Fault::WrittenInPlace, 15),
+    (Fault::TemporaryStays, 15),
+    (Fault::ErrorTakenForSuccess, 15),
+    (Fault::GuardsNotSaved, 15),
+    (Fault::ModeNotKept, 25),
+    (Fault::OriginalOverwritten, 25),
+    (Fault::GuardsForgottenAtStart, 25),
+    (Fault::FailedSaveForgotten, 31),
 ];
 
 /// Each of these is found in rounds of so many events together.
