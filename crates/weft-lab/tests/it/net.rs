@@ -359,7 +359,7 @@ fn what_cannot_be_drawn_is_named() {
         ),
         (
             vec!["countries", "--graph", &text],
-            "text is no graph of countries: line 3, the document: text outside".to_owned(),
+            "text is no graph of countries: line 1, the document: ".to_owned(),
         ),
         (
             vec!["countries", "--graph", none],
