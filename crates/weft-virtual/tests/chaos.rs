@@ -1,5 +1,7 @@
 //! Some rounds of chaos (docs/chaos.md), and that one round runs twice alike. `cargo xtask chaos` runs others.
 
+use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 use weft_virtual::chaos::{Attack, Checks, DiskFault, Fault, FaultKind, Round, run, shrink};
@@ -61,6 +63,19 @@ fn every_step_of_some_rounds_breaks_nothing() {
         }
         holds(&round, Checks::All);
     }
+}
+
+/// Rounds that failed once, made smaller.
+#[test]
+fn rounds_that_failed_hold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/failed");
+    let mut held = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        holds(&serde_json::from_str(&text).unwrap(), Checks::All);
+        held += 1;
+    }
+    assert!(held > 0);
 }
 
 #[test]

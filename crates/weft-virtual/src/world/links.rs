@@ -127,11 +127,14 @@ impl Thread {
             return self.manager.close_link(key, LinkFailure::Other, now);
         };
         let place = self.links.vacant_key();
-        ground.own(link.conn, link.end, self.owner(place));
         link.phase = Phase::Open(key);
         // Nobody has heard of what came on the way.
         (link.readable, link.writable, link.listed) = (true, true, true);
         link.broken |= ground.net.socket(link.conn, link.end).is_none();
+        if !link.broken {
+            // Another connection may have the place of one that has broken.
+            ground.own(link.conn, link.end, self.owner(place));
+        }
         self.to_read.push_back(place);
         self.by_id.insert(link.id, place);
         self.note_key(key, place);
