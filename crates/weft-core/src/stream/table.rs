@@ -12,7 +12,7 @@ use weft_cell::relay::RelayBody;
 use weft_cell::relay_command::{FlowControl, StreamMessage, flow_control};
 use weft_planted::{Fault, planted};
 
-use crate::address::{EdgeAddr, HopIndex, StreamAddr};
+use crate::address::{EdgeAddr, HalfAddr, HopIndex, StreamAddr};
 use crate::flow::{CcParams, CircuitFlow, Left, Rtt};
 use crate::limits::stream_dos::{StreamBucket, StreamDosParams, StreamVerdict};
 use crate::memory::cells::CellPool;
@@ -598,18 +598,28 @@ impl Table<'_> {
         Some((credit, generation))
     }
 
-    /// The next edge that waits for credit, if there is some: the edge, its stream's id and
-    /// generation, and the credit.
-    pub(crate) fn next_loan(&mut self, end: &mut HopEnd) -> Option<(EdgeAddr, u16, u32, u32)> {
-        loop {
-            let (id, generation) = end.lender.next(end.pending.len())?;
+    /// Lends what there is to the edges that wait for credit: streams of `half` at this hop.
+    pub(crate) fn lend(
+        &mut self,
+        end: &mut HopEnd,
+        half: HalfAddr,
+        credits: &mut Vec<(EdgeAddr, StreamAddr, u32)>,
+    ) {
+        while let Some((id, generation)) = end.lender.next(end.pending.len()) {
             if let Some(stream) = self.table.get_mut(&id)
                 && stream.generation == generation
                 && let Place::At(edge) = stream.edge
             {
                 let (mine, all) = (stream.pending, end.pending.len());
                 let credit = end.lender.serve(&mut stream.loan, mine, all);
-                return Some((edge, id, generation, credit));
+                if credit > 0 {
+                    let stream = StreamAddr {
+                        half,
+                        id,
+                        generation,
+                    };
+                    credits.push((edge, stream, credit));
+                }
             }
         }
     }

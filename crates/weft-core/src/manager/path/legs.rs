@@ -14,7 +14,7 @@ use super::CellPath;
 use super::closing::Notify;
 use crate::address::{HalfAddr, StreamAddr};
 use crate::circuit::half::CircuitHalf;
-use crate::message::{Control, EdgeControl, LaneMsg, LegCell, LegControl};
+use crate::message::{LaneMsg, LegCell, LegControl};
 use crate::slots::HalfKey;
 use crate::tunnel::{Choice, LEG_BATCH, Legs, MAX_WAITING, Policy, Room, Stage, Tunnel};
 
@@ -83,23 +83,8 @@ impl CellPath {
             sent.push((choice, cell));
         }
         end.note(now);
-        while let Some((edge, id, generation, credit)) = table.next_loan(end) {
-            let stream = StreamAddr {
-                half: addr,
-                id,
-                generation,
-            };
-            if credit > 0 {
-                credits.push((edge, stream, credit));
-            }
-        }
-        for (edge, stream, cells) in self.scratch.credits.drain(..) {
-            self.outboxes.send(Control::Edge(EdgeControl::Credit {
-                to: edge,
-                stream,
-                cells,
-            }));
-        }
+        table.lend(end, addr, credits);
+        self.send_credits();
         for (choice, cell) in sent.drain(..) {
             self.send_to_leg(addr, choice, cell, now);
         }

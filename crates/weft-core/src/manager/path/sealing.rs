@@ -106,16 +106,7 @@ impl CellPath {
             queue.push(cell, now);
         }
         end.note(now);
-        while let Some((edge, id, generation, credit)) = table.next_loan(end) {
-            let stream = StreamAddr {
-                half: addr,
-                id,
-                generation,
-            };
-            if credit > 0 {
-                credits.push((edge, stream, credit));
-            }
-        }
+        table.lend(end, addr, credits);
         let packaged = queue.len().saturating_sub(waiting);
         if let Role::Backward(backward) = role {
             let activity = &mut self.activity;
@@ -125,15 +116,20 @@ impl CellPath {
         if was_empty && !queue.is_empty() {
             self.activate(slot, key);
         }
+        self.send_credits();
+        if !sealed {
+            self.close_half(slot, DestroyReason::INTERNAL, Notify::Both, now);
+        }
+    }
+
+    /// Sends the credit that is noted.
+    pub(super) fn send_credits(&mut self) {
         for (edge, stream, cells) in self.scratch.credits.drain(..) {
             self.outboxes.send(Control::Edge(EdgeControl::Credit {
                 to: edge,
                 stream,
                 cells,
             }));
-        }
-        if !sealed {
-            self.close_half(slot, DestroyReason::INTERNAL, Notify::Both, now);
         }
     }
 
