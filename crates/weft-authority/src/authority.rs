@@ -46,7 +46,7 @@ pub struct PrivateAuthority {
     pub(crate) descriptors: Documents<[u8; 20]>,
     /// When the first relay came.
     first: Option<SystemTime>,
-    /// Whether a relay that runs came, changed or went since the newest consensus.
+    /// True if a running relay was added, changed or removed since the newest consensus.
     changed: bool,
     pub(crate) current: Option<Current>,
 }
@@ -191,7 +191,8 @@ impl PrivateAuthority {
         }
     }
 
-    /// Whether this descriptor of a relay is newer than the one that is known; otherwise why it is refused.
+    /// Adds a relay's descriptor. True if it is newer than the known one; an error is the reason
+    /// for its refusal.
     fn add_router(&mut self, router: Router, now: SystemTime) -> Result<bool, String> {
         if self.config.options.needs_tap && !router.has_tap() {
             return Err("Missing TAP key in descriptor.".into());
@@ -248,7 +249,7 @@ impl PrivateAuthority {
         }
     }
 
-    /// How many relays are known.
+    /// Number of known relays.
     #[must_use]
     pub fn relays(&self) -> usize {
         self.routers.len()

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tor_llcrypto::pk::rsa::RsaIdentity;
 use weft_config::AuthorityOptions;
 
-/// What an authority knows of itself, and what torrc has for it.
+/// Identity and addresses of an authority, and its options of torrc.
 #[derive(Clone, Debug)]
 pub struct AuthorityConfig {
     /// Nickname of the relay that is the authority.

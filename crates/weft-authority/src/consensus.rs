@@ -16,12 +16,12 @@ use crate::router::{Router, signature_object};
 
 /// The consensus method whose documents these are: that of C tor 0.4.9.12, whose microdescriptors need no TAP key.
 const METHOD: u32 = 36;
-/// The same with AuthDirSupport048Clients.
+/// The consensus method with AuthDirSupport048Clients.
 const METHOD_WITH_TAP: u32 = 35;
 /// The publication time of every entry of a microdesc consensus (method 33).
 const NO_TIME: &str = "2038-01-01 00:00:00";
-/// What nodes should and must speak: what C tor 0.4.9.11's authorities vote for. What 0.4.9.12 recommends besides is in no
-/// document at hand.
+/// Recommended and required subprotocols, as C tor 0.4.9.11's authorities vote for them. No
+/// document at hand lists those that 0.4.9.12 recommends besides.
 const PROTOCOLS: &str = "\
 recommended-client-protocols Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 HSDir=2 HSIntro=4 HSRend=2 Link=4-5 Microdesc=2 Relay=2-4
 recommended-relay-protocols Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 HSDir=2 HSIntro=4-5 HSRend=2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-4

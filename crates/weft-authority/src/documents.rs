@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How long a document that a consensus named is kept: as long as a client may have that consensus.
+/// Time for which a document is kept after a consensus named it last: as long as clients may have
+/// that consensus.
 const OLD: Duration = Duration::from_secs(24 * 3600);
 
 /// Documents of one kind, each with the time when a consensus named it last.

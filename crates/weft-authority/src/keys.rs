@@ -29,7 +29,7 @@ const SIGNING_KEY: &str = DataFile::AuthoritySigning.name();
 /// The file of the certificate.
 const CERTIFICATE: &str = DataFile::AuthorityCertificate.name();
 
-/// How long the signing key is good (tor-gencert: 12 months).
+/// Lifetime of the signing key (tor-gencert: 12 months).
 const LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 /// Certificates begin a little early, for nodes whose clocks are a little behind.
 const EARLY: Duration = Duration::from_secs(60);
@@ -50,7 +50,7 @@ pub enum AuthorityKeyError {
     Contents {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
     /// Making keys failed.
@@ -58,7 +58,7 @@ pub enum AuthorityKeyError {
     Making(String),
 }
 
-/// What an authority signs with.
+/// Signing key, identity and certificate of an authority.
 pub struct AuthorityKeys {
     /// Signs consensuses.
     signing: KeyPair,

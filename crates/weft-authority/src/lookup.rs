@@ -1,4 +1,4 @@
-//! Which documents a path names (dir-spec 4.2 to 4.6, 6.2), of an authority.
+//! Documents that a path names (dir-spec 4.2 to 4.6, 6.2), of an authority.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use weft_dircache::resource::Resource;
 
 use crate::authority::PrivateAuthority;
 
-/// How long descriptors, microdescriptors and certificates may be kept (dircache.c).
+/// Time for which descriptors, microdescriptors and certificates may be cached (dircache.c).
 const LIFETIME: Duration = Duration::from_secs(48 * 3600);
 
 /// These documents; 404 if there are none.
@@ -24,8 +24,8 @@ fn documents(texts: impl Iterator<Item = Arc<str>>, lifetime: Duration) -> Found
 }
 
 impl PrivateAuthority {
-    /// What is found for a GET of `path`, which begins with `/tor/` and has lost its `.z`, by somebody who has the document
-    /// of `since`. A consensus that is due is made first.
+    /// Answer to a GET of `path`, which begins with `/tor/` and has lost its `.z`. `since` is the
+    /// time of the document that the client has. A consensus that is due is made first.
     pub fn get(&mut self, path: &str, since: Option<SystemTime>, now: SystemTime) -> Found {
         let Some((resource, rest)) = Resource::get(path) else {
             return NOT_FOUND;

@@ -16,11 +16,11 @@ use tor_netdoc::types::policy::{IpPattern, RuleKind};
 use weft_dir::descriptor::{MAX_EXTRA_INFO, MAX_ROUTER_DESCRIPTOR, signed_digest};
 use weft_policy::{PortSummary, Rule};
 
-/// How far in the future a descriptor may be published (C tor `ROUTER_ALLOW_SKEW`).
+/// Longest time in the future at which a descriptor may be published (C tor `ROUTER_ALLOW_SKEW`).
 const SKEW: Duration = Duration::from_secs(12 * 3600);
-/// How old a descriptor may be when it comes (C tor `ROUTER_MAX_AGE_TO_PUBLISH`).
+/// Greatest age of a descriptor that arrives (C tor `ROUTER_MAX_AGE_TO_PUBLISH`).
 pub(crate) const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
-/// What a relay's word about its bandwidth counts at most, in bytes per second (C tor
+/// Largest bandwidth that counts on a relay's claim alone, in bytes per second (C tor
 /// `DEFAULT_MAX_BELIEVABLE_BANDWIDTH`).
 const BELIEVABLE: u64 = 10_000_000;
 /// The private networks, whose rejection is no restriction (policies.c, `private_nets`).
@@ -67,13 +67,13 @@ pub(crate) struct Router {
     pub(crate) bandwidth: u64,
     /// The summary of its IPv4 exit policy.
     pub(crate) summary: String,
-    /// Whether the summary lets streams go to 80 and 443.
+    /// True if the summary allows ports 80 and 443.
     pub(crate) general_exit: bool,
-    /// Whether it answers directory requests.
+    /// True if it answers directory requests.
     pub(crate) directory: bool,
-    /// Whether it holds onion services' descriptors.
+    /// True if it stores onion services' descriptors.
     pub(crate) hidden_service_dir: bool,
-    /// Whether it sleeps.
+    /// True if its descriptor has `hibernating 1`.
     hibernating: bool,
     /// The microdescriptor.
     pub(crate) microdesc: Arc<str>,
@@ -178,12 +178,12 @@ impl Router {
         })
     }
 
-    /// Whether it runs, by its own word.
+    /// True if it runs, by its own claim.
     pub(crate) fn runs(&self) -> bool {
         !self.hibernating
     }
 
-    /// Whether its descriptor has a TAP key.
+    /// True if its descriptor has a TAP key.
     pub(crate) fn has_tap(&self) -> bool {
         object(&self.text, "onion-key").is_some()
     }
@@ -229,7 +229,7 @@ pub(crate) fn line<'a>(text: &'a str, keyword: &str) -> Option<&'a str> {
         .find_map(|line| line.strip_prefix(keyword)?.strip_prefix(' '))
 }
 
-/// Whether there is a line with `keyword` alone.
+/// True if `text` has a line with `keyword` alone.
 fn has_line(text: &str, keyword: &str) -> bool {
     text.lines().any(|line| line == keyword)
 }
@@ -240,7 +240,7 @@ fn version(platform: &str) -> Option<String> {
     Some(format!("Tor {}", words.next()?))
 }
 
-/// Whether a summary that [`PortSummary`] wrote lets streams go to `port`.
+/// True if a summary that [`PortSummary`] wrote allows `port`.
 fn allows(summary: &str, port: u16) -> bool {
     let (kind, ports) = summary.split_once(' ').unwrap_or_default();
     let inside = ports

@@ -1,4 +1,4 @@
-//! What tests of this crate and its fuzz target share: authorities and relays made up.
+//! Fictitious authorities and relays for this crate's tests and its fuzz target.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

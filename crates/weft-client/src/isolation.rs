@@ -320,7 +320,7 @@ mod tests {
                 let apart = by.0 & differs.0 != 0;
                 assert_eq!(circuit.allows(by, &stream), !apart, "{by:?}, {differs:?}");
             }
-            // Once both are on it, it is lost for whoever is kept apart by what they differ in.
+            // A circuit with both allows no stream isolated by a field in which they differ.
             circuit.note(&stream);
             let mixed = differs & !Isolation::STREAM;
             for by in all() {

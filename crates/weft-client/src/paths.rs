@@ -215,7 +215,7 @@ impl Paths {
         changed
     }
 
-    /// The same whether they have changed or not.
+    /// All lines of the state file, changed or not.
     #[must_use]
     pub fn all_state_lines(&self) -> Vec<(&'static str, Vec<String>)> {
         let mut all = vec![("Guard", self.selector.all_state_lines())];

@@ -31,7 +31,7 @@ use crate::keys::{self, Files, Identities, KeyConfig, KeyError, MOVED, family};
 
 use folders::{make_folders, read_all, read_folder};
 
-/// What the first line is.
+/// First line of an opened backup.
 const FIRST: &str = "weft-backup 1";
 /// Longest file that is kept: `state` of a relay that ran for years, a transport's own.
 const MAX_FILE: usize = 4 << 20;
@@ -41,7 +41,7 @@ const MAX_BYTES: usize = 16 << 20;
 const MAX_FILES: usize = 1024;
 /// Longest mark of a relay that was moved.
 const MAX_MARK: usize = 64 << 10;
-/// How deep folders of transports may be.
+/// Deepest nesting of transports' folders.
 const MAX_DEPTH: usize = 4;
 /// The folder of what transports keep (pt-spec: TOR_PT_STATE_LOCATION); the keys that bridge lines name among it.
 const TRANSPORTS: &str = "pt_state";
@@ -109,7 +109,7 @@ enum Folder {
     Family,
     /// DataDirectory.
     Data,
-    /// What transports keep, below DataDirectory.
+    /// Folder of transports' files, below DataDirectory.
     Transports,
 }
 
@@ -150,7 +150,7 @@ impl Places<'_> {
         }
     }
 
-    /// Whether a file of KeyDirectory belongs to the identity. All do, unless KeyDirectory is also
+    /// True if a file of KeyDirectory belongs to the identity. All do, unless KeyDirectory is also
     /// DataDirectory.
     fn is_key(&self, name: &str) -> bool {
         let shared = self.keys.key_directory == self.keys.data_directory;
@@ -231,7 +231,8 @@ impl Backup {
         Ok(Identities::of(&keys, directory)?)
     }
 
-    /// Whether the master identity key is in it: if not, its owner keeps it elsewhere (OfflineMasterKey).
+    /// True if the master identity key is in it; otherwise its owner keeps it elsewhere
+    /// (OfflineMasterKey).
     pub fn has_master_key(&self) -> bool {
         let keys = self.files.keys();
         let mut keys = keys.filter(|(folder, _)| *folder == Folder::Keys);
@@ -251,17 +252,17 @@ impl Backup {
         }
     }
 
-    /// How many files it has.
+    /// Number of files in it.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether it has none, which no backup that opens does.
+    /// True if it has no files, which no backup that opens is.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
-    /// What is written to a file, by this passphrase.
+    /// The backup as bytes of a file, encrypted with this passphrase.
     ///
     /// # Errors
     ///
@@ -289,7 +290,7 @@ impl Backup {
         Self::from_bytes(&bytes)
     }
 
-    /// Whether this has the form of a backup, whatever its passphrase.
+    /// True if these bytes have the form of a backup, whatever its passphrase.
     pub fn is_sealed(bytes: &[u8]) -> bool {
         Pwbox::parse(bytes).is_ok()
     }
@@ -461,7 +462,7 @@ fn is_nickname(text: &str) -> bool {
     plain && (1..=19).contains(&text.len())
 }
 
-/// What a line `file` says: where the file belongs, and how long it is.
+/// Place and length of a file, from its line `file`.
 fn place(value: &str) -> Option<((Folder, String), usize)> {
     let (folder, rest) = value.split_once(' ')?;
     let (name, length) = rest.rsplit_once(' ')?;

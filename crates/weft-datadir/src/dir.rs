@@ -38,13 +38,13 @@ pub enum DirError {
         me: String,
         /// Its owner.
         owner: String,
-        /// What to do, apart from the User option.
+        /// Advice besides the User option.
         remedy: String,
     },
 }
 
-/// What makes the directory at `path` usable, which is of another user or group. Root becomes the owner: a directory that it
-/// took would be lost to the node.
+/// Advice that makes a directory of another user or group usable. Root is advised to become the
+/// owner: a directory that root took would be lost to the node.
 fn remedy(path: &Path, uid: Uid, gid: Option<Gid>) -> String {
     if !getuid().is_root() {
         return format!("run \"{}\" as root", chown(path));
@@ -73,7 +73,7 @@ fn group_name(gid: Gid) -> String {
     format!("{}, {gid}", name.as_deref().unwrap_or("<unknown>"))
 }
 
-/// Whether [`check_private`] would fail, as far as that shows without making or changing anything.
+/// Checks a directory as [`check_private`] does, as far as that makes and changes nothing.
 pub fn could_be_private(path: &Path, group_readable: bool) -> Result<(), DirError> {
     match open(path)? {
         Some(dir) => check_owner(&dir, path, group_readable).map(|_| ()),
@@ -88,7 +88,7 @@ pub struct WrongMode {
     pub path: PathBuf,
     /// Its permissions.
     pub mode: u32,
-    /// Those that it should have: 0700, or 0750 where the group may read it.
+    /// Permissions that it should have: 0700, or 0750 where the group may read it.
     pub wanted: u32,
 }
 
@@ -122,7 +122,7 @@ fn open(path: &Path) -> Result<Option<File>, DirError> {
     }
 }
 
-/// Whether it is a directory of this user and, where the group may read it, of its group.
+/// Checks that it is a directory of this user and, where the group may read it, of its group.
 fn check_owner(dir: &File, path: &Path, group_readable: bool) -> Result<Metadata, DirError> {
     let read = dir.metadata();
     let meta = read.map_err(|e| FileError::new("read directory", path, e))?;

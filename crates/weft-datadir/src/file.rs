@@ -32,7 +32,7 @@ pub use read::{contents, open, read, required};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {}: {source}{}", path.display(), advice(doing, path, source))]
 pub struct FileError {
-    /// What was being done: "read", "write", …
+    /// Operation that failed: "read", "write", …
     pub doing: &'static str,
     /// The file.
     pub path: PathBuf,
@@ -51,7 +51,7 @@ impl FileError {
     }
 }
 
-/// How long a pipe may have no reader: who starts this process may open it a little later.
+/// Time that a pipe may have no reader: the parent of this process may open it a little later.
 const READER_WITHIN: Duration = Duration::from_millis(500);
 /// The pause between two looks.
 const READER_PAUSE: Duration = Duration::from_millis(10);
@@ -59,7 +59,7 @@ const READER_PAUSE: Duration = Duration::from_millis(10);
 /// [`FileError::doing`] of a directory that is made.
 pub(crate) const CREATE_DIRECTORY: &str = "create directory";
 
-/// What the person can do about `error`.
+/// Advice to the user about `error`.
 fn advice(doing: &str, path: &Path, error: &io::Error) -> String {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -245,7 +245,7 @@ pub struct Staged {
 struct StagedFile {
     /// Its place.
     path: PathBuf,
-    /// Whether something was there before.
+    /// True if something was there before.
     replaces: bool,
 }
 
@@ -321,7 +321,7 @@ impl Staged {
         written.map_err(failed)
     }
 
-    /// Whether nothing was added.
+    /// True if no file was added.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -359,7 +359,7 @@ impl Staged {
     }
 }
 
-/// Whether a device or pipe is at `path`, of which this is the metadata, or where it leads.
+/// True if a device or pipe is at `path`, of which this is the metadata, or at the end of its link.
 fn holds_nothing(path: &Path, meta: &fs::Metadata) -> bool {
     let is_special = |meta: &fs::Metadata| !meta.is_file() && !meta.is_dir();
     match meta.is_symlink() {

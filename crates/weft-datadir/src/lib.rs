@@ -1,5 +1,6 @@
-//! What a node keeps in its DataDirectory: the relay's keys and a copy of them for another machine ([`backup`]), the state
-//! file, the lock; and the one way to write a file ([`file`]), the torrc among them ([`torrc`]).
+//! Files of a node in its DataDirectory: the relay's keys and a copy of them for another machine
+//! ([`backup`]), the state file, the lock; and the one way to write a file ([`file`]), the torrc
+//! among them ([`torrc`]).
 //!
 //! Names, formats and lifetimes of the files are C tor's, so that `tor` and Weft can take turns on one
 //! DataDirectory. The order at start-up: [`dir::check_private`], [`lock::DataDirLock::acquire`], then

@@ -13,7 +13,7 @@ use nix::unistd::Uid;
 use crate::file::{self, Access, FileError};
 use crate::files::DataFile;
 
-/// How long C tor gives another process to go away before it gives up.
+/// Time that C tor waits for another process to release the lock before it gives up.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The lock was not taken.
@@ -128,7 +128,7 @@ pub fn holder(data_dir: &Path) -> Result<Holder, FileError> {
     holder_with(&data_dir.join(DataFile::Lock.name()), &locks)
 }
 
-/// The same for the lock's file, with the text of /proc/locks.
+/// Holder of the lock's file, by the text of /proc/locks, or else by trying the lock.
 fn holder_with(path: &Path, locks: &str) -> Result<Holder, FileError> {
     let failed = |error| FileError::new("open", path, error);
     let file = match fs::symlink_metadata(path) {
@@ -149,7 +149,7 @@ fn holder_with(path: &Path, locks: &str) -> Result<Holder, FileError> {
     }
 }
 
-/// Whether a process holds the lock at `path`, found by taking a shared one for a moment.
+/// True if a process holds the lock at `path`, found by taking a shared one for a moment.
 #[expect(clippy::disallowed_methods, reason = "it is opened to be read")]
 fn is_held(path: &Path) -> io::Result<bool> {
     let opened = OpenOptions::new()

@@ -21,7 +21,7 @@ const MAX_FILE: u64 = 16 << 20;
 pub struct Torrc {
     /// Where it is, symbolic links followed.
     path: PathBuf,
-    /// What it holds; `None`: there is none.
+    /// Its contents; `None` if it does not exist.
     old: Option<Vec<u8>>,
 }
 
@@ -49,7 +49,7 @@ impl Torrc {
         })
     }
 
-    /// Whether it has a `%include`.
+    /// True if it has a `%include`.
     #[must_use]
     pub fn includes_others(&self) -> bool {
         let old = self.old.as_deref().unwrap_or_default();
@@ -197,7 +197,8 @@ mod tests {
         }
     }
 
-    /// Whether the torrc and what is kept beside it are whole; whether the torrc is the new one.
+    /// True if the torrc is the new one. Panics if it, or the copy that is kept beside it, is not
+    /// whole.
     fn is_new_and_whole(dir: &Path) -> bool {
         let torrc = read(&dir.join("torrc"));
         let new = torrc.starts_with(WRITTEN) && torrc.ends_with("\nUseBridges 1\n");

@@ -20,7 +20,7 @@ const MAX_BODY: usize = 256 << 10;
 
 /// An authority.
 pub trait Authority: fmt::Debug + Send + Sync {
-    /// What it has for a request.
+    /// Answer to a request for its documents.
     fn find(&self, request: &Request, now: SystemTime) -> Found;
 
     /// Takes what was posted to `/tor/`.

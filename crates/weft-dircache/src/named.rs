@@ -30,7 +30,8 @@ pub fn digests(list: &str) -> impl Iterator<Item = [u8; 32]> {
     })
 }
 
-/// Whether more than half of the authorities whose identities begin so are among `signers`.
+/// True if more than half of the identities that `wanted` names by their prefixes are among
+/// `signers`.
 pub fn signed_by(signers: &[RsaIdentity], wanted: &str) -> bool {
     let signers: Vec<String> = signers
         .iter()

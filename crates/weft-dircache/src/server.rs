@@ -49,7 +49,7 @@ const CLEANING: Duration = Duration::from_secs(60);
 pub struct CacheServer {
     /// The documents to serve.
     documents: Arc<CachedDocuments>,
-    /// What is served instead, where this relay is an authority.
+    /// The authority that answers instead, if this relay is one.
     authority: Option<Arc<dyn Authority>>,
     /// Descriptors of onion services.
     hs_dir: Arc<HsDir>,

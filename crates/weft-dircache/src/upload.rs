@@ -1,4 +1,4 @@
-//! How the body of an upload is read: bounded in time, and charged as it comes.
+//! Reading of an upload's body: bounded in time, and charged as it arrives.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const UPLOAD_TIME: Duration = Duration::from_secs(120);
 /// Bytes of a body that are read at once.
 const CHUNK: usize = 8 << 10;
 
-/// How the body of an upload was read.
+/// Result of reading an upload's body.
 pub(super) enum Reading {
     Whole(Vec<u8>),
     /// There is no room for it.

@@ -135,7 +135,7 @@ impl Fault {
     }
 }
 
-/// Whether this build has hooks.
+/// True if this build has hooks.
 pub const HAS_HOOKS: bool = cfg!(any(debug_assertions, feature = "on"));
 
 #[cfg(any(debug_assertions, feature = "on"))]
@@ -154,13 +154,13 @@ mod hooks {
         PLANTED.set((fault, 0));
     }
 
-    /// How often the place of the current thread's fault was passed.
+    /// Times that the place of the current thread's fault was passed.
     #[must_use]
     pub fn passed() -> u32 {
         PLANTED.get().1
     }
 
-    /// Whether this fault is planted and has its turn.
+    /// True if this fault is planted and has its turn.
     #[inline]
     #[must_use]
     pub fn planted(fault: Fault) -> bool {
@@ -177,7 +177,7 @@ mod hooks {
 #[cfg(any(debug_assertions, feature = "on"))]
 pub use hooks::{passed, plant, planted};
 
-/// Whether this fault is planted and has its turn: never, in this build.
+/// True if this fault is planted and has its turn: never, in this build.
 #[cfg(not(any(debug_assertions, feature = "on")))]
 #[inline(always)]
 #[must_use]
@@ -189,7 +189,7 @@ pub const fn planted(_fault: Fault) -> bool {
 #[cfg(not(any(debug_assertions, feature = "on")))]
 pub fn plant(_fault: Option<Fault>) {}
 
-/// How often the place of a fault was passed: never, in this build.
+/// Times that the place of a fault was passed: zero, in this build.
 #[cfg(not(any(debug_assertions, feature = "on")))]
 #[must_use]
 pub const fn passed() -> u32 {

@@ -1,4 +1,4 @@
-//! What comes of a run.
+//! Results of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use weft_model::traffic::Record;
 use weft_sim::compromise::abra::pools::Choice;
 
-/// What was measured. Times are since the beginning of the run.
+/// Measurements of a run. Times are since its beginning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// How long the run was, in virtual time.
+    /// Length of the run, in virtual time.
     pub simulated: Duration,
     /// Every stream, in the order in which they began.
     pub streams: Vec<Record>,
@@ -47,7 +47,7 @@ impl Results {
     }
 }
 
-/// What a relay did.
+/// Measurements of one relay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RelayResults {
     /// Its host's name.
@@ -73,7 +73,8 @@ pub struct RelayResults {
     /// Its weight in the consensus, kilobytes per second.
     #[serde(default)]
     pub bandwidth: u64,
-    /// What it can carry, bytes per second: its own limit, or else its host's line; 0 if nothing bounds it or it is not known.
+    /// Capacity in bytes per second: its own limit, or else its host's line; 0 if unlimited or
+    /// unknown.
     #[serde(default)]
     pub rate: u64,
 }
@@ -112,7 +113,7 @@ pub struct CircuitResults {
     pub path: Vec<String>,
     /// When it was launched.
     pub began: Duration,
-    /// How long it took to be built; `None`: it was not.
+    /// Time that building it took; `None` if it was not built.
     pub built: Option<Duration>,
     /// From BEGIN to CONNECTED, of each stream.
     pub round_trips: Vec<Duration>,

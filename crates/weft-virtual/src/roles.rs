@@ -1,6 +1,6 @@
-//! What relays are for in paths: the flags that clients choose them by.
+//! Roles of relays in paths: the flags that clients choose them by.
 
-/// What clients take a relay for. One that is neither is a middle.
+/// Positions in paths for which clients choose a relay. Without either it is a middle relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     /// The flag Guard.
@@ -9,7 +9,7 @@ pub struct Roles {
     pub exit: bool,
 }
 
-/// Whether there are three relays for a path: a guard, an exit that is another one, and a third.
+/// Checks that a path is possible: a guard, an exit that is another relay, and a third.
 pub(crate) fn check_roles(roles: &[Roles]) -> Result<(), String> {
     let guards: Vec<usize> = places(roles, |role| role.guard);
     let exits: Vec<usize> = places(roles, |role| role.exit);

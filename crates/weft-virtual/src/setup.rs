@@ -1,4 +1,4 @@
-//! What a run begins with: hosts, what runs on each, and what clients know of the relays.
+//! Setup of a run: hosts, the nodes and servers on them, and the relays as clients know them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::roles::Roles;
 pub struct Setup {
     /// Hosts with their lines, and what is between them.
     pub net: Net,
-    /// What [`weft_model::hosts::HostId`]s stand for, in order.
+    /// Hosts in the order of their [`weft_model::hosts::HostId`]s.
     pub hosts: Vec<Host>,
     /// Relays, one on a host at most.
     pub relays: Vec<Relay>,
@@ -34,15 +34,15 @@ pub struct Setup {
     pub background: Vec<Background>,
     /// Hosts that stall.
     pub faults: Vec<Fault>,
-    /// What clients and relays know of the network.
+    /// Consensus and parameters that clients and relays know.
     pub directory: Directory,
-    /// How nodes are set.
+    /// Options that all nodes share.
     pub options: NodeOptions,
-    /// What work costs.
+    /// Costs of work for relays' processors.
     pub costs: Costs,
     /// The length of an interval of [`RelayResults`](crate::results::RelayResults).
     pub interval: Duration,
-    /// What all randomness of nodes and users follows from.
+    /// Seed of all randomness of nodes and users.
     pub seed: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Relay {
     pub threads: u16,
     /// Its own limit (BandwidthRate and BandwidthBurst), in bytes each second and at once.
     pub limit: Option<(u64, u64)>,
-    /// What clients take it for.
+    /// Positions in paths for which clients choose it.
     pub roles: Roles,
     /// Its weight in the consensus, kilobytes per second.
     pub bandwidth: u64,
@@ -87,9 +87,9 @@ pub struct Relay {
 pub struct Client {
     /// The place in [`Setup::hosts`].
     pub host: u32,
-    /// What the model is called in results.
+    /// Name of the traffic model in results.
     pub model_name: String,
-    /// What its user does.
+    /// Traffic model of its user.
     pub model: Model,
     /// When the user begins.
     pub start: Duration,
@@ -99,7 +99,8 @@ pub struct Client {
     pub entry: Option<u32>,
     /// Each of its streams gets a circuit that is built and measured for it.
     pub measures: bool,
-    /// Whether its streams use several circuits, where the options have that. `None`: conflux sets, and no tunnels.
+    /// True if its streams use several circuits, where the options allow it. `None`: conflux sets,
+    /// and no tunnels.
     pub multipath: Option<bool>,
     /// Its circuits have one hop, their exit: it is hostile.
     pub one_hop: bool,
@@ -142,18 +143,18 @@ pub struct Server {
     pub port: u16,
 }
 
-/// What is known of the network.
+/// The network's consensus, and parameters taken from it.
 #[derive(Clone, Debug)]
 pub struct Directory {
     /// The consensus with its microdescriptors.
     pub netdir: Arc<NetDir>,
-    /// What path selection takes from its parameters.
+    /// Consensus parameters of path selection.
     pub params: PathParams,
     /// The time of day at the beginning, at which the consensus is valid.
     pub epoch: SystemTime,
 }
 
-/// How nodes are set, all alike: what an arm of an experiment may differ in.
+/// Options of all nodes, in which arms of an experiment may differ.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
     /// `ConnectionPerCircuit`.
@@ -164,7 +165,7 @@ pub struct NodeOptions {
     pub sock_buf_size_factor: f64,
     /// Defences against floods.
     pub dos: DosParams,
-    /// What torrc says about circuits and streams.
+    /// Options of torrc about circuits and streams.
     pub client: ClientConfig,
     /// And about paths.
     pub paths: PathOptions,
@@ -211,7 +212,7 @@ impl Default for NodeOptions {
     }
 }
 
-/// What work costs a relay's processors, in nanoseconds. All zero: nothing takes time.
+/// Costs of work for a relay's processors, in nanoseconds. All zero: nothing takes time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// A turn of a connection thread.

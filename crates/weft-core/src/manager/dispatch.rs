@@ -1,5 +1,5 @@
-//! What arrives for halves, and the duty that handles it: each cell of a link, each relay message for this node, each control
-//! message. Tables decide which it is.
+//! Dispatch to halves: tables decide which duty handles each cell of a link, each relay message for
+//! this node and each control message.
 
 use std::time::Instant;
 

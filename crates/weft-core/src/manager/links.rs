@@ -32,7 +32,7 @@ const WORN_PART: u64 = 5;
 /// Longest variable-length cell that an opened link may bring; none is expected, VPADDING may come.
 const MAX_VARIABLE: usize = 65535;
 
-/// How many of a link's bytes were handled.
+/// Result of handling a link's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Bytes that must not be given again.
@@ -96,7 +96,7 @@ impl<'a> LinkView<'a> {
         links
     }
 
-    /// What the kernel has counted of a link's TCP connection; to be called about once a second.
+    /// Records the kernel's counters of a link's TCP connection; to be called about once a second.
     pub fn tcp_read(&mut self, key: LinkKey, counters: TcpCounters, now: Instant) {
         self.path.tcp_read(key, counters, now);
     }

@@ -1,4 +1,5 @@
-//! What a thread holds, by owner, and what it closes when memory is short (see [`crate::memory::ledger`]).
+//! Memory of a thread by owner, and the owners that it closes when memory is short (see
+//! [`crate::memory::ledger`]).
 
 #[cfg(test)]
 mod ages;
@@ -133,7 +134,7 @@ impl LocalConnectionManager {
         closed
     }
 
-    /// How many times memory was freed here.
+    /// Number of times that memory was freed here.
     pub fn memory_rounds(&self) -> u64 {
         self.memory_rounds
     }

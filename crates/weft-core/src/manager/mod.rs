@@ -95,7 +95,7 @@ pub struct LocalConnectionManager {
     circpad: CircuitPaddings,
     /// Padding of links on which this node is a client that is due soon, the next one last.
     link_padding: Vec<(Instant, LinkKey)>,
-    /// How many times memory was freed.
+    /// Number of times that memory was freed.
     memory_rounds: u64,
 }
 
@@ -390,7 +390,7 @@ impl LocalConnectionManager {
         self.path.to_controller.next(load)
     }
 
-    /// Whether circuits wait until the controller can be asked.
+    /// True if circuits wait until the controller can be asked.
     pub fn has_requests(&self) -> bool {
         self.path.to_controller.has_requests()
     }
@@ -430,13 +430,13 @@ impl LocalConnectionManager {
         &self.path.params
     }
 
-    /// Whether [`LinkView::tcp_read`] is of use for a link: it leads to a relay, and the controller
-    /// wants to know of loss.
+    /// True if [`LinkView::tcp_read`] is of use for a link: it leads to a relay, and the controller
+    /// wants reports of loss.
     pub fn watches_loss(&self, key: LinkKey) -> bool {
         self.path.watches_loss(key)
     }
 
-    /// What left queues since the last call, as far as it is to be reported now.
+    /// Cells that left queues since the last call, as far as a report is due now.
     pub fn take_queue_use(&mut self, now: Instant) -> Vec<QueueUse> {
         self.path.take_queue_use(now)
     }
@@ -448,7 +448,7 @@ impl LocalConnectionManager {
         self.abra.metering.meter.note_limited();
     }
 
-    /// Whether what circuits move is measured.
+    /// True if the activity of circuits is measured.
     pub fn measures_abra(&self) -> bool {
         self.path.activity.is_on()
     }
@@ -460,7 +460,7 @@ impl LocalConnectionManager {
 
     // ---- moves ----
 
-    /// Whether a link is about to leave: nothing may be read from it.
+    /// True if a link is about to leave: nothing may be read from it.
     pub fn is_leaving(&self, key: LinkKey) -> bool {
         self.transfers.is_leaving(&self.path.links, key)
     }

@@ -1,4 +1,4 @@
-//! What an audit finds.
+//! Results of an audit's checks.
 
 /// Nothing, or what does not hold.
 pub(super) fn sure(holds: bool, what: &str) -> Result<(), String> {

@@ -13,13 +13,14 @@ use crate::address::ConnectionId;
 use crate::message::ToController;
 use crate::slots::LinkKey;
 
-/// How many times `KeepalivePeriod` a link may stand still with cells to be written, as in C tor.
+/// Longest time, in `KeepalivePeriod`s, that a link may stand still with cells to be written, as in
+/// C tor.
 const STUCK_PERIODS: u32 = 10;
 
 /// A link that has written nothing for so long, and has nothing to write, gives its buffers back.
 const TRIM_AFTER: Duration = Duration::from_secs(4);
 
-/// How long a worn link without circuits stays open. A circuit that the controller placed on it
+/// Time that a worn link without circuits stays open. A circuit that the controller placed on it
 /// before it knew finds it still there.
 const IDLE_WORN_LINK: Duration = Duration::from_secs(60);
 

@@ -39,14 +39,14 @@ use crate::message::{
 use crate::moves::routes::{Kept, MOST_CIRCUITS};
 use crate::slots::LinkKey;
 
-/// What lists halves beside the path: it moves with them.
+/// Tables beside the path that list halves: their entries move with the halves.
 #[derive(Debug)]
 pub(super) struct Listed<'a> {
     pub(super) abra: &'a mut Abra,
     pub(super) circpad: &'a mut Machines,
 }
 
-/// What a thread has to do with the transfer that is under way. There is one at a time.
+/// This thread's part of the transfer that is under way. There is one at a time.
 #[derive(Debug, Default)]
 pub(in crate::manager) struct Transfers {
     leaving: Option<Leaving>,
@@ -89,7 +89,7 @@ impl Arrival {
         self.0.link.connection
     }
 
-    /// What the owner of the socket gave to `pack`.
+    /// The cargo that the socket's owner passed to `pack`.
     pub fn take_cargo(&mut self) -> Box<dyn Any + Send> {
         std::mem::replace(&mut self.0.cargo, Box::new(()))
     }
@@ -140,7 +140,7 @@ impl Transfers {
         });
     }
 
-    /// Whether a link is about to leave: nothing may be read from it.
+    /// True if a link is about to leave: nothing may be read from it.
     pub(in crate::manager) fn is_leaving(&self, links: &Links, key: LinkKey) -> bool {
         let leaving = self.leaving.as_ref();
         leaving
@@ -461,7 +461,7 @@ impl Transfers {
         let _ = self.leaving.take_if(of_it);
     }
 
-    /// Whether a link leaves or arrives.
+    /// True if a link leaves or arrives.
     pub(in crate::manager) fn is_under_way(&self) -> bool {
         self.leaving.is_some() || self.arriving.is_some()
     }

@@ -9,12 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use weft_planted::HAS_HOOKS;
 
-/// What ends a write.
+/// End of an interrupted write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The disk is full, for this one call.
     Full,
-    /// The same once it has this part of the bytes, in 256ths.
+    /// The disk is full once it has this part of the bytes, in 256ths.
     Short(u8),
     /// The process is killed once the disk has this part of the bytes, in 256ths.
     Killed(u8),
@@ -71,7 +71,7 @@ pub fn interrupted<T>(
     }
 }
 
-/// Whether the process was killed: what cleans up on the way out does nothing.
+/// True once the process was killed: cleanup on the way out does nothing then.
 pub(super) fn is_killed() -> bool {
     HAS_HOOKS && STATE.get() == State::Killed
 }

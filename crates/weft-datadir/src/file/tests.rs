@@ -216,7 +216,7 @@ fn killed_write() {
     written.unwrap().0.unwrap();
 }
 
-/// Whether a process of its own that writes is killed at this step.
+/// True if a separate process that writes is killed at this step.
 fn is_killed_at(step: u32, folder: &Path) -> bool {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "file::tests::killed_write", "--ignored"])
@@ -230,7 +230,7 @@ fn is_killed_at(step: u32, folder: &Path) -> bool {
     killed
 }
 
-/// What is in a folder: names, modes, contents.
+/// Files of a folder by name, with modes and contents.
 fn listed(folder: &Path) -> BTreeMap<String, (u32, Vec<u8>)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let all = entries.map(|entry| {

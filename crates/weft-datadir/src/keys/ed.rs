@@ -16,14 +16,14 @@ use super::format::{self, Kind, SigningCert};
 use super::store::{self, Store};
 use crate::file;
 
-/// How signing keys are renewed.
+/// Rules for the renewal of signing keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     /// Never look for the master secret key.
     pub(super) offline_master: bool,
     /// Lifetime of a new signing key.
     pub(super) lifetime: Duration,
-    /// How long before its end a signing key is renewed.
+    /// Time before its end at which a signing key is renewed.
     pub(super) slop: Duration,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Policy {
 const EXPIRED: &str = "the one I have is expired";
 /// In what a certificate contradicts the master key's file.
 const OTHER_MASTER: &str = "the certificate was signed by another master identity key";
-/// What C tor advises wherever it wants the master key.
+/// C tor's advice wherever it needs the master key.
 const ADVICE: &str = "If the master identity key was not moved or encrypted with a passphrase, this will be done \
     automatically and no further action is required. Otherwise, provide the necessary data using 'weft --keygen' to do it \
     manually.";
@@ -40,7 +40,7 @@ const ADVICE: &str = "If the master identity key was not moved or encrypted with
 pub(super) struct Need {
     /// Why.
     pub(super) why: &'static str,
-    /// Whether the master key may be made for it.
+    /// True if the master key may be created for it.
     pub(super) can_create: bool,
 }
 
@@ -207,7 +207,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Whether both are there and good.
+    /// True if both exist and the certificate has not expired.
     pub(super) fn is_valid(&self, now: SystemTime) -> bool {
         self.pair
             .as_ref()

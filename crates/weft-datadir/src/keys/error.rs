@@ -26,7 +26,7 @@ pub enum KeyError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with its content.
         what: String,
     },
     /// Two files do not belong together.
@@ -100,7 +100,7 @@ impl std::fmt::Display for MasterKeyAbsence {
     }
 }
 
-/// What to do about it.
+/// Advice to the operator.
 fn advice(why: MasterKeyAbsence) -> &'static str {
     match why {
         MasterKeyAbsence::Encrypted => {

@@ -15,9 +15,9 @@ use super::format::{self, FormatError, Kind};
 use super::store;
 use crate::file::{self, FileError, Staged};
 
-/// How the name of a secret key's file ends.
+/// Suffix of a secret key's file.
 const SECRET: &str = ".secret_family_key";
-/// How the name of a family's identity ends.
+/// Suffix of the file with a family's identity.
 const PUBLIC: &str = ".public_family_id";
 
 /// The keys of the families that a relay is in, or why they cannot be used.
@@ -31,7 +31,7 @@ pub enum FamilyError {
     NoKey {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Problem with its content.
         what: String,
     },
     /// FamilyId names a family whose key is not there.
@@ -85,7 +85,7 @@ pub fn load(
     }
 }
 
-/// Whether a file of this name is of a family's key.
+/// True if a file of this name belongs to a family's key.
 pub(crate) fn is_file(name: &str) -> bool {
     name.ends_with(SECRET) || name.ends_with(PUBLIC)
 }
@@ -119,7 +119,7 @@ pub fn identity(key: &ExpandedKeypair) -> Ed25519Identity {
 pub struct NewFamily {
     /// The secret key's file.
     pub path: PathBuf,
-    /// What FamilyId names.
+    /// Identity of the family, as FamilyId names it.
     pub id: Ed25519Identity,
 }
 
@@ -140,7 +140,7 @@ pub fn create(base: &Path, rng: &mut impl CryptoRng) -> Result<NewFamily, Family
 /// The key of a family, to be given to relays.
 pub struct FamilyKey {
     bytes: Zeroizing<Vec<u8>>,
-    /// What FamilyId names.
+    /// Identity of the family, as FamilyId names it.
     pub id: Ed25519Identity,
 }
 

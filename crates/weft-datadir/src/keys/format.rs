@@ -22,12 +22,12 @@ pub const MAX_LEN: usize = 16 << 10;
 /// Length of a tagged file's header.
 const HEADER_LEN: usize = 32;
 
-/// What a tagged file holds: its TYPE and TAG.
+/// TYPE and TAG of a tagged file, which describe its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
     /// The kind of contents.
     type_name: &'static str,
-    /// What they are for; `typeN` where a certificate of type N speaks about the key.
+    /// Purpose of the contents; `typeN` where a certificate of type N certifies the key.
     tag: &'static str,
     /// Length of the contents, in bytes; `None` where it varies.
     len: Option<usize>,
@@ -78,7 +78,7 @@ impl Kind {
     };
 }
 
-/// What is wrong with a file's bytes.
+/// Error in a file's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// Zero bytes.

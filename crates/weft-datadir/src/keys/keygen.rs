@@ -26,7 +26,7 @@ pub trait Passphrases {
     fn of_new_key(&mut self) -> Option<Passphrase>;
 }
 
-/// What is asked for besides a new signing key.
+/// Requests of `--keygen` besides a new signing key.
 #[derive(Clone, Debug, Default)]
 pub struct KeygenRequest {
     /// `--newpass`: the master key is written again, behind another passphrase.

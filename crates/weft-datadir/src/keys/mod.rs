@@ -115,7 +115,7 @@ impl KeyConfig {
         self.key_directory.join(store::SIGNING_CERT)
     }
 
-    /// How signing keys are renewed.
+    /// Options for the renewal of signing keys.
     fn policy(&self) -> ed::Policy {
         ed::Policy {
             offline_master: self.offline_master_key,
@@ -145,8 +145,8 @@ pub struct Identities {
 }
 
 impl Identities {
-    /// Those of the key files `files`, which belong together and can be read. Onion keys may be missing, and the signing
-    /// key may have run out: both are made anew at a start.
+    /// Identities in the key files `files`, which must belong together and be readable. Onion keys
+    /// may be missing, and the signing key may have expired: a start makes both again.
     ///
     /// # Errors
     ///
@@ -244,7 +244,7 @@ impl std::fmt::Debug for RelayKeys {
     }
 }
 
-/// What [`RelayKeys::rotate_if_due`] did.
+/// Result of [`RelayKeys::rotate_if_due`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
     /// Nothing was due.

@@ -42,7 +42,7 @@ pub struct NtorKeys {
     pub previous: Option<NtorKeypair>,
 }
 
-/// How long onion keys are used, by consensus parameter.
+/// Lifetimes of onion keys, from consensus parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnionKeyParams {
     /// `onion-key-rotation-days`.
@@ -94,7 +94,7 @@ fn new_ntor(rng: &mut impl CryptoRng) -> (NtorKeypair, Zeroizing<Vec<u8>>) {
     (NtorKeypair { secret, public }, file)
 }
 
-/// Whether the ntor keys that are there can be read.
+/// Checks that the existing ntor keys can be read.
 pub(super) fn check(store: &Store<'_>) -> Result<(), KeyError> {
     store.read(store::NTOR, decode_ntor)?;
     // As `load_ntor` reads it.

@@ -12,7 +12,7 @@ use sha1::{Digest, Sha1};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-/// How each box begins.
+/// First bytes of each box.
 const MAGIC: &[u8; 8] = b"TORBOX00";
 /// Length of the MAC at the end.
 const MAC_LEN: usize = 32;
@@ -41,7 +41,7 @@ pub enum PwboxError {
     BadSecret,
 }
 
-/// How a passphrase becomes keys.
+/// Derivation of keys from a passphrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stretch<'a> {
     /// Type 0: SHA-1 over salt and passphrase, again and again.
@@ -101,7 +101,7 @@ impl<'a> Stretch<'a> {
             .ok_or(PwboxError::Corrupted)
     }
 
-    /// Whether the work is bounded: a file must not hold up the program for hours.
+    /// True if the work is bounded: a file must not occupy the program for hours.
     fn is_affordable(self) -> bool {
         match self {
             Stretch::Rfc2440 { .. } => true,
@@ -249,7 +249,7 @@ pub fn seal(secret: &[u8], passphrase: &[u8], rng: &mut impl CryptoRng) -> Optio
     seal_with(secret, passphrase, WRITTEN_LOG_ROUNDS, rng)
 }
 
-/// The same with other work.
+/// Like [`seal`], with 2^`log_rounds` rounds.
 fn seal_with(
     secret: &[u8],
     passphrase: &[u8],
@@ -306,7 +306,7 @@ mod tests {
          b3708bee5bb3aee2aedfd8926a7eeb199c404591320910ecb5b0647c4b73f66a128ae85440a50c57ca2090bdf39da2c3fb7d \
          40ded8f5";
 
-    /// The same: 2^10 rounds.
+    /// Made with Python's hashlib and openssl: 2^10 rounds.
     const PBKDF2: &str = "\
          544f52424f58303012016465666768696a6b6c6d6e6f707172730ac8c9cacbcccdcecfd0d1d2d3d4d5d6d705381abde6f5de \
          92f887ed738d7d288b2a708945db7d43dcf4e3207878232d12e097dea43b7e1841106eeb58ce59f1376e27e7193966aceefb \

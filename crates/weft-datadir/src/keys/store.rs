@@ -16,7 +16,7 @@ use crate::files::DataFile;
 pub(super) const RSA_IDENTITY: &str = DataFile::RsaIdentity.name();
 /// ed25519 master identity, secret half.
 pub(super) const MASTER_SECRET: &str = DataFile::MasterSecret.name();
-/// The same behind a passphrase: `--keygen` makes and opens it, a node that runs does neither.
+/// ed25519 master identity, secret half behind a passphrase: only `--keygen` makes and opens it.
 pub(super) const MASTER_ENCRYPTED: &str = DataFile::MasterEncrypted.name();
 /// ed25519 master identity, public half.
 pub(super) const MASTER_PUBLIC: &str = DataFile::MasterPublic.name();
@@ -33,7 +33,7 @@ pub(super) const TAP: &str = DataFile::Tap.name();
 /// The previous TAP onion key.
 pub(super) const TAP_OLD: &str = DataFile::TapOld.name();
 
-/// Whether C tor and Weft keep a key of a relay in a file of this name.
+/// True if C tor and Weft keep a key of a relay in a file of this name.
 pub(crate) fn is_file(name: &str) -> bool {
     [
         RSA_IDENTITY,
@@ -57,7 +57,7 @@ pub type Files = BTreeMap<String, Zeroizing<Vec<u8>>>;
 pub(super) struct Store<'a> {
     /// KeyDirectory.
     dir: &'a Path,
-    /// What is read in place of the directory's files.
+    /// Files that are read instead of the directory's.
     files: Option<&'a Files>,
     /// Files to be written at the end, all or none; `None` where nothing may be written.
     staged: Option<Staged>,
@@ -91,7 +91,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Whether missing files may be made.
+    /// True if missing files may be created.
     pub(super) fn can_write(&self) -> bool {
         self.staged.is_some()
     }
@@ -101,7 +101,7 @@ impl<'a> Store<'a> {
         self.dir.join(name)
     }
 
-    /// Whether there is anything of that name.
+    /// True if anything of that name exists.
     pub(super) fn exists(&self, name: &str) -> bool {
         match self.files {
             Some(files) => files.contains_key(name),
@@ -144,7 +144,7 @@ impl<'a> Store<'a> {
         self.write_at(&self.path(name), contents)
     }
 
-    /// The same for a file that may be elsewhere.
+    /// Keeps new contents of a file that may be elsewhere for [`Store::commit`].
     pub(super) fn write_at(&mut self, path: &Path, contents: &[u8]) -> Result<(), KeyError> {
         match &mut self.staged {
             Some(staged) => Ok(staged.add(path, contents)?),
@@ -215,7 +215,7 @@ pub(super) fn new_ed25519_file(kind: Kind, rng: &mut impl CryptoRng) -> Zeroizin
     format::tag(kind, new_ed25519_bytes(rng).as_slice())
 }
 
-/// What such a file holds behind its header.
+/// A fresh ed25519 secret key, as its file has it after the header.
 pub(super) fn new_ed25519_bytes(rng: &mut impl CryptoRng) -> Zeroizing<[u8; 64]> {
     let mut seed = Zeroizing::new([0; 32]);
     rng.fill_bytes(seed.as_mut_slice());

@@ -73,7 +73,7 @@ impl BuildTimes {
         std::mem::take(&mut self.changed).then(|| self.all_state_lines())
     }
 
-    /// The same whether something is new or not.
+    /// The lines for the state file, keys and values, even if there is nothing new.
     #[must_use]
     pub fn all_state_lines(&self) -> Vec<(&'static str, String)> {
         let abandoned = self

@@ -23,9 +23,9 @@ use crate::world::{Attack, Bill, Messages, World};
 const BEGIN: u64 = 8_000;
 /// They end before then.
 const END: u64 = 16_000;
-/// What is held is looked at so often until then.
+/// Interval between two samples of the bytes held, in milliseconds.
 const SAMPLE: u64 = 250;
-/// What is held so late is there to stay for a while: a minute after the last move.
+/// Time of the last sample, a minute after the last move: bytes still held then are held for long.
 const LATE: u64 = END + 60_000;
 /// Moves of one attempt.
 const MOVES: usize = 12;
@@ -38,7 +38,7 @@ const LEAST: u64 = 16 << 10;
 /// The relays: a guard, an exit, a middle relay. The client comes behind them.
 const RELAYS: usize = 3;
 
-/// What is counted of a relay.
+/// A cost to a relay that a search maximises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
@@ -107,10 +107,10 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// What a search is given.
+/// Parameters of a search.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What everything follows from.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Attempts.
     pub attempts: u32,
@@ -134,7 +134,7 @@ pub struct Climbed {
 /// A round in which what must hold in chaos does not, and what that is.
 pub type Broken = Box<(Round, String)>;
 
-/// What moves made a relay do and hold.
+/// Totals of one relay over one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counted {
     bill: Bill,
@@ -182,7 +182,8 @@ pub fn climb(quantity: Quantity, settings: Settings, base: Instant) -> Result<Cl
     best.map_or_else(nothing, Ok)
 }
 
-/// What the moves of a round that a search found cost the worst relay, for each KiB, and how much the client spent.
+/// Rates the moves of a round that a search found: cost to the worst relay per KiB, and bytes that
+/// the client spent.
 ///
 /// # Errors
 ///

@@ -13,10 +13,11 @@ use crate::world::{Attack, DiskFault, Messages};
 const PATIENT: u64 = 120_000;
 /// Seed of [`Round::draw_odd`], beside the round's: what is drawn there changes nothing else.
 const ODD: u64 = 0x6f64_6420_7573_6572;
-/// The same of [`Round::draw_hostile`].
+/// Seed of [`Round::draw_hostile`], beside the round's.
 const HOSTILE: u64 = 0x666f_7267_6572_7320;
 
-/// The same of [`Round::draw_files`]. It leaves the rounds of seed 1 without files in which docs/chaos.md has other faults found.
+/// Seed of [`Round::draw_files`], beside the round's. It leaves the rounds of seed 1 in which
+/// docs/chaos.md found other faults without files.
 const FILES: u64 = 0x6669_6c65_7320_83df;
 
 /// A number whose logarithm is uniform, so that small ones are as likely as large ones.
@@ -215,8 +216,8 @@ impl Round {
         }
     }
 
-    /// What users and controllers of clients do beside plain streams. What else a round has does not depend on it. In a calm
-    /// round all of it comes to its end.
+    /// Draws the behaviour of users and controllers beyond plain streams. The rest of the round
+    /// does not depend on it. In a calm round all of it completes.
     fn draw_odd(&mut self, seed: u64, number: u64, is_calm: bool) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ ODD);
         rng.set_stream(number);

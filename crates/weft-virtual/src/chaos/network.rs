@@ -52,7 +52,7 @@ impl Round {
         Ok(setup)
     }
 
-    /// What a scenario's text can have of it.
+    /// The round as a scenario's text, as far as a scenario can express it.
     fn scenario(&self) -> String {
         let mut text = format!(
             "duration = \"1 h\"\ninterval = \"60 s\"\ncongestion_control = {}\ntcp = \"{}\"\n[network]\ndelay = \"{} ms\"\nloss = \"{} %\"\n",
@@ -205,7 +205,7 @@ impl Traffic {
 }
 
 impl Client {
-    /// How long a stream of its may go on, once nothing is wrong any more.
+    /// Longest time that a stream may take once no fault is left, in milliseconds.
     pub(super) fn longest(&self) -> u64 {
         u64::from(self.traffic.parts) * 100 + self.traffic.stall
     }

@@ -17,7 +17,7 @@ pub struct Hunt {
     pub events: u64,
     /// Rounds that were run.
     pub rounds: u64,
-    /// How often the fault's place was passed.
+    /// Times that the fault's place was passed.
     pub passed: u64,
     /// The number of the round that failed, and the failure.
     pub found: Option<(u64, Failure)>,

@@ -1,4 +1,4 @@
-//! What a round is.
+//! A round of chaos as data: network, users and faults.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -11,9 +11,9 @@ use crate::world::{Attack, DiskFault, Messages};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Round {
-    /// What the randomness of nodes, users and faults follows from.
+    /// Seed of nodes, users and faults.
     pub seed: u64,
-    /// How long users are at it.
+    /// Duration of the users' activity.
     pub lasts: u64,
     /// Circuits have congestion control.
     pub congestion_control: bool,
@@ -39,7 +39,7 @@ pub struct Round {
     pub unlisted: Vec<(usize, usize)>,
     /// TCP is Reno, not CUBIC.
     pub reno: bool,
-    /// What a turn, a cell and an onionskin cost a relay, in nanoseconds.
+    /// Cost of a turn, a cell and an onionskin for a relay, in nanoseconds.
     pub costs: [u64; 3],
     /// The delay of all paths that have none of their own.
     pub delay: u64,
@@ -69,7 +69,7 @@ pub enum Sharing {
     Auto,
 }
 
-/// What clients take a relay for.
+/// Position in paths for which clients choose a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "names of roles")]
@@ -83,7 +83,7 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Relay {
-    /// What it is chosen for.
+    /// Position in paths for which clients choose it.
     pub role: Role,
     /// Connection threads.
     pub threads: u16,
@@ -126,7 +126,7 @@ pub struct Client {
     /// It has a state file and a torrc, and writes them every so often; 0: it has none.
     #[serde(default)]
     pub files: u64,
-    /// What its user does.
+    /// Streams of its user.
     pub traffic: Traffic,
 }
 
@@ -159,12 +159,12 @@ pub struct Fault {
     pub at: u64,
     /// For how long, where that means something.
     pub lasts: u64,
-    /// What.
+    /// The fault with its parameters.
     pub kind: FaultKind,
 }
 
 impl Fault {
-    /// Whether no stream suffers from it: a disk fails, and no process is killed.
+    /// True if no stream suffers from it: a disk fails, and no process is killed.
     pub(super) fn is_of_disk(&self) -> bool {
         let FaultKind::Disk { how, .. } = self.kind else {
             return false;
@@ -173,20 +173,20 @@ impl Fault {
     }
 }
 
-/// What goes wrong. Nodes are relays first, then clients.
+/// Kinds of faults. Nodes are numbered: relays first, then clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
     /// A relay dies, and comes back without memory. Its host answers nothing (`silent`), or resets everything.
     Dies {
-        /// Which.
+        /// Place in `Round::relays`.
         relay: usize,
-        /// How.
+        /// True if its host answers nothing; otherwise it resets every connection.
         silent: bool,
     },
     /// One of the connections breaks.
     Breaks {
-        /// Which of those that there are, modulo their number.
+        /// Number of the connection, modulo the count of open ones.
         pick: usize,
     },
     /// The path between two nodes loses everything.
@@ -198,59 +198,59 @@ pub enum FaultKind {
     },
     /// The destinations of a host read nothing.
     DeafServer {
-        /// Which.
+        /// Number of the server, from 0.
         server: usize,
     },
     /// A client's user reads nothing.
     DeafUser {
-        /// Which.
+        /// Place in `Round::clients`.
         client: usize,
     },
     /// A node reads nothing from its links.
     Hangs {
-        /// Which.
+        /// Number of the node that hangs.
         node: usize,
     },
     /// A node has to free memory, again and again.
     Memory {
-        /// Which.
+        /// Number of the node that is short of memory.
         node: usize,
         /// It may have so much of what it holds, in percent.
         percent: u64,
     },
     /// A node puts cells of its own making on its links, again and again.
     Hostile {
-        /// Which.
+        /// Number of the hostile node.
         node: usize,
-        /// What it does.
+        /// Kind of cells or records that it sends.
         attack: Attack,
-        /// How many cells or records at a time.
+        /// Cells or records sent each time.
         count: u32,
     },
     /// A node sends messages of its own making on circuits of which it has keys, again and again.
     Forges {
-        /// Which.
+        /// Number of the hostile node.
         node: usize,
-        /// What it sends.
+        /// Kind of relay messages that it sends.
         messages: Messages,
-        /// How many at a time.
+        /// Messages sent each time.
         count: u32,
     },
     /// Messages between the threads of a node and its controller are late.
     Late {
-        /// Which.
+        /// Number of the node.
         node: usize,
         /// By so many microseconds at most.
         most: u64,
     },
     /// A link of a relay moves from thread to thread, again and again.
     Moves {
-        /// Which relay.
+        /// Place in `Round::relays`.
         relay: usize,
     },
     /// A node's clocks jump.
     Jump {
-        /// Which.
+        /// Number of the node.
         node: usize,
         /// The one that goes forward only, in milliseconds.
         mono: u64,
@@ -259,16 +259,16 @@ pub enum FaultKind {
     },
     /// Writes of a client's files end early.
     Disk {
-        /// Which client.
+        /// Place in `Round::clients`.
         client: usize,
         /// At the system call of this number that changes something.
         step: u32,
-        /// How.
+        /// Failure of the write.
         how: DiskFault,
     },
     /// A client's process is killed, and comes back from its files at once.
     Restarts {
-        /// Which client.
+        /// Place in `Round::clients`.
         client: usize,
         /// A line of its state file is damaged meanwhile.
         damaged: bool,
@@ -287,7 +287,7 @@ const MAX_RATE: u64 = 100_000_000;
 const MAX_QUEUE: u32 = 1_000_000;
 /// Cells or records that a hostile node makes at once.
 const MAX_COUNT: u32 = 100_000;
-/// What a piece of work costs, in nanoseconds.
+/// Largest cost of a piece of work, in nanoseconds.
 const MAX_COST: u64 = 1_000_000_000;
 /// Bytes of a stream, and of a relay's limit.
 const MAX_BYTES: u64 = 1 << 40;

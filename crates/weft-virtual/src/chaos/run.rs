@@ -16,11 +16,11 @@ use weft_model::traffic::records::Outcome;
 use super::round::{Fault, FaultKind, Round};
 use crate::world::{Attack, Odd, Remains, World};
 
-/// What the randomness of files follows from, beside the round's seed: what is drawn there changes nothing else.
+/// Seed of the files' randomness, beside the round's: draws from it change nothing else.
 const FILES: u64 = 0x6469_736b_7320_2020;
 /// Steps between two comparisons of everything with everything.
 const SELDOM: u64 = 4_096;
-/// The same where the node that had a turn is checked after each.
+/// Steps between two such comparisons if the node that had a turn is checked after each.
 const OFTEN: u64 = 64;
 /// Steps between two checks of the node that had a turn, while users are at it: some of what is wrong does not last.
 const TOUCHED: u64 = 64;
@@ -29,13 +29,14 @@ const TIMES: u64 = 8;
 /// Streams that are open when users stop end within so long: each moves, or is given up. The slowest relays have 30 kB
 /// each second for what all clients wait for.
 const STREAMS: Duration = Duration::from_secs(3 * 3_600);
-/// What clients closed is gone everywhere within so long: a link that its node does not write to any more is closed by
-/// it after ten times KeepalivePeriod and one more, and an end is known when TCP has sent in vain for a quarter of an hour.
+/// Time within which circuits that clients closed are gone everywhere: a node closes a stuck link
+/// after ten times KeepalivePeriod and one more, and TCP reports an end after a quarter of an hour
+/// of vain retransmission.
 const CIRCUITS: Duration = Duration::from_secs(3_300 + 1_200);
-/// What a link may stay beyond its idle time: for padding, ticks and the way of the last bytes.
+/// Time that a link may exceed its idle time: for padding, ticks and its last bytes in flight.
 const LINKS: Duration = Duration::from_secs(1_500);
 
-/// How closely a network is watched.
+/// Frequency of checks during a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checks {
     /// Everything now and then, after each fault and at the end.
@@ -44,14 +45,14 @@ pub enum Checks {
     All,
 }
 
-/// What does not hold, and when.
+/// A violated condition, with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Virtual time.
     pub at: Duration,
     /// Steps until then.
     pub step: u64,
-    /// What.
+    /// Description of the violated condition.
     pub what: String,
 }
 
@@ -62,14 +63,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What happened in a round.
+/// Totals of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Events of the network until users stopped.
     pub busy_events: u64,
     /// Streams that ended well.
     pub complete: u64,
-    /// Those that did not.
+    /// Streams that failed.
     pub failed: u64,
     /// Circuits that were built.
     pub circuits: u64,
@@ -90,16 +91,16 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-/// How a round went.
+/// Result of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
     /// Events of the network.
     pub events: u64,
-    /// What happened, as far as it went.
+    /// Totals until the end or the failure.
     pub counts: Counts,
     /// A number that follows from how all streams went, to compare two runs.
     pub digest: u64,
-    /// What does not hold.
+    /// The first condition that was violated, if any.
     pub failure: Option<Failure>,
 }
 
@@ -194,7 +195,7 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or("without a message").to_owned()
 }
 
-/// What becomes of a fault.
+/// Step in the life of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     End,
@@ -228,7 +229,7 @@ impl<'r> Runner<'r> {
         }
     }
 
-    /// What users and nodes have that a network's setup does not.
+    /// Applies the options of users and nodes that a network's setup cannot express.
     pub(super) fn prepare(&mut self) {
         for (place, client) in self.round.clients.iter().enumerate() {
             let odd = Odd {
@@ -347,9 +348,10 @@ impl<'r> Runner<'r> {
         }
     }
 
-    /// What hostile nodes made on others' links stays as long as these do, and they may do it to each other: their links
-    /// break. An exit that destroyed its circuits on the link alone keeps its streams until then. Those that fell silent
-    /// keep them: a timer has to end these.
+    /// Breaks the links of hostile nodes. Circuits that such nodes made on others' links, also on
+    /// each other's, stay as long as these links. An exit that destroyed its circuits on the link
+    /// alone keeps its streams until then. Links of nodes that fell silent stay: a timer has to end
+    /// them.
     fn end_hostile_circuits(&mut self) {
         for fault in &self.round.faults {
             if let FaultKind::Hostile { node, attack, .. } = &fault.kind
@@ -431,7 +433,7 @@ impl<'r> Runner<'r> {
         }
     }
 
-    /// Whether another fault does the same to the same.
+    /// True if another active fault has the same effect on the same target.
     fn lasts_elsewhere(&self, number: usize, fault: &Fault) -> bool {
         let others = self.round.faults.iter().zip(&self.active).enumerate();
         others
@@ -447,7 +449,7 @@ fn same(one: &FaultKind, other: &FaultKind) -> bool {
     }
 }
 
-/// What begins and ends when, in order.
+/// Beginnings, repetitions and ends of faults, in order of time.
 fn agenda(round: &Round) -> BTreeMap<(u64, Change, usize), ()> {
     let mut agenda = BTreeMap::new();
     for (number, fault) in round.faults.iter().enumerate() {

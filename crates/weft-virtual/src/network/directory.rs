@@ -1,4 +1,4 @@
-//! What clients know of the network: a consensus with microdescriptors, as `tor-netdir` holds them.
+//! The clients' view of the network: a consensus with microdescriptors, as `tor-netdir` holds them.
 //!
 //! The documents are written as text and read again, so that path selection meets what it meets in a node.
 
@@ -26,14 +26,14 @@ const EPOCH: Duration = Duration::from_secs(1_767_227_400);
 /// Consensuses are made half an hour before, and valid for longer than the longest run.
 const AGE: Duration = Duration::from_secs(1_800);
 const VALID: Duration = Duration::from_secs(3 * 86_400);
-/// What bandwidth weights are parts of.
+/// Denominator of bandwidth weights.
 const SCALE: u32 = 10_000;
 /// The consensus method whose rules make the weights.
 const METHOD: u32 = 33;
-/// What Weft's relays speak (`weft-node/src/relay/descriptor.rs`), with what directories speak besides.
+/// Subprotocols of Weft's relays (`weft-node/src/relay/descriptor.rs`), and those of directories.
 const PROTOCOLS: &str = "Conflux=1 Cons=2 Desc=2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=2 Relay=2-6 WeftAbra=1";
 
-/// What those speak besides at which tunnels of mTor may end.
+/// Additional subprotocol of relays at which tunnels of mTor may end.
 const MTOR: &str = "WeftMtor=1";
 
 /// The documents of these relays, and what follows from their parameters. With `sendme_inc` circuits have congestion

@@ -13,7 +13,7 @@ use crate::scenario::{Files, Scenario, ScenarioError};
 
 /// Places of hosts, as [`weft_model::hosts::Net`] numbers them.
 pub(super) struct Geography {
-    /// What is between hosts where there are no countries.
+    /// Settings of all paths where there are no countries.
     alike: PathSettings,
     graph: Option<Graph>,
     rng: ChaCha12Rng,
@@ -86,7 +86,7 @@ impl Geography {
         (place, graph.countries.rates(country))
     }
 
-    /// What is between the places that were drawn: from, to.
+    /// Settings of the paths between the places that were drawn: from, to.
     pub(super) fn paths(&self) -> Result<Vec<Vec<PathSettings>>> {
         let Some(graph) = &self.graph else {
             return Ok(vec![vec![self.alike]]);

@@ -87,7 +87,7 @@ impl Scenario {
     }
 }
 
-/// Whether some exit lets streams out to each port of the servers. If none does, all streams would fail.
+/// Checks that some exit allows each port of the servers. Otherwise all streams to it would fail.
 fn check_ports(draft: &Draft) -> Result<(), String> {
     let exits = || {
         draft

@@ -145,7 +145,7 @@ fn fastest(topology: &Topology) -> Vec<Rate> {
     topology.hosts().filter_map(rate).collect()
 }
 
-/// What runs on these hosts.
+/// Draft of the nodes and servers that run on these hosts.
 fn draft(
     names: &Names<'_>,
     net: Net,

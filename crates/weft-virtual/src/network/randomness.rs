@@ -3,7 +3,7 @@
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha12Rng;
 
-/// What randomness is for: each purpose has a stream of its own, so that more clients change no relay.
+/// Purpose of random numbers. Each has a separate stream, so that more clients change no relay.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
     Keys,

@@ -53,7 +53,7 @@ fn usable(flags: Flags) -> Flags {
     .fold(flags, Flags::with)
 }
 
-/// What clients take a relay for.
+/// Positions in paths for which a relay's flags qualify it.
 pub(super) fn roles(relay: &Listed) -> Roles {
     Roles {
         guard: relay.flags.has(Flags::GUARD),

@@ -1,4 +1,4 @@
-//! What is made of scenarios is a network in which clients find paths.
+//! Networks made from scenarios: clients find paths in them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

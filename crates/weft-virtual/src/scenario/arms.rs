@@ -14,7 +14,7 @@ use crate::setup::NodeOptions;
 
 /// At most so many arms.
 const MAX_ARMS: usize = 1_000;
-/// What `MaxConnectionsPerRelay` is by default.
+/// Default of `MaxConnectionsPerRelay`.
 const PER_RELAY: usize = 64;
 /// Connections of one relay, past which no circuit gets one of its own: half of what a process with 32,768 files
 /// has, as nodes do it.

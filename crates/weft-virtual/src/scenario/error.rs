@@ -18,7 +18,7 @@ pub enum ScenarioError {
     Graph {
         /// The file.
         file: String,
-        /// What is wrong, with the line in it.
+        /// Error of the parser, with the line in the file.
         error: weft_model::traffic::ModelError,
     },
     /// A country that the graph has not.
@@ -26,7 +26,7 @@ pub enum ScenarioError {
     Country {
         /// File and line of the scenario.
         place: String,
-        /// What is wrong.
+        /// The unknown code, with the nearest known one.
         error: UnknownCountry,
     },
     /// Two countries that the graph does not join.
@@ -34,7 +34,7 @@ pub enum ScenarioError {
     NoPath {
         /// File and line of the scenario.
         place: String,
-        /// What is wrong.
+        /// Error of the graph, which names the countries.
         error: DrawError,
     },
     /// A file that the scenario names was not read.
@@ -56,7 +56,7 @@ pub enum ScenarioError {
     Unusable {
         /// File and line of the scenario.
         place: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
 }

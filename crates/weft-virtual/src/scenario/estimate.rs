@@ -1,4 +1,5 @@
-//! What a run takes, roughly: to refuse what a machine does not hold, before it starts.
+//! Rough estimate of a run's memory and events, to reject a run that the machine cannot hold before
+//! it starts.
 
 use std::time::Duration;
 
@@ -26,10 +27,11 @@ const SERVER: u64 = 4 << 10;
 const EVENTS: u64 = 14;
 /// Payload of a packet.
 const PACKET: u64 = 1_400;
-/// What a circuit lets through at most, in bytes each second, with the delays that networks have.
+/// Highest throughput of a circuit with the delays that networks have, in bytes per second.
 const CIRCUIT: u64 = 2_000_000;
 
-/// What a run takes. Memory is within a fifth of what synthetic networks took, and perhaps not of what others take.
+/// Resources of a run. Memory is within a fifth of the measured one for synthetic networks; others
+/// may differ more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// Memory, in bytes.
@@ -93,7 +95,7 @@ fn relays(scenario: &Scenario, files: &Files) -> u64 {
     }
 }
 
-/// How a user uses the network.
+/// Use of the network by one user.
 struct Used {
     /// The part of the time in which a stream is under way.
     busy: f64,

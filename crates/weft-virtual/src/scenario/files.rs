@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::error::ScenarioError;
 use super::spec::{NetworkKind, Scenario, UserModel};
 
-/// What a file is.
+/// Format of a file that a scenario names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileKind {
     /// A consensus document, plain or of microdescriptors.
@@ -40,7 +40,7 @@ impl Files {
         })
     }
 
-    /// The same, as text.
+    /// The content of one that `place` names, as text.
     pub(crate) fn text(&self, place: &str, name: &str) -> Result<&str, ScenarioError> {
         let content = self.content(place, name)?;
         std::str::from_utf8(content).map_err(|_| ScenarioError::NoText(name.to_owned()))

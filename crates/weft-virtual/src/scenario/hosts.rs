@@ -170,7 +170,7 @@ impl Reader<'_> {
     }
 }
 
-/// What an error reports of a host that is not there.
+/// Error text for a host that does not exist.
 pub(super) fn unknown_host(name: &str, hosts: &[HostSpec]) -> String {
     let names = hosts
         .iter()

@@ -41,7 +41,7 @@ impl Scenario {
         files::named(self)
     }
 
-    /// What one run (an arm, a repetition) takes: a guess.
+    /// Estimated resources of one run (an arm, a repetition).
     #[must_use]
     pub fn estimate(&self, files: &Files) -> Estimate {
         estimate::estimate(self, files)

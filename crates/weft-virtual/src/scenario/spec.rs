@@ -1,4 +1,4 @@
-//! What a scenario holds once it is read.
+//! A parsed scenario.
 
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ pub struct HostSpec {
     pub queue: QueueLimit,
 }
 
-/// What is between two hosts, both ways.
+/// Settings of the path between two hosts, both ways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathSpec {
     /// Its line.
@@ -194,7 +194,7 @@ pub struct Clients {
     pub multipath: Option<bool>,
 }
 
-/// What a user does.
+/// Traffic model of a user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UserModel {
     /// `model = "page"`.

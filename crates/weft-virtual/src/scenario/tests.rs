@@ -1,4 +1,4 @@
-//! What is wrong with a scenario is named with its place.
+//! Errors in scenarios are reported with their place.
 
 use std::time::Duration;
 

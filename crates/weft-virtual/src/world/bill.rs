@@ -1,8 +1,8 @@
-//! What a node has done and holds, in counts that no machine changes.
+//! Work and memory of a node, in counts that are the same on every machine.
 
 use super::state::World;
 
-/// What a node has done since the beginning, and what it holds.
+/// Work of a node since the beginning, and memory that it holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bill {
     /// Turns of its threads and cells in them, where each costs a nanosecond ([`Costs`](crate::setup::Costs)).
@@ -20,7 +20,7 @@ pub struct Bill {
 }
 
 impl World {
-    /// What a node has done and holds.
+    /// Work and memory of a node; zeros if no node has this number.
     pub(crate) fn bill(&self, number: usize) -> Bill {
         let Some(node) = self.nodes.get(number) else {
             return Bill::default();

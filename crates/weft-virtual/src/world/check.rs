@@ -1,5 +1,5 @@
-//! What must hold of a network between any two steps: each table fits the others, and everything has one owner
-//! (docs/architecture.md, rule 8).
+//! Invariants of a network between any two steps: each table fits the others, and everything has
+//! one owner (docs/architecture.md, rule 8).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn sure(holds: bool, what: &str) -> Checked {
     if holds { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// What a network still has, for the end of a round.
+/// State that a network still holds at the end of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Remains {
     pub(crate) halves: usize,
@@ -58,12 +58,12 @@ pub(crate) struct Remains {
 }
 
 impl World {
-    /// What users found wrong with their streams' bytes.
+    /// First error that users found in their streams' bytes.
     pub(crate) fn defect(&self) -> Option<&str> {
         self.defects.first().map(String::as_str)
     }
 
-    /// What the node whose code ran last, or its client, did wrong.
+    /// First error of the node whose code ran last, or of its client.
     pub(crate) fn wrong(&self) -> Option<&str> {
         let node = self.nodes.get(self.touched? as usize)?;
         let client = || node.client.as_ref()?.defect.as_deref();
@@ -242,7 +242,6 @@ impl World {
         node.is_some_and(|node| node.controller.is_moving())
     }
 
-    /// What there is.
     pub(crate) fn remains(&mut self) -> Remains {
         let mut remains = Remains {
             server_streams: self.servers.count(),
@@ -290,7 +289,7 @@ impl World {
         lines.join("; ")
     }
 
-    /// How long the longest idle link of a relay may stay.
+    /// Longest time that a relay keeps an idle link open.
     pub(crate) fn idle_link(&self) -> Duration {
         let params = self.nodes.iter().flat_map(|node| &node.threads);
         params

@@ -35,7 +35,7 @@ use crate::setup::NodeOptions;
 
 /// Circuits that a client builds each second while it learns.
 const LEARNT_AT_ONCE: usize = 3;
-/// How long these may take.
+/// Time after which these are closed.
 const LEARNT_IN: Duration = Duration::from_secs(10);
 
 /// See the module.
@@ -59,7 +59,7 @@ pub(super) struct ClientSide {
     circuits: BTreeMap<OriginId, Known>,
     /// Circuits that are over.
     done: Vec<CircuitResults>,
-    /// What relays' hosts are called, for results.
+    /// Hostnames of relays, for results.
     names: Arc<BTreeMap<RsaIdentity, String>>,
     /// Relays' places in the setup.
     places: Arc<BTreeMap<RsaIdentity, u32>>,
@@ -69,7 +69,7 @@ pub(super) struct ClientSide {
     attached: BTreeMap<ConnectionId, (OriginId, Duration)>,
     /// Circuits are built to learn from until then. Zero: it is over.
     learning: Duration,
-    /// Those circuits, and when they are closed.
+    /// Circuits to learn from, each with the time at which it is closed.
     learnt_from: VecDeque<(Duration, OriginId)>,
     /// It measures circuits.
     measuring: Option<Measuring>,
@@ -80,7 +80,7 @@ pub(super) struct ClientSide {
     through: BTreeMap<ConnectionId, Option<BTreeSet<u32>>>,
     /// Streams whose circuits a hostile node had keys of: nothing is promised of them.
     excused: BTreeSet<u32>,
-    /// What it does beside plain streams.
+    /// Behaviour beyond plain streams.
     odd: Odd,
     asked: Asked,
     /// Streams that a controller has to attach.
@@ -101,18 +101,18 @@ struct Known {
     relays: Vec<u32>,
 }
 
-/// What all clients know of the network.
+/// The network as all clients know it.
 #[derive(Debug)]
 pub(super) struct ClientNetwork {
     pub(super) relays: Arc<Relays>,
-    /// What relays' hosts are called.
+    /// Hostnames of relays.
     pub(super) names: Arc<BTreeMap<RsaIdentity, String>>,
     /// Relays' places in the setup.
     pub(super) places: Arc<BTreeMap<RsaIdentity, u32>>,
     pub(super) params: PathParams,
 }
 
-/// What makes a client.
+/// Arguments of [`ClientSide::new`].
 pub(super) struct Parts<'a> {
     pub(super) setup: &'a crate::setup::Client,
     pub(super) name: &'a str,
@@ -127,7 +127,6 @@ pub(super) struct Parts<'a> {
     pub(super) state: &'a [(String, String)],
 }
 
-/// What comes of a client.
 pub(super) struct ClientResults {
     pub(super) streams: Vec<Record>,
     pub(super) circuits: Vec<CircuitResults>,
@@ -232,7 +231,7 @@ impl ClientSide {
         self.set_odd(self.odd, now);
     }
 
-    /// What it does beside plain streams, from the beginning on.
+    /// Sets the behaviour beyond plain streams, from the beginning on.
     pub(super) fn set_odd(&mut self, odd: Odd, now: Now) {
         self.odd = odd;
         let mut config = self.client.config().clone();
@@ -280,7 +279,7 @@ impl ClientSide {
         drop(self.client.chooser().take_lines());
     }
 
-    /// Whether its users take nothing at that time.
+    /// True if its users read nothing at that time.
     pub(super) fn rests_at(&self, elapsed: Duration) -> bool {
         self.odd.rests_at(elapsed)
     }
@@ -363,7 +362,7 @@ impl ClientSide {
         self.client.on_event(event, now);
     }
 
-    /// What the client wants done, since the last call.
+    /// Commands of the client since the last call.
     pub(super) fn take_commands(&mut self, now: Now, elapsed: Duration) -> Vec<OriginCommand> {
         let mut commands = Vec::new();
         loop {
@@ -500,7 +499,8 @@ impl ClientSide {
         }
     }
 
-    /// What its circuits carried through each relay since the last call, and what its user's model is called.
+    /// Name of its user's model, and bytes that its circuits carried through each relay since the
+    /// last call.
     pub(super) fn take_carried(&mut self) -> (&str, BTreeMap<u32, u64>) {
         (&self.model_name, std::mem::take(&mut self.carried))
     }
@@ -574,7 +574,8 @@ impl ClientSide {
         Some(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Whether a stream that is over may have gone through one of these nodes, this client among them.
+    /// True if a finished stream may have passed through one of these nodes, or if this client is
+    /// one.
     pub(super) fn went_through(
         &mut self,
         finished: &Finished,
@@ -650,7 +651,7 @@ impl ClientSide {
         });
     }
 
-    /// How long circuits took to be built.
+    /// Build times of circuits, open and closed.
     pub(super) fn build_times(&self) -> impl Iterator<Item = Duration> {
         let open = self.circuits.values().map(|known| &known.results);
         let circuits = open.chain(&self.done);

@@ -15,7 +15,7 @@ use super::thread::{Around, Thread};
 
 /// Bytes read from one edge's socket in one turn.
 const READ_PER_TURN: usize = 64 * 1024;
-/// How long what waits for bandwidth waits at most.
+/// Longest wait for bandwidth before the next attempt.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 impl Thread {

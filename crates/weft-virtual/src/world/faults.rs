@@ -1,4 +1,4 @@
-//! What goes wrong in a network, for tests: each method is one fault, or its end.
+//! Faults of a network, for tests: each method begins or ends one.
 
 use std::time::Duration;
 
@@ -236,20 +236,20 @@ impl World {
         }
     }
 
-    /// Whether the path between two nodes loses everything.
+    /// Cuts the path between two nodes, so that it loses everything, or restores it.
     pub(crate) fn set_cut(&mut self, one: usize, other: usize, is_cut: bool) {
         if let (Some(one), Some(other)) = (self.node_host(one), self.node_host(other)) {
             self.ground.net.set_cut(one, other, is_cut);
         }
     }
 
-    /// Whether the destinations of a host read nothing.
+    /// Stops the destinations of a host from reading, or lets them read again.
     pub(crate) fn set_server_deaf(&mut self, host: u32, is_deaf: bool) {
         self.servers
             .set_deaf(HostId(host), is_deaf, &mut self.ground);
     }
 
-    /// Whether a client's user reads nothing.
+    /// Stops a client's user from reading, or lets it read again.
     pub(crate) fn set_user_deaf(&mut self, client: usize, is_deaf: bool) {
         let now = self.ground.nanos();
         let node = self.nodes.get_mut(self.relays + client);
@@ -259,7 +259,7 @@ impl World {
         }
     }
 
-    /// Whether a node reads nothing from its links.
+    /// Stops a node from reading its links, or lets it read again.
     pub(crate) fn set_hangs(&mut self, number: usize, hangs: bool) {
         let now = self.ground.nanos();
         let node = self.nodes.get_mut(number);

@@ -36,7 +36,7 @@ const TEMPORARY: &str = ".tmp";
 const GUARD: &str = "Guard";
 const TOTAL: &str = "TotalBuildTimes";
 const BIN: &str = "CircuitBuildTimeBin";
-/// What a controller sets.
+/// Changes of a controller that are valid.
 const SETTINGS: &[&[(&str, Option<&str>)]] = &[
     &[("MaxCircuitDirtiness", Some("15 seconds"))],
     &[("MaxCircuitDirtiness", Some("2 hours"))],
@@ -52,14 +52,14 @@ const SETTINGS: &[&[(&str, Option<&str>)]] = &[
         ("LongLivedPorts", Some("21,22")),
     ],
 ];
-/// What nobody can set.
+/// Changes of a controller that are rejected.
 const NO_SETTINGS: &[(&str, &str)] = &[
     ("MaxCircuitDirtiness", "much"),
     ("NoSuchOption", "1"),
     ("SocksPort", "x"),
 ];
 
-/// How a write ends that does not come to its end.
+/// Failure of a write before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DiskFault {
@@ -100,7 +100,7 @@ struct Before {
     reader: Option<File>,
 }
 
-/// What is damaged in the state file.
+/// Damaged parts of the state file.
 #[derive(Debug, Default)]
 struct Damage {
     /// Lines of guards.
@@ -400,7 +400,7 @@ impl Files {
         dump(&self.options.settings, &self.defaults, DumpKind::Short)
     }
 
-    /// What persons wrote is still there.
+    /// Checks that each torrc that a person wrote is kept, in place or beside it.
     fn check_edits(&self) -> Checked {
         let names = self.names()?;
         let names = names.iter().filter(|(name, _)| is_torrc(name));
@@ -571,7 +571,7 @@ fn failed(folder: &Path, what: &str, error: &impl Display) -> String {
     format!("{what} failed: {error}")
 }
 
-/// Whether it is the name of the torrc, or of one that is kept beside it.
+/// True if it names the torrc, or a copy that is kept beside it.
 fn is_torrc(name: &str) -> bool {
     let rest = name
         .strip_prefix(TORRC)

@@ -64,11 +64,11 @@ impl Messages {
         Messages::Mixed,
     ];
 
-    /// How many of them, from the first on, [`Messages::Mixed`] mixes.
+    /// Number of kinds, from the first on, that [`Messages::Mixed`] mixes.
     const MIXED: usize = 7;
 }
 
-/// What a forger knows.
+/// State of a node that forges messages on one circuit.
 struct Forger<'a> {
     common: &'a Common,
     circuit: Keyed,
@@ -254,7 +254,8 @@ impl Forger<'_> {
         plain(RelayCmd::BEGIN, self.begun, data)
     }
 
-    /// What a client may send that begins and ends streams as it likes, and sends before they are open.
+    /// A message of a client that may begin and end streams at will, and may send before they are
+    /// open.
     fn of_good_stream(&mut self) -> Injected {
         let open = self.rng.random_range(0..self.open.len().max(1));
         match self.rng.random_range(0..10) {
@@ -274,7 +275,7 @@ impl Forger<'_> {
         }
     }
 
-    /// What an exit may send on streams that there are: more than anybody asked for, and ends.
+    /// A message that an exit may send on existing streams: more than anybody asked for, or an end.
     fn of_exit(&mut self) -> Injected {
         let stream = self.stream();
         match self.rng.random_range(0..12) {
@@ -454,7 +455,7 @@ impl Forger<'_> {
         }
     }
 
-    /// What the client of a tunnel or a set may send, with numbers that skip some.
+    /// A message that the client of a tunnel or a set may send, with numbers that skip some.
     fn of_good_leg(&mut self) -> Injected {
         let mut secret = [0; 16];
         secret.copy_from_slice(self.word.get(..16).unwrap_or(&[0; 16]));

@@ -1,4 +1,4 @@
-//! What all nodes stand on: the network of hosts, the clock, and whose socket is whose.
+//! State that all nodes share: the network of hosts, the clock, and the owner of each socket.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ pub(super) enum Owner {
     Background { from: u32, to: u32 },
 }
 
-/// What can happen to a connection.
+/// Events of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     Connected,
@@ -41,7 +41,7 @@ pub(super) enum Listener {
     Background,
 }
 
-/// What a timer is for.
+/// Purposes of timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wake {
     /// A turn of a connection thread.
@@ -109,7 +109,7 @@ impl Wake {
 #[derive(Debug)]
 pub(super) struct Ground {
     pub(super) net: Net,
-    /// What `Instant`s count from.
+    /// The `Instant` at which the run begins.
     base: Instant,
     epoch: SystemTime,
     hosts: BTreeMap<IpAddr, HostId>,
@@ -119,13 +119,13 @@ pub(super) struct Ground {
     owners: Vec<[Option<(ConnId, Owner)>; 2]>,
     /// Threads that have a turn now.
     pub(super) ready: VecDeque<(u32, u16)>,
-    /// How far the clocks of nodes are ahead, by number.
+    /// Offsets of nodes' clocks, by node number.
     clocks: Vec<Clock>,
     /// That of the node whose code runs.
     clock: Clock,
 }
 
-/// How far a node's clocks are ahead of the network's.
+/// Offset of a node's clocks from the network's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock {
     /// The one that only goes forward.
@@ -185,17 +185,17 @@ impl Ground {
         Duration::from_nanos(self.nanos())
     }
 
-    /// The same, in nanoseconds.
+    /// Nanoseconds since the beginning of the run.
     pub(super) fn nanos(&self) -> u64 {
         self.net.now().nanos()
     }
 
-    /// The same, as nodes know it.
+    /// Current time by the clock of the node whose code runs.
     pub(super) fn now(&self) -> Instant {
         self.base + self.elapsed() + self.clock.mono
     }
 
-    /// The same, with the time of day.
+    /// Current time and time of day by the clocks of the node whose code runs.
     pub(super) fn both(&self) -> Now {
         Now {
             mono: self.now(),

@@ -8,7 +8,7 @@ use super::link::Phase;
 use super::record;
 use super::state::World;
 
-/// What it does.
+/// Attack of a hostile node on one of its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
@@ -16,7 +16,7 @@ pub enum Attack {
     Noise,
     /// Cells of known commands with random bodies, on random circuits.
     Cells,
-    /// The same on circuits that there are.
+    /// Cells of known commands with random bodies, on existing circuits.
     OnCircuits,
     /// RELAY_EARLY cells on one circuit.
     Early,

@@ -23,7 +23,7 @@ pub(super) enum Lane {
     ToController(usize),
 }
 
-/// What waits in a ring.
+/// Content of a ring.
 #[derive(Debug)]
 pub(super) enum Message {
     Controls(Vec<Control>),
@@ -36,7 +36,7 @@ pub(super) enum Message {
 #[derive(Debug)]
 pub(super) struct Lag {
     rng: ChaCha8Rng,
-    /// What is sent after this waits for nothing but what was sent before it.
+    /// End of the delays: messages sent later wait only for those sent before them.
     until: u64,
     /// The longest that a message is held back, in nanoseconds.
     most: u64,
@@ -75,7 +75,7 @@ impl Lag {
         at
     }
 
-    /// What a thread sends another.
+    /// Holds messages from one thread to another.
     pub(super) fn between(
         &mut self,
         (from, to): (ThreadId, ThreadId),
@@ -103,13 +103,13 @@ impl Lag {
         }
     }
 
-    /// What a thread sends the controller.
+    /// Holds a message from a thread to the controller.
     pub(super) fn hold_for_controller(&mut self, from: usize, message: ToController, now: u64) {
         let message = Message::ToController(Box::new(message));
         self.push(Lane::ToController(from), message, now, 0);
     }
 
-    /// What the controller sends a thread.
+    /// Holds a message from the controller to a thread.
     pub(super) fn hold_from_controller(&mut self, to: ThreadId, message: FromController, now: u64) {
         let message = Message::FromController(Box::new(message));
         self.push(Lane::FromController(to), message, now, 0);

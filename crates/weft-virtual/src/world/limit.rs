@@ -26,7 +26,7 @@ impl Limits {
         }
     }
 
-    /// Whether one of them had nothing to give since the last call.
+    /// True if one of them was out of tokens since the last call.
     pub(super) fn take_refused(&mut self) -> bool {
         let (read, write) = (&mut self.read.refused, &mut self.write.refused);
         std::mem::take(read) | std::mem::take(write)

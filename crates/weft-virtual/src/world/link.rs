@@ -14,7 +14,7 @@ use super::record;
 /// The identity of each node, by its number.
 pub(super) type Identities = Vec<PeerIdentity>;
 
-/// How far it is.
+/// Progress of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// So many flights have come.
@@ -44,7 +44,7 @@ pub(super) struct Link {
     pub(super) since: Instant,
     /// It stands among those to be read.
     pub(super) listed: bool,
-    /// What the socket has not taken.
+    /// Bytes that the socket has not accepted.
     pub(super) out: Vec<u8>,
 }
 

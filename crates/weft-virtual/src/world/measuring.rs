@@ -22,7 +22,7 @@ pub(super) struct Measuring {
 }
 
 impl Measuring {
-    /// What keeps a stream from the circuits of others.
+    /// Credentials that isolate a stream from all others.
     pub(super) fn credentials(number: u32) -> Vec<u8> {
         number.to_be_bytes().to_vec()
     }

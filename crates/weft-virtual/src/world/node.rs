@@ -32,18 +32,18 @@ use super::odd;
 use super::thread::{Around, Thread};
 use crate::setup::{Costs, NodeOptions};
 
-/// How often threads report to the controller.
+/// Interval of threads' reports to the controller.
 const REPORT: Duration = Duration::from_secs(1);
 /// Connections that a node may have.
 const MAX_CONNECTIONS: usize = 60_000;
-/// How long an exit keeps the answer of a name server.
+/// Time for which an exit caches the answer of a name server.
 const NAME_TTL: Duration = Duration::from_secs(60);
 /// The slowest answer of a name server, in nanoseconds.
 const SLOWEST_NAME: u64 = 800_000_000;
 /// Memory of queues (MaxMemInQueues).
 const MAX_MEMORY: u64 = 8 << 30;
 
-/// What is the same for all nodes of a network.
+/// State that all nodes of a network share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub(super) options: NodeOptions,
@@ -54,11 +54,11 @@ pub(super) struct Common {
     pub(super) relays: BTreeMap<RsaIdentity, Vec<SocketAddr>>,
     /// Destinations.
     pub(super) servers: Vec<SocketAddr>,
-    /// What relays grant: `cc_sendme_inc`.
+    /// `cc_sendme_inc`, which relays grant.
     pub(super) sendme_inc: Option<u8>,
 }
 
-/// What only relays have.
+/// State that only relays have.
 #[derive(Debug)]
 pub(super) struct RelaySide {
     onion_keys: OnionKeys,
@@ -346,7 +346,7 @@ impl Node {
         }
     }
 
-    /// What the relay states of its bandwidth. It is not signed: nobody forges here.
+    /// States the relay's bandwidth. The signature is zeros: nobody forges here.
     fn state(&mut self, weight: f64, reason: AbraReason, ground: &Ground) {
         let since = ground.both().wall.duration_since(SystemTime::UNIX_EPOCH);
         let time = since.map_or(0, |since| since.as_secs());

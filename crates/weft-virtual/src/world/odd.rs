@@ -1,5 +1,6 @@
-//! What users and controllers of clients do beside streams to addresses, and what must hold of it: names, destinations that
-//! rules refuse, streams that a controller holds, options that change, circuits of one hop.
+//! Behaviour of users and controllers beyond streams to addresses, and checks of it: names,
+//! destinations that rules refuse, streams that a controller holds, options that change, circuits
+//! of one hop.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,7 +20,7 @@ const INSIDE: &str = "inside.test";
 /// A name that does not exist.
 const NOWHERE: &str = "nowhere.test";
 
-/// What a client does beside plain streams.
+/// Behaviour of a client beyond plain streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Odd {
     /// Some streams name their destinations.
@@ -57,7 +58,7 @@ impl Odd {
         (host, port)
     }
 
-    /// Whether users take nothing at that time.
+    /// True if users read nothing at that time.
     pub(super) fn rests_at(self, elapsed: Duration) -> bool {
         self.rests > 0 && (elapsed.as_secs() / self.rests) % 2 == 1
     }
@@ -115,7 +116,7 @@ impl Asked {
         self.users.remove(&circuit);
     }
 
-    /// What is wrong with a command. `held`: a controller chooses circuits, which may mix users.
+    /// Error in a command, if any. `held`: a controller chooses circuits, which may mix users.
     pub(super) fn check(&mut self, command: &OriginCommand, held: bool) -> Option<String> {
         let OriginCommand::Attach {
             stream,

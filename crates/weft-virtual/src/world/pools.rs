@@ -18,7 +18,7 @@ use weft_sim::compromise::abra::pools::{Choice, Circuit};
 
 use super::choosing::Choosing;
 
-/// What a relay stated last, and when.
+/// Latest statement of a relay, with its time.
 #[derive(Debug, Default)]
 struct Stated {
     memo: Memo,

@@ -9,7 +9,7 @@ use weft_core::memory::cells::Empties;
 
 /// A record's header.
 pub(super) const HEADER: usize = 5;
-/// What encryption adds behind: the content type and the tag.
+/// Bytes that encryption appends: the content type and the tag.
 const TRAILER: usize = 17;
 /// Cells in one record at most, as a node writes them (`weft-node/src/thread/connection.rs`).
 pub(super) const CELLS: usize = 31;
@@ -62,7 +62,7 @@ fn put_header(out: &mut Vec<u8>, length: usize) {
     out.extend(whole.to_be_bytes());
 }
 
-/// How long the record is as a whole that begins so, if that can be seen.
+/// Total length of the record that begins so; `None` if its header is incomplete.
 pub(super) fn length(begin: &[u8]) -> Option<usize> {
     let length = begin.get(3..HEADER)?;
     let length = length

@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// How long the circuits took to be built that clients have, or had since the measurement began.
+    /// Build times of clients' circuits that are open, or were since the measurement began.
     #[must_use]
     pub fn build_times(&self) -> Vec<Duration> {
         let clients = self.nodes.iter().filter_map(|node| node.client.as_ref());

@@ -1,4 +1,4 @@
-//! What relays did in each interval.
+//! Measurements of relays in each interval.
 
 use super::ground::Wake;
 use super::state::{World, nanos};

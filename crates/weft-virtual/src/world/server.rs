@@ -61,7 +61,7 @@ impl Servers {
         Some(self.streams.get(place as usize)?.conn)
     }
 
-    /// Whether the destinations of a host read nothing from now on.
+    /// Stops the destinations of a host from reading, or lets them read again.
     pub(super) fn set_deaf(&mut self, host: HostId, is_deaf: bool, ground: &mut Ground) {
         if is_deaf {
             self.deaf.insert(host);

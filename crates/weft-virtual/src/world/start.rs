@@ -1,4 +1,4 @@
-//! How a network begins.
+//! Construction of a network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

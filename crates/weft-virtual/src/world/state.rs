@@ -24,17 +24,17 @@ pub struct World {
     pub(super) relays: usize,
     pub(super) servers: Servers,
     pub(super) interval: Duration,
-    /// What each relay did in the intervals that are over.
+    /// Measurements of each relay in past intervals.
     pub(super) series: Vec<RelayResults>,
-    /// What each relay had written at the last sample.
+    /// Bytes that each relay had written at the last sample.
     pub(super) before: Vec<u64>,
     /// Since the beginning of the run: from then on is measured.
     pub(super) began: Duration,
-    /// What relays had written to links by then.
+    /// Bytes that relays had written to links by then.
     pub(super) relayed_before: u64,
-    /// How relays are set, for those that begin anew.
+    /// Setups of relays, to restart them.
     pub(super) setups: Vec<crate::setup::Relay>,
-    /// The same of clients, and what these know.
+    /// Setups of clients, to restart them with `network`.
     pub(super) clients: Vec<crate::setup::Client>,
     pub(super) network: ClientNetwork,
     /// Streams that got bytes that nobody sent, and the like, as far as they were looked for.

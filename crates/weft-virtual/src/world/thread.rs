@@ -20,10 +20,10 @@ use super::limit::Limits;
 use super::link::{Identities, Link, Phase};
 use crate::setup::{Costs, NodeOptions};
 
-/// How often timers run, as in a node.
+/// Interval of timers, as in a node.
 pub(super) const TICK: Duration = Duration::from_millis(250);
 
-/// What other threads of a node have sent.
+/// Messages of other threads and of the controller that a thread has not read.
 #[derive(Debug, Default)]
 pub(super) struct Mail {
     pub(super) controls: Vec<Control>,
@@ -33,7 +33,6 @@ pub(super) struct Mail {
 }
 
 impl Mail {
-    /// How many messages there are.
     pub(super) fn count(&self) -> usize {
         self.controls.len() + self.cells.len() + self.controller.len()
     }
@@ -81,7 +80,7 @@ pub(super) struct Thread {
     pub(super) writing: Vec<LinkKey>,
 }
 
-/// What a turn needs of its node.
+/// Parts of its node that a turn uses.
 pub(super) struct Around<'a> {
     pub(super) ground: &'a mut Ground,
     pub(super) limits: &'a mut Limits,
@@ -219,7 +218,7 @@ impl Thread {
         self.manager.poll_controller(ControllerLoad::Ready)
     }
 
-    /// What the controller is told now and then.
+    /// The thread's periodic report to the controller.
     pub(super) fn report(&mut self, now: Instant) -> Report {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Report {

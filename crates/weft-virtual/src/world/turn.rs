@@ -11,7 +11,7 @@ use super::ground::Ground;
 use super::link::{Link, Phase};
 use super::thread::{Around, Thread};
 
-/// How long the handshake of a link may take, as in a node.
+/// Time limit of a link's handshake, as in a node.
 const HANDSHAKE: Duration = Duration::from_secs(60);
 /// Ticks in which the TCP counters of every link are read once.
 const TCP_TURNS: usize = 4;
@@ -126,7 +126,7 @@ impl Thread {
     }
 }
 
-/// What the kernel would say of a socket.
+/// State of a socket, as the kernel would report it.
 fn socket_state(socket: &Socket) -> kist::SocketState {
     let segments = |bytes: u64| {
         let count = bytes.div_ceil(u64::from(socket.mss.max(1)));
@@ -140,7 +140,7 @@ fn socket_state(socket: &Socket) -> kist::SocketState {
     }
 }
 
-/// What it would have counted.
+/// TCP counters of a link, as the kernel would report them.
 fn counters(link: &Link, ground: &mut Ground) -> Option<TcpCounters> {
     let socket = ground.net.socket(link.conn, link.end)?;
     let other = ground.net.socket(link.conn, link.end.other())?;

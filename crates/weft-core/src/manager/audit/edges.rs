@@ -1,4 +1,4 @@
-//! What must hold of edges and their halves: each edge has a stream if its phase needs one.
+//! Invariants of edges and their halves: each edge has a stream if its phase needs one.
 
 use std::collections::BTreeMap;
 

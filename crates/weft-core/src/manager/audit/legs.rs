@@ -1,4 +1,5 @@
-//! What must hold of a tunnel and its legs: each knows what the other has sent, lent and been acknowledged.
+//! Invariants of a tunnel and its legs: each knows what the other has sent, lent and been
+//! acknowledged.
 
 use std::collections::BTreeMap;
 

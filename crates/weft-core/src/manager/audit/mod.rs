@@ -1,4 +1,5 @@
-//! What must hold of a connection manager between any two calls, for tests and fuzzing to check, and what else they look at.
+//! Invariants of a connection manager between any two calls, and other state, for tests and
+//! fuzzing.
 
 mod edges;
 mod legs;
@@ -29,7 +30,7 @@ pub(super) fn manager_of<'a>(
     }
 }
 
-/// What tests and fuzzing see of a manager.
+/// Read access to a manager's state for tests and fuzzing.
 #[derive(Clone, Copy, Debug)]
 pub struct Inspection<'a> {
     pub(super) manager: &'a LocalConnectionManager,
@@ -271,7 +272,7 @@ impl<'a> Inspection<'a> {
         sure(lives, "the asker of each request exists")
     }
 
-    /// Whether a link's socket has left bytes untaken, as far as this manager knows.
+    /// True if a link's socket has not accepted all bytes, as far as this manager knows.
     pub fn is_held(self, link: LinkKey) -> bool {
         self.manager
             .path
@@ -339,7 +340,7 @@ impl<'a> Inspection<'a> {
             .collect()
     }
 
-    /// Whether a transfer is under way that this thread knows of.
+    /// True if this thread knows of a transfer that is under way.
     pub fn is_transferring(self) -> bool {
         self.manager.transfers.is_under_way() || self.manager.path.outboxes.routes.is_freezing()
     }
@@ -380,7 +381,7 @@ impl<'a> Inspection<'a> {
 }
 
 impl LocalConnectionManager {
-    /// What tests and fuzzing see of it.
+    /// Read access for tests and fuzzing.
     pub fn inspect(&self) -> Inspection<'_> {
         Inspection { manager: self }
     }

@@ -1,5 +1,5 @@
-//! What must hold of streams and edges: each edge with a stream is the one that its half names, each
-//! stream has one edge or waits for one, and no credit and no pending cell is lost or there twice.
+//! Invariants of streams and edges: each edge with a stream is the one that its half names, each
+//! stream has one edge or waits for one, and no credit and no pending cell is lost or duplicated.
 
 use std::collections::{BTreeMap, BTreeSet};
 

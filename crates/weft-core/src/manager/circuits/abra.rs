@@ -20,16 +20,16 @@ use crate::slots::{HalfKey, SlotKey as _};
 /// Statements of a hop in a second that are handed on: the answer to an ASK, and one that was due.
 const PER_SECOND: u32 = 2;
 
-/// The same in [`INTERVAL`].
+/// Statements of a hop in [`INTERVAL`] that are handed on.
 const PER_INTERVAL: u32 = 6;
 
 /// Statements of a hop in [`INTERVAL`] past which its circuit is closed.
 const FLOOD: u32 = 20;
 
-/// What a thread knows about this relay's weight.
+/// Measurement and statements of this relay's weight on one thread.
 #[derive(Debug)]
 pub(in crate::manager) struct Abra {
-    /// What holds the thread back.
+    /// Measurement of the limits that hold the thread back.
     pub(in crate::manager) metering: Metering,
     /// Ends of bins in the current second.
     ends: u32,

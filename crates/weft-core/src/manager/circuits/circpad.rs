@@ -123,7 +123,8 @@ impl CircuitPaddings {
     }
 }
 
-/// Whether padding machines may send by the consensus. Other cells are those that this thread has relayed.
+/// True if the consensus lets padding machines send. Other cells are those that this thread has
+/// relayed.
 fn may_pad(path: &CellPath) -> bool {
     let drops = path.totals.circpad.drops_sent + path.totals.circpad.drops_held;
     (path.params.circpad).allows(drops, path.totals.cells_relayed)

@@ -166,7 +166,7 @@ impl Circuits<'_> {
             .send_half(HalfControl::Introduced { to: client, status });
     }
 
-    /// What became of a client's INTRODUCE1: the client gets INTRODUCE_ACK.
+    /// Sends a client INTRODUCE_ACK, with the result of its INTRODUCE1.
     pub(in crate::manager) fn on_introduced(
         &mut self,
         client: HalfAddr,

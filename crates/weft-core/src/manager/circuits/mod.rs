@@ -96,8 +96,8 @@ impl Circuits<'_> {
         self.path.ask(network, Asker::Half(half), request, now);
     }
 
-    /// The same on a link on which this node is a client: DESTROY, before anything else that could distinguish a bridge
-    /// from a client is looked at.
+    /// Refuses a CREATE on a link on which this node is a client: DESTROY, before any check that
+    /// could distinguish a bridge from a client.
     pub(in crate::manager) fn refuse_create(&mut self, key: LinkKey, cell: CellView<'_>) {
         let circ_id = cell.circ_id();
         if self.names_new_circuit(key, circ_id) {
@@ -109,8 +109,9 @@ impl Circuits<'_> {
         }
     }
 
-    /// Whether a CREATE names a circuit that may be made or refused. Without a circuit id, or for a circuit that exists,
-    /// a DESTROY would name no circuit or the wrong one: the cell is dropped, as C tor does.
+    /// True if a CREATE names a circuit that may be made or refused. Without a circuit id, or for a
+    /// circuit that exists, a DESTROY would name no circuit or the wrong one: the cell is dropped,
+    /// as C tor does.
     fn names_new_circuit(&mut self, key: LinkKey, circ_id: u32) -> bool {
         let is_new = circ_id != 0
             && self

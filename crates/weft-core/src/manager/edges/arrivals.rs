@@ -1,5 +1,5 @@
-//! What arrives at an edge from its circuit: messages of the far end, and control messages of its half
-//! (tor-spec 6.2 to 6.4).
+//! Messages that arrive at an edge from its circuit: those of the far end, and control messages of
+//! its half (tor-spec 6.2 to 6.4).
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What must hold of edges, and what tests look at: each is in the tables that list it.
+//! Invariants of edges, and state for tests: each edge is in the tables that list it.
 
 use std::time::{Duration, Instant};
 

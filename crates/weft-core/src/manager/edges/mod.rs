@@ -92,7 +92,7 @@ impl EdgeSide {
         self.edges.len() == 0
     }
 
-    /// Whether the edge at this address exists.
+    /// True if the edge at this address exists.
     pub(super) fn lives(&self, edge: EdgeAddr) -> bool {
         self.edges.peek(edge).is_some()
     }

@@ -23,8 +23,8 @@ impl EdgeSide {
         self.edges.get(slot).map_or(0, Edge::room_bytes)
     }
 
-    /// How many of so many bytes may be read from an edge's socket now, by the rate that its
-    /// far end's XON set, or how long to wait (proposal 324, 4.1.2).
+    /// Number of the `wanted` bytes that may be read from an edge's socket now, by the rate that
+    /// its far end's XON set, or the time to wait (proposal 324, 4.1.2).
     pub fn pace(&mut self, slot: EdgeKey, wanted: usize, now: Instant) -> Result<usize, Duration> {
         match self.edges.get_mut(slot) {
             Some(edge) => edge.flow.pace(wanted, now),

@@ -69,7 +69,7 @@ impl Clock {
     }
 }
 
-/// What a peer does: which action, a number for it, and the milliseconds that pass before.
+/// Actions of a peer: kind of action, a number for it, and the milliseconds that pass before.
 fn actions() -> impl Strategy<Value = Vec<(u8, u8, u16)>> {
     let pause = prop_oneof![3 => Just(0), 2 => 1..300_u16, 1 => 1_000..20_000_u16];
     proptest::collection::vec((any::<u8>(), any::<u8>(), pause), 0..150)

@@ -49,7 +49,8 @@ impl CellPath {
         self.close_half_by(slot, reason, ClosedBy::Us, notify, now);
     }
 
-    /// The same. `by` is reported of a circuit that begins here.
+    /// Closes a half like [`close_half`](Self::close_half). `by` is reported of a circuit that
+    /// begins here.
     pub(in crate::manager) fn close_half_by(
         &mut self,
         slot: HalfKey,

@@ -1,4 +1,5 @@
-//! What a tunnel sends, on its legs; and what legs lend their tunnel for that: the room of their circuits' windows and queues.
+//! Messages of a tunnel on its legs, and the room that legs lend it: their circuits' windows and
+//! queues.
 
 use std::time::Instant;
 
@@ -233,7 +234,7 @@ impl CellPath {
     }
 }
 
-/// Whether a message is MTOR_ACK, which concerns the tunnel and has no number.
+/// True if a message is MTOR_ACK, which concerns the tunnel and has no number.
 pub(in crate::manager) fn is_ack(command: RelayCmd) -> bool {
     command == RelayCommand::MtorAck.wire()
 }

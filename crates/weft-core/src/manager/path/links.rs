@@ -101,7 +101,7 @@ impl CellPath {
         }
     }
 
-    /// The same of all links.
+    /// The padding of all links follows the parameters.
     pub(in crate::manager) fn follow_padding_params_everywhere(&mut self) {
         let keys: Vec<LinkKey> = self.links.iter().map(|(key, _)| key).collect();
         for key in keys {

@@ -1,4 +1,5 @@
-//! How many circuits each link carries and which links lost packets hold up, for a controller that wants to know
+//! Reports of each link's number of circuits and of links that lost packets hold up, for a
+//! controller that wants them
 //! ([`RelayParams::report_load`](crate::params::RelayParams::report_load)).
 
 use std::time::Instant;
@@ -29,14 +30,14 @@ impl CellPath {
         self.load_changed(key);
     }
 
-    /// Whether [`tcp_read`](Self::tcp_read) is of use for a link: it leads to a relay, and the controller
-    /// wants to know of loss.
+    /// True if [`tcp_read`](Self::tcp_read) is of use for a link: it leads to a relay, and the
+    /// controller wants reports of loss.
     pub(in crate::manager) fn watches_loss(&self, key: LinkKey) -> bool {
         let link = self.links.get(key).filter(|_| self.params.watch_loss);
         link.is_some_and(|link| matches!(link.peer, PeerIdentity::Relay { .. }))
     }
 
-    /// What the kernel has counted of a link's TCP connection; to be called about once a second.
+    /// Records the kernel's counters of a link's TCP connection; to be called about once a second.
     pub(in crate::manager) fn tcp_read(
         &mut self,
         key: LinkKey,

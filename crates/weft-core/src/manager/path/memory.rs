@@ -1,4 +1,4 @@
-//! What a thread's path holds beside halves and links.
+//! Memory of a thread's path, beside halves and links.
 
 use super::CellPath;
 use crate::slots::LinkKey;

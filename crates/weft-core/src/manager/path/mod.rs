@@ -53,15 +53,16 @@ use traffic::TrafficReports;
 pub struct ProtocolViolation {
     /// The peer's connection.
     pub connection: ConnectionId,
-    /// What it did.
+    /// Description of the violation.
     pub what: &'static str,
 }
 
-/// What a cell passes through on one thread, and what is needed wherever it may end: to close the circuit.
+/// The path of cells on one thread, and the state that closes a circuit wherever one of its cells
+/// may end.
 ///
-/// What is done with circuits beside that (streams, tunnels, padding, moves) has state of its own and is handed the
-/// path. The path knows none of it. A half that closes is noted, and
-/// [`take_closed`](Self::take_closed) names it to those who have listed it.
+/// Other duties of circuits (streams, tunnels, padding, moves) have separate state and are handed
+/// the path, which knows none of it. A half that closes is noted, and
+/// [`take_closed`](Self::take_closed) returns it for the tables that list it.
 #[derive(Debug)]
 pub(in crate::manager) struct CellPath {
     pub(in crate::manager) params: Arc<RelayParams>,
@@ -77,9 +78,8 @@ pub(in crate::manager) struct CellPath {
     unreported: Vec<LinkKey>,
     pub(in crate::manager) waits: Waits,
     pub(in crate::manager) traffic: TrafficReports,
-    /// How long cells wait, while that is measured.
+    /// Waiting times of cells, while they are measured.
     queues: Option<Box<QueueMeasuring>>,
-    /// What circuits moved.
     pub(in crate::manager) activity: Activity,
     /// Halves that have closed and that tables beside the path may still list.
     closed: Vec<HalfAddr>,
@@ -151,7 +151,7 @@ impl CellPath {
         self.closed.pop()
     }
 
-    /// Whether nothing is left of a call that the manager has still to handle.
+    /// True if the manager has handled all results of a call.
     pub(in crate::manager) fn is_settled(&self) -> bool {
         self.closed.is_empty() && !self.outboxes.has_local() && self.scratch.is_empty()
     }
@@ -210,7 +210,7 @@ impl CellPath {
         }
     }
 
-    /// The same of a connection.
+    /// Counts a violation by the peer of a connection, and keeps the first of a turn to be logged.
     pub(in crate::manager) fn note_violation_by(
         &mut self,
         connection: ConnectionId,
@@ -237,7 +237,7 @@ impl CellPath {
     }
 
     // tunnels/mod.rs
-    /// The same of a link.
+    /// The link with this key, in the form that [`charged`](Self::charged) returns.
     pub(in crate::manager) fn link_under(&self, key: LinkKey) -> Option<LegLink> {
         let link = self.links.get(key)?;
         Some(LegLink {

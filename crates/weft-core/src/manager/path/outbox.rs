@@ -46,12 +46,13 @@ pub(in crate::manager) enum Local {
     Cell(LaneMsg),
 }
 
-/// What halves and edges of this thread send to others, by the receiver's thread.
+/// Messages of this thread's halves and edges, by the receiver's thread.
 ///
-/// What is for this thread waits here, too, until the manager takes it ([`next_local`]), before anything else arrives:
-/// control messages, and the cells between halves and edges. It is handled in the order in which it was sent. A cell from
-/// half to half on this thread never comes here, it is handed to its receiver at once. The caller of the manager moves
-/// the content of each [`Outbox`] out once a turn.
+/// Messages for this thread wait here, too, until the manager takes them ([`next_local`]), before
+/// anything else arrives: control messages, and the cells between halves and edges. They are
+/// handled in the order in which they were sent. A cell from half to half on this thread is never
+/// here: it is handed to its receiver at once. The caller of the manager moves the content of each
+/// [`Outbox`] out once a turn.
 ///
 /// [`next_local`]: Self::next_local
 #[derive(Debug)]
@@ -160,7 +161,7 @@ impl Outboxes {
         }
     }
 
-    /// Whether a half is on this thread, if it lives.
+    /// True if a half, if it lives, is on this thread.
     #[inline]
     pub(in crate::manager) fn is_here(&self, half: HalfAddr) -> bool {
         self.routes.place(half) == Place::Thread(self.me)
@@ -207,7 +208,7 @@ impl Outboxes {
         }
     }
 
-    /// Whether no message waits.
+    /// True if no message waits.
     pub(in crate::manager) fn are_empty(&self) -> bool {
         let mut outboxes = self.by_thread.iter();
         let is_empty = |outbox: &Outbox| outbox.control.is_empty() && outbox.cells.is_empty();
@@ -220,7 +221,7 @@ impl Outboxes {
         self.local.pop_front()
     }
 
-    /// Whether a message for this thread waits.
+    /// True if a message for this thread waits.
     #[inline]
     pub(in crate::manager) fn has_local(&self) -> bool {
         !self.local.is_empty()

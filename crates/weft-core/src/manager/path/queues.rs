@@ -1,5 +1,6 @@
-//! How long cells wait in the queues of circuits (`CellStatistics`, CELL_STATS). While that is not measured, the data
-//! path has one branch for each of the scheduler's choices; while it is, a look-up for each and a sum for each cell.
+//! Waiting times of cells in the queues of circuits (`CellStatistics`, CELL_STATS). While they are
+//! not measured, the data path has one branch for each of the scheduler's choices; while they are,
+//! a look-up for each and a sum for each cell.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,13 +17,13 @@ use crate::slots::HalfKey;
 /// The queues of a thread, while they are measured.
 #[derive(Debug)]
 pub(in crate::manager) struct QueueMeasuring {
-    /// How often all is reported.
+    /// Interval between two reports.
     period: Duration,
     /// `None`: not yet.
     reported: Option<Instant>,
     /// Cells that left since then, by the slot of their half.
     used: BTreeMap<HalfKey, Departed>,
-    /// Those of halves that have closed, or whose links have moved away.
+    /// Cells of halves that have closed, or whose links have moved away.
     gone: Vec<QueueUse>,
 }
 
@@ -89,7 +90,7 @@ impl QueueMeasuring {
         }))
     }
 
-    /// What the measuring itself holds, in bytes.
+    /// Memory of the measurement itself, in bytes.
     pub(in crate::manager) fn memory(&self) -> usize {
         let commands = |commands: &Vec<CommandUse>| commands.capacity() * size_of::<CommandUse>();
         let used = self
@@ -164,7 +165,7 @@ impl CellPath {
         }
     }
 
-    /// What left queues since the last call, as far as it is to be reported now.
+    /// Cells that left queues since the last call, as far as a report is due now.
     pub(in crate::manager) fn take_queue_use(&mut self, now: Instant) -> Vec<QueueUse> {
         let Some(queues) = &mut self.queues else {
             return Vec::new();

@@ -28,7 +28,7 @@ use crate::slots::HalfKey;
 /// Requests that may wait on one thread: those of a second in which 4,000 circuits are made.
 pub const MAX_REQUESTS: usize = 4096;
 
-/// Whether the controller can take circuits' requests now.
+/// Readiness of the controller for circuits' requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerLoad {
     /// Requests are sent.
@@ -37,7 +37,7 @@ pub enum ControllerLoad {
     Busy,
 }
 
-/// What this thread sends to the controller.
+/// Queue of this thread's messages and requests to the controller.
 ///
 /// Messages ([`push`](Self::push)) are sent in order and without a bound: each is the consequence of
 /// something that was admitted. Requests ([`ask`](Self::ask)) are bounded and sent after them, fairly.
@@ -99,12 +99,12 @@ impl ToControllerQueue {
         }
     }
 
-    /// Whether nothing waits.
+    /// True if neither messages nor requests wait.
     pub(in crate::manager) fn is_empty(&self) -> bool {
         self.messages.is_empty() && !self.has_requests()
     }
 
-    /// Whether requests wait.
+    /// True if requests wait.
     pub(in crate::manager) fn has_requests(&self) -> bool {
         !self.requests.is_empty()
     }
@@ -180,7 +180,7 @@ impl Requests {
         Some(request)
     }
 
-    /// Those whose requests wait.
+    /// Askers whose requests wait.
     fn askers(&self) -> impl Iterator<Item = Asker> {
         self.tickets.keys().copied()
     }
@@ -265,7 +265,7 @@ impl CellPath {
         true
     }
 
-    /// What the far end of a stream may send that was refused.
+    /// Messages that the far end of a refused stream may still send.
     pub(in crate::manager) fn left_of_new(&self, slot: HalfKey) -> Left {
         let half = self.halves.get(slot);
         let terms = half.and_then(|half| half.terms(HopIndex::ORIGIN));

@@ -10,15 +10,17 @@ use crate::extensions::abra::Metering;
 use crate::scheduler::CELLS_AT_ONCE;
 use crate::slots::LinkKey;
 
-/// How many cells links may take now (KIST's limit), in two steps: what is known of a socket is enough for a
-/// link with few cells, and asking the kernel costs as much as a third of what writing them does.
+/// Number of cells that links may take now (KIST's limit), in two steps: the known state of a
+/// socket is enough for a link with few cells, and asking the kernel costs a third as much as
+/// writing them.
 pub trait Room {
-    /// How many cells a link may take, as far as is known without asking; what was chosen for it and not written
-    /// yet included.
+    /// Cells that a link may take, as far as is known without asking the kernel; includes those
+    /// that were chosen for it and not written yet.
     fn known(&mut self, link: LinkKey) -> u32;
 
-    /// The same for a link that has taken all of that and has more: asked for, unless that was done in this run
-    /// already. No more than [`known`](Self::known) gave if there is none.
+    /// Cells for a link that has taken all of those and has more: the kernel is asked, unless it
+    /// was in this run already. At most what [`known`](Self::known) returned if the kernel is not
+    /// asked.
     fn asked(&mut self, link: LinkKey) -> u32;
 }
 

@@ -1,5 +1,5 @@
-//! What halves send of their own, sealed with their keys: messages of theirs, and those of their edges as far as credit, the
-//! circuit's window and its queue allow (tor-spec 7.3, 7.4).
+//! Messages that halves seal with their keys: their own, and those of their edges as far as credit,
+//! the circuit's window and its queue allow (tor-spec 7.3, 7.4).
 
 use std::time::Instant;
 
@@ -223,8 +223,8 @@ impl CellPath {
     }
 }
 
-/// What sends a half's stream messages to a hop: its streams, the keys, and for a circuit that begins
-/// here what it has carried.
+/// Parts that seal a half's stream messages to a hop: its streams, the keys, and the traffic counts
+/// of a circuit that begins here.
 #[inline]
 fn sealing(
     role: &mut Role,
@@ -264,7 +264,7 @@ impl Sealing<'_> {
         }
     }
 
-    /// What a SENDME for the message that was sealed last must carry.
+    /// Tag or digest that a SENDME for the last sealed message must carry.
     fn sent(&self) -> Seen {
         match self {
             Sealing::Relay(crypt) => crypt.sent(),

@@ -9,7 +9,7 @@ use crate::circuit::half::{Origin, Role};
 use crate::origin::OriginEvent;
 use crate::origin::traffic::{CircuitReport, Congestion};
 
-/// How often all of it is reported.
+/// Interval between two reports of all circuits' traffic.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// When traffic is due to be reported.
@@ -74,7 +74,7 @@ impl CellPath {
 }
 
 impl Origin {
-    /// What the circuit has carried since the last report, if it was anything.
+    /// Traffic of the circuit since the last report, if there was any.
     pub(in crate::manager) fn take_report(&mut self) -> Option<CircuitReport> {
         let traffic = std::mem::take(&mut self.traffic);
         let last = self.streams.ends.last().and_then(|end| end.flow.as_ref());

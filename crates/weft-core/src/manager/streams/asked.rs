@@ -82,8 +82,8 @@ impl StreamSide<'_> {
         self.ask_for_stream(slot, stream, ask, now);
     }
 
-    /// Whether the circuit may open one more stream that leads out of the network. If not, the stream is
-    /// refused, or the circuit closed.
+    /// True if the circuit may open one more stream that leads out of the network. Otherwise the
+    /// stream is refused, or the circuit closed.
     fn may_open(&mut self, slot: HalfKey, stream: u16, opener: StreamOpener, now: Instant) -> bool {
         let streams = match self.path.halves.get_mut(slot).map(|half| &mut half.role) {
             Some(Role::Backward(backward)) if backward.purpose.is_general() => {

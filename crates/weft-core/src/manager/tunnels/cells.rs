@@ -216,7 +216,7 @@ impl Tunnels<'_> {
     // ---- what is sent ----
 }
 
-/// What a message of a leg's is to the tunnel.
+/// Meaning of a leg's message for the tunnel.
 enum Numbered {
     /// The one with this number.
     Message(u64),

@@ -45,7 +45,6 @@ impl Watched {
         self.tunnels.remove(&half);
     }
 
-    /// Whether a tunnel is one of them.
     pub(super) fn contains(&self, tunnel: HalfAddr) -> bool {
         self.tunnels.contains(&tunnel)
     }

@@ -1,5 +1,5 @@
-//! What tunnels of mTor have that conflux sets have not (docs/extensions/mtor.md): how they begin, numbers in messages, and legs
-//! that are given up.
+//! Parts of tunnels of mTor that conflux sets do not have (docs/extensions/mtor.md): their setup,
+//! numbers in messages, and legs that are given up.
 
 use std::time::{Duration, Instant};
 
@@ -379,7 +379,7 @@ impl Tunnels<'_> {
     }
 }
 
-/// Whether a half is a leg of a tunnel of mTor that messages may be sent on.
+/// True if a half is a leg of a tunnel of mTor on which messages may be sent.
 fn is_open_leg(leg: &LegSide) -> bool {
     leg.kind.policy() == Policy::Mtor && leg.stage == Stage::Linked
 }
