@@ -179,7 +179,7 @@ impl Halves {
         }
     }
 
-    /// How far the backward direction of a half with this relay's keys has come.
+    /// Progress of the backward direction, for a half with this relay's keys.
     pub(crate) fn backward_mark(&self, slot: HalfKey) -> Option<BackwardMark> {
         match &self.get(slot)?.role {
             Role::Backward(backward) => Some(backward.crypt.as_ref()?.backward_mark()),
@@ -197,13 +197,13 @@ impl Halves {
         Some(addr)
     }
 
-    /// Whether `from` is the peer of a half.
+    /// True if `from` is the peer of the half.
     pub(crate) fn is_peer(&self, addr: HalfAddr, from: HalfAddr) -> bool {
         let half = self.peek(addr);
         half.is_some_and(|half| half.peer == Peer::Joined(from))
     }
 
-    /// Whether a half waits for this one of its extensions.
+    /// True if the half waits for the answer to this extension.
     pub(crate) fn is_extending(&self, addr: HalfAddr, extension: u32) -> bool {
         self.peek(addr).is_some_and(|half| {
             half.peer == Peer::Extending
@@ -211,7 +211,7 @@ impl Halves {
         })
     }
 
-    /// Whether a half is a tunnel: what arrives there was counted on a leg.
+    /// True if the half is a tunnel: cells that arrive there were counted on a leg.
     pub(crate) fn is_tunnel(&self, slot: HalfKey) -> bool {
         let half = self.get(slot);
         half.is_some_and(|half| matches!(half.role, Role::Tunnel(_)))

@@ -144,10 +144,10 @@ impl LinkFill {
     }
 }
 
-/// What the scheduler notes of a thread's capacity while circuits are measured.
+/// Capacity of a thread, as the scheduler meters it while circuits are measured.
 #[derive(Debug, Default)]
 pub(crate) struct Metering {
-    /// What holds the thread back.
+    /// Finds the capacity of the seconds.
     pub(crate) meter: CapacityMeter,
     /// The number of the current second.
     pub(crate) second: u32,
